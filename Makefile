@@ -1,0 +1,102 @@
+# One way in for people and machines: make demo, test, test-slow, lint, docs, bench, clean.
+# What is installed is remembered by stamps in the virtual environment: a second run reinstalls nothing.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --require-virtualenv
+CONSTRAINTS := tools/constraints.txt
+PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
+KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-repeat test test-slow lint docs bench clean spark dev kernel
+
+help:
+	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
+	@echo "make test                         the whole suite; make test-slow: what takes longer"
+	@echo "make lint | docs | bench | clean"
+
+# --- The environment -----------------------------------------------------------------------------
+
+# The newest Python that runs: a name on the PATH may belong to a version manager and start nothing.
+$(BIN)/python:
+	@for name in python3.14 python3.13 python3.12 python3.11 python3; do \
+	  if $$name -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "making $(VENV) with $$name"; exec $$name -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "kafka_async needs Python 3.11 or newer, with venv; none was found on the PATH" >&2; exit 1
+
+$(VENV)/.installed-base: $(PACKAGING) $(KERNEL) | $(BIN)/python
+	@echo "installing kafka_async, its command and its compiled kernel"
+	@$(PIP) install -q -c $(CONSTRAINTS) pip setuptools wheel Cython
+	@PYTHONWARNINGS=ignore $(PIP) install -q --no-build-isolation -c $(CONSTRAINTS) -e '.[cli]'
+	@KAFKA_ASYNC_KERNEL=c $(BIN)/python -c 'import kafka_async.kernel' 2>/dev/null \
+	  && echo "kernel: compiled" \
+	  || echo "kernel: plain Python (for the compiled one, install a C compiler; then make clean demo)"
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-base tools/requirements-dev.txt
+	@echo "installing what development needs"
+	@PYTHONWARNINGS=ignore $(PIP) install -q --no-build-isolation -c $(CONSTRAINTS) -e '.[cli,uvloop,testing]' pyarrow \
+	  -r tools/requirements-dev.txt
+	@touch $@
+
+$(VENV)/.installed-spark: $(PACKAGING) | $(VENV)/.installed-base
+	@echo "installing pyspark (a download of about 450 MB, once; it takes some minutes)"
+	@$(PIP) install --progress-bar on -c $(CONSTRAINTS) pyspark pyarrow pandas
+	@touch $@
+
+dev: $(VENV)/.installed-dev
+spark: $(VENV)/.installed-spark
+kernel: $(VENV)/.installed-base
+
+# --- The demo ------------------------------------------------------------------------------------
+
+# The first half runs at once. Before its Spark half the demo looks for pyspark and, where it is
+# missing and Java is there, runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
+demo: $(VENV)/.installed-base
+ifeq ($(SPARK),no)
+	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
+else
+	@KAFKA_ASYNC_DEMO_INSTALL_SPARK='$(MAKE) --no-print-directory -C $(CURDIR) spark' \
+	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
+endif
+
+# The demo again and again, to find what happens rarely: make demo-repeat RUNS=20 BACKEND=apache
+RUNS ?= 20
+BACKEND ?= embedded
+demo-repeat: $(VENV)/.installed-dev
+	@$(BIN)/python tools/repeat_demo.py --runs $(RUNS) --backend $(BACKEND) $(REPEAT_ARGS)
+
+# --- Checks --------------------------------------------------------------------------------------
+
+# Spark's tests need Java 17; where it is missing they are skipped, and the last line says so.
+ifneq ($(filter test test-slow,$(MAKECMDGOALS)),)
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
+SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
+endif
+
+test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
+	@$(BIN)/python tools/run_tests.py
+
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
+	@$(BIN)/python tools/run_tests.py --slow
+
+# The checker reads the types of pyspark too.
+lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
+	@$(BIN)/python tools/run_lint.py
+
+docs: $(VENV)/.installed-dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
+	@echo "site/index.html"
+
+bench: $(VENV)/.installed-dev
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+clean:
+	rm -rf build dist site artifacts kafka-async-demo spark-warehouse metastore_db *.egg-info
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -f kafka_async/kernel/*.c kafka_async/kernel/*.so $(VENV)/.installed-base
+	find kafka_async tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

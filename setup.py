@@ -1,0 +1,45 @@
+"""Builds the compiled kernel where that is possible; everything else is in pyproject.toml.
+
+Without Cython or a C compiler the install goes on with the kernel in plain Python and says so in
+one line. KAFKA_ASYNC_KERNEL=c makes that an error (for wheels), KAFKA_ASYNC_KERNEL=python leaves
+the compiled kernel out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+NAME = "kafka_async.kernel._ckernel"
+SOURCE = "kafka_async/kernel/_ckernel.pyx"
+WANTED = os.environ.get("KAFKA_ASYNC_KERNEL", "")
+
+
+class BuildKernel(build_ext):
+    """Compile the kernel, or say in one line why not."""
+
+    def build_extensions(self) -> None:
+        try:
+            super().build_extensions()
+        except Exception as error:  # a missing compiler fails in many ways
+            if WANTED == "c":
+                raise
+            self.extensions.clear()
+            reason = textwrap.shorten(str(error) or type(error).__name__, 100, placeholder=" ...")
+            sys.stderr.write(
+                f"kafka-async: no compiled kernel, using the one in plain Python ({reason})\n"
+            )
+
+
+def kernel() -> list[Extension]:
+    """The extension to build: none if it is not wanted."""
+    if WANTED == "python":
+        return []
+    return [Extension(NAME, [SOURCE])]
+
+
+setup(ext_modules=kernel(), cmdclass={"build_ext": BuildKernel})

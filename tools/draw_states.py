@@ -1,0 +1,185 @@
+"""Write docs/states.md: the state machines and the reactions to errors, drawn from their tables.
+
+    python tools/draw_states.py [--check]
+
+The tables that the client and the embedded cluster run on are Python mappings; here each is turned
+into a table of a page. Nothing is written by hand but the sentences between them.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import generated_page
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.groups import state as coordinator
+from kafka_async.embedded.transactions import state as embedded_transactions
+from kafka_async.group import state as member
+from kafka_async.producer import transactions
+from kafka_async.producer.reactions import PRODUCE_REACTIONS
+
+if TYPE_CHECKING:
+    from kafka_async.errors import KafkaError
+
+PAGE: Final = "states.md"
+SOURCES: Final = "the tables in group/, producer/ and embedded/"
+
+Transitions = Mapping[tuple[Any, Any], Any]
+
+OPENING: Final = """\
+# State machines
+
+Each state machine of this library is one table in one file, and what an error of a broker means is
+a table too. This page is drawn from those tables. On the client's side, a pair of state and event
+that is not listed cannot happen: it raises `IllegalStateError`.
+"""
+
+MEMBER: Final = """\
+## A member of a group
+
+`kafka_async/group/state.py`: the client's side of the classic group protocol. Heartbeats are sent
+in the states {beating}.
+"""
+
+REACTIONS: Final = """\
+### What an error means to a member
+
+The row of an error's class applies, else that of the nearest class above it. *Find* looks the
+coordinator up first; *void* is what the member must no longer say of itself.
+"""
+
+COMMITS: Final = """\
+### What an error means to a commit
+"""
+
+BATCHES: Final = """\
+## A batch that came back
+
+`kafka_async/producer/reactions.py`: what a producer does about the error that a broker answers to
+Produce. Errors that are not in the table, nor below a class that is, are told to the caller.
+"""
+
+TRANSACTIONS: Final = """\
+## A transactional producer
+
+`kafka_async/producer/transactions.py`. What each state means to a call that does not fit:
+"""
+
+GROUPS: Final = """\
+## A group, in the embedded cluster
+
+`kafka_async/embedded/groups/state.py`: what a group's coordinator does about an event in each
+state. Words in capitals are the error that it answers with.
+"""
+
+COORDINATOR: Final = """\
+## A transaction, in the embedded cluster
+
+`kafka_async/embedded/transactions/state.py`: the state that follows, or the error that the
+coordinator answers with. NONE says that it is done already.
+"""
+
+
+def make() -> str:
+    """The whole page."""
+    beating = ", ".join(state.value for state in member.State if state in member.BEATING)
+    parts = [
+        generated_page.notice("draw_states.py", SOURCES),
+        OPENING,
+        MEMBER.format(beating=beating),
+        transitions(member.TRANSITIONS),
+        REACTIONS,
+        reactions(
+            {"JoinGroup": member.JOIN, "SyncGroup": member.SYNC, "Heartbeat": member.HEARTBEAT}
+        ),
+        COMMITS,
+        generated_page.table(
+            ["Error", "The commit"],
+            ((f"`{cls.__name__}`", what.value) for cls, what in member.COMMIT.items()),
+        ),
+        "",
+        BATCHES,
+        generated_page.table(
+            ["Error", "What the producer does"],
+            ((f"`{cls.__name__}`", what.value) for cls, what in PRODUCE_REACTIONS.items()),
+        ),
+        "",
+        TRANSACTIONS,
+        generated_page.table(
+            ["State", "What a call is told"],
+            ((state.value, why) for state, why in transactions.REASONS.items()),
+        ),
+        "",
+        transitions(transactions.TRANSITIONS),
+        GROUPS,
+        matrix(coordinator.TABLE, list(coordinator.GroupState)),
+        COORDINATOR,
+        matrix(embedded_transactions.TABLE, list(embedded_transactions.TransactionState)),
+    ]
+    return "\n".join(parts)
+
+
+def transitions(table: Transitions) -> str:
+    """A row for each state and event, in the order of the source; one for what holds in all."""
+    states = cast("type[enum.Enum]", type(next(iter(table))[0]))
+    rows: dict[tuple[str, ...], None] = {}
+    for (state, event), after in table.items():
+        always = all(table.get((other, event)) is after for other in states)
+        rows["any" if always else name(state), name(event), name(after)] = None
+    return generated_page.table(["State", "Event", "Next state"], rows) + "\n"
+
+
+def reactions(tables: Mapping[str, member.Reactions]) -> str:
+    """The errors as rows, a column for each request."""
+    classes = list(dict.fromkeys(cls for table in tables.values() for cls in table))
+    rows = ([f"`{cls.__name__}`", *reacted(cls, tables.values())] for cls in classes)
+    return generated_page.table(["Error", *tables], rows) + "\n"
+
+
+def reacted(cls: type[KafkaError], tables: Iterable[member.Reactions]) -> Iterable[str]:
+    """What each table says of an error, by its class or one above it."""
+    return (describe(member.reaction(table, cls())) for table in tables)
+
+
+def describe(reaction: member.Reaction) -> str:
+    """A reaction in a few words."""
+    words = ["ask again" if reaction.event is None else reaction.event.value]
+    if reaction.find:
+        words.insert(0, "find")
+    if reaction.void:
+        words.append(f"void: {reaction.void.name.lower()}")
+    return ", ".join(words)
+
+
+def matrix(table: Mapping[Any, Mapping[Any, Any]], states: Sequence[enum.Enum]) -> str:
+    """Events as rows, states as columns."""
+    rows = (
+        [name(event), *(name(row[state]) if state in row else "" for state in states)]
+        for event, row in table.items()
+    )
+    return generated_page.table(["Event", *map(name, states)], rows) + "\n"
+
+
+def name(value: enum.Enum) -> str:
+    """What a person reads for a state, an event, a reaction or a code."""
+    if isinstance(value, Code):
+        return value.name
+    if isinstance(value, coordinator.GroupState):
+        return value.wire or value.value[0]
+    return str(value.value)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check the page; returns the exit status."""
+    return generated_page.main(PAGE, make, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

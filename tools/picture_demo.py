@@ -1,0 +1,73 @@
+"""Run the demo and draw its end screen as docs/images/demo.svg, for the README.
+
+    python tools/picture_demo.py [--no-spark]
+
+The picture is of a real run: figures, words and times are what this machine has just measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from kafka_async import run
+from kafka_async.cli import screen
+from kafka_async.cli.demo.report import Report
+from kafka_async.cli.demo.result import Plan, Result
+from kafka_async.cli.demo.run import Demo
+
+PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "images" / "demo.svg"
+WIDTH: Final = 84
+# The picture loads nothing from elsewhere; without its own font it takes the reader's.
+FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+def main() -> int:
+    """Run, draw, write; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Draws the demo's end screen.")
+    parser.add_argument("--no-spark", action="store_true", help="leave the Spark half out")
+    with_spark = not parser.parse_args().no_spark
+    out = Path("kafka-async-demo")
+    plan = Plan([], None, out, False, with_spark, secrets.randbelow(2**32), patience=30)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        result = run(demo(plan))
+        result.wrote = [path.resolve().relative_to(Path.cwd()) for path in result.wrote]
+    if not result.comparison.equal or (with_spark and result.spark != "run"):
+        print(f"no picture: equal {result.comparison.equal}, Spark {result.spark}", file=sys.stderr)
+        return 1
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(draw(result, plan), "utf-8")
+    return 0
+
+
+async def demo(plan: Plan) -> Result:
+    """One run on an embedded cluster, told on standard error as ever."""
+    with Report() as report:
+        return await Demo(plan, report).run()
+
+
+def draw(result: Result, plan: Plan) -> str:
+    """The end screen as SVG."""
+    console = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False
+    )
+    screen.out = console
+    Report.show(result, plan)
+    picture = console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
+    return FONT_FACE.sub("", picture).replace("Fira Code, monospace", "monospace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
