@@ -1,0 +1,111 @@
+"""An asyncio-native Kafka client framework: producer, consumer, transactions, an embedded cluster.
+
+    async with Producer("localhost:9092") as producer:
+        await producer.send("greetings", b"hello")
+
+The names below are loaded when they are first used, so importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kafka_async import errors, types
+    from kafka_async.admin import Admin, NewTopic
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.destinations import (
+        AnyBroker,
+        Broker,
+        Controller,
+        GroupCoordinator,
+        Leader,
+        TransactionCoordinator,
+    )
+    from kafka_async.consumer.consumer import Consumer
+    from kafka_async.embedded import EmbeddedCluster
+    from kafka_async.kernel import Delivery, Record
+    from kafka_async.producer.producer import Producer
+    from kafka_async.producer.transaction import Transaction
+    from kafka_async.records.batch import RecordBatch
+    from kafka_async.runner import run
+    from kafka_async.types import (
+        GroupMetadata,
+        OffsetAndMetadata,
+        ProducerRecord,
+        RecordMetadata,
+        TopicPartition,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "AnyBroker",
+    "Broker",
+    "Client",
+    "Consumer",
+    "Controller",
+    "Delivery",
+    "EmbeddedCluster",
+    "GroupCoordinator",
+    "GroupMetadata",
+    "Leader",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Producer",
+    "ProducerRecord",
+    "Record",
+    "RecordBatch",
+    "RecordMetadata",
+    "TopicPartition",
+    "Transaction",
+    "TransactionCoordinator",
+    "errors",
+    "run",
+    "types",
+]
+
+# A name beside the module it lives in; None: the name is a module of the package.
+_HOMES: Final[dict[str, str | None]] = {
+    "Admin": "kafka_async.admin",
+    "AnyBroker": "kafka_async.cluster.destinations",
+    "Broker": "kafka_async.cluster.destinations",
+    "Client": "kafka_async.cluster.client",
+    "Consumer": "kafka_async.consumer.consumer",
+    "Controller": "kafka_async.cluster.destinations",
+    "Delivery": "kafka_async.kernel",
+    "EmbeddedCluster": "kafka_async.embedded",
+    "GroupCoordinator": "kafka_async.cluster.destinations",
+    "GroupMetadata": "kafka_async.types",
+    "Leader": "kafka_async.cluster.destinations",
+    "NewTopic": "kafka_async.admin",
+    "OffsetAndMetadata": "kafka_async.types",
+    "Producer": "kafka_async.producer.producer",
+    "ProducerRecord": "kafka_async.types",
+    "Record": "kafka_async.kernel",
+    "RecordBatch": "kafka_async.records.batch",
+    "RecordMetadata": "kafka_async.types",
+    "TopicPartition": "kafka_async.types",
+    "Transaction": "kafka_async.producer.transaction",
+    "TransactionCoordinator": "kafka_async.cluster.destinations",
+    "errors": None,
+    "run": "kafka_async.runner",
+    "types": None,
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    value = (
+        import_module(f"{__name__}.{name}") if home is None else getattr(import_module(home), name)
+    )
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

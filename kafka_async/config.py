@@ -1,0 +1,447 @@
+"""Options: one frozen dataclass a role, validated once, when it is made.
+
+Names are Kafka's own in snake_case and keep Kafka's units (`_ms`, bytes); `seconds(...)` is the
+only place where milliseconds become the seconds that the code counts in. Each field carries its
+documentation and its bounds, so validation, the property reader and the generated page of
+docs/configuration.md all read the same row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.types import Headers
+
+if TYPE_CHECKING:
+    import ssl
+    from typing import Self
+
+Serializer = Callable[[str, Headers, Any], "bytes | None"]
+Deserializer = Callable[[str, Headers, "bytes | None"], Any]
+Partitioner = Callable[[str, "bytes | None", int], int]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+MAX_INT32 = 2**31 - 1
+_CALLABLE = "a function in place of Java's class"
+
+
+def option(
+    default: Any,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[object] | None = None,
+    java: object = None,
+    why: str = "",
+) -> Any:
+    """A field: its default, what it does, its bounds.
+
+    `why` is given where Java's client differs, with its default in `java` if it has the option.
+    """
+    facts = {"doc": doc, "low": low, "high": high, "choices": choices, "java": java, "why": why}
+    return field(default=default, metadata=facts)
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments that every client takes; see `ClientConfig`."""
+
+    client_id: str
+    security_protocol: Literal["PLAINTEXT", "SSL"]
+    ssl_context: ssl.SSLContext | None
+    client_rack: str
+    request_timeout_ms: float
+    default_api_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    connections_max_idle_ms: float
+    metadata_max_age_ms: float
+    metadata_recovery_strategy: Literal["rebootstrap", "none"]
+    metadata_recovery_rebootstrap_trigger_ms: float
+    receive_buffer_memory: int
+    allowed_broker_hosts: Sequence[str] | None
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Keyword arguments of a producer; see `ProducerConfig`."""
+
+    acks: Literal[0, 1, -1, "all"]
+    linger_ms: float
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: float
+    delivery_timeout_ms: float
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    compression_type: Compression
+    compression_level: int | None
+    enable_idempotence: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    partitioner: Partitioner | None
+    key_serializer: Serializer | None
+    value_serializer: Serializer | None
+
+
+class ConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of a consumer; see `ConsumerConfig`."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: Literal["classic"]
+    auto_offset_reset: Literal["earliest", "latest", "none"]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: float
+    isolation_level: Literal["read_uncommitted", "read_committed"]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    partition_assignment_strategy: Sequence[Any]
+    fetch_min_bytes: int
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    fetch_buffer_memory: int
+    allow_auto_create_topics: bool
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+
+
+C = TypeVar("C", bound="ClientConfig")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientConfig:
+    """What every client needs: where the cluster is, and how patient to be with it."""
+
+    bootstrap_servers: tuple[str, ...] = option((), "Brokers to ask first, as host:port.")
+    client_id: str = option(
+        "kafka-async",
+        "The name that quotas, logs and metrics see.",
+        java="",
+        why="brokers' logs show which library it is",
+    )
+    security_protocol: str = option(
+        "PLAINTEXT", "How to talk to brokers.", choices=("PLAINTEXT", "SSL")
+    )
+    ssl_context: Any = option(
+        None,
+        "An ssl.SSLContext for SSL; None: the system's authorities, host names checked.",
+        why="Python's own object takes the place of Java's ssl.* options",
+    )
+    client_rack: str = option("", "Where this client is, to read from a replica nearby (KIP-392).")
+    request_timeout_ms: float = option(30_000, "Longest wait for one answer of a broker.", low=1)
+    default_api_timeout_ms: float = option(
+        60_000, "Longest time of a call without a time-out of its own, retries included.", low=1
+    )
+    retry_backoff_ms: float = option(100, "First wait before asking again (KIP-580).", low=0)
+    retry_backoff_max_ms: float = option(1_000, "Longest wait before asking again.", low=0)
+    reconnect_backoff_ms: float = option(50, "First wait before connecting again.", low=0)
+    reconnect_backoff_max_ms: float = option(1_000, "Longest wait before connecting again.", low=0)
+    socket_connection_setup_timeout_ms: float = option(
+        10_000, "Longest wait for a connection to open, the first time (KIP-601).", low=1
+    )
+    socket_connection_setup_timeout_max_ms: float = option(
+        30_000, "The same after many failures; it doubles in between.", low=1
+    )
+    connections_max_idle_ms: float = option(
+        540_000, "A connection unused for so long is closed; negative: never."
+    )
+    metadata_max_age_ms: float = option(300_000, "Metadata older than this is renewed.", low=1)
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        "What to do when no known broker answers (KIP-899).",
+        choices=("rebootstrap", "none"),
+    )
+    metadata_recovery_rebootstrap_trigger_ms: float = option(
+        300_000, "Without metadata for so long, bootstrap again (KIP-1102).", low=0
+    )
+    receive_buffer_memory: int = option(
+        128 * 2**20,
+        "Bytes that frames under way may hold, all connections together.",
+        low=2**20,
+        why="a bound on memory that does not grow with the number of brokers",
+    )
+    allowed_broker_hosts: tuple[str, ...] | None = option(
+        None,
+        "Host name patterns (* and ?) that metadata may send this client to; None: any.",
+        why="a broker must not be able to send a client, and its credentials, anywhere",
+    )
+
+    def __post_init__(self) -> None:
+        for row in dataclasses.fields(self):
+            _check(row, getattr(self, row.name))
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse options that contradict each other, naming both."""
+        _at_most(self, "retry_backoff_ms", "retry_backoff_max_ms")
+        _at_most(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
+        if self.ssl_context is not None and self.security_protocol == "PLAINTEXT":
+            raise InvalidConfigurationError(
+                'ssl_context is given but security_protocol is "PLAINTEXT": set it to "SSL"'
+            )
+
+    @classmethod
+    def create(cls, bootstrap_servers: str | Sequence[str], **options: Any) -> Self:
+        """Options as keyword arguments; raises InvalidConfigurationError for what is not right."""
+        names = {row.name for row in dataclasses.fields(cls)}
+        for name in options:
+            if name not in names:
+                raise InvalidConfigurationError(_unknown(name, names))
+        for name in ("partition_assignment_strategy", "allowed_broker_hosts"):
+            if isinstance(options.get(name), list):
+                options[name] = tuple(options[name])
+        return cls(bootstrap_servers=parse_servers(bootstrap_servers), **options)
+
+    @classmethod
+    def shared(cls, client: ClientConfig, **options: Any) -> Self:
+        """Options of a role that uses a started client, whose connection options it takes."""
+        taken = [row.name for row in dataclasses.fields(ClientConfig)]
+        for name in options:
+            if name in taken:
+                raise InvalidConfigurationError(
+                    f"{name} belongs to the shared Client: give it to the Client, not here"
+                )
+        given = {name: getattr(client, name) for name in taken}
+        servers = given.pop("bootstrap_servers")
+        return cls.create(servers, **given, **options)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """Options under Java's names, as {"linger.ms": 5} or {"linger.ms": "5"}."""
+        given = {
+            key.replace(".", "_").replace("-", "_"): value for key, value in properties.items()
+        }
+        servers = given.pop("bootstrap_servers", ())
+        types = {row.name: row for row in dataclasses.fields(cls)}
+        options = {
+            name: _from_text(types[name], value) if name in types else value
+            for name, value in given.items()
+        }
+        if not isinstance(servers, str):
+            raise InvalidConfigurationError(
+                "bootstrap.servers must be text, as host:port,host:port"
+            )
+        return cls.create(servers, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """What a producer needs besides."""
+
+    acks: Any = option(
+        "all", "Replicas that must have a record before it counts.", choices=(0, 1, -1, "all")
+    )
+    linger_ms: float = option(5, "How long a batch waits for company.", low=0)
+    batch_size: int = option(
+        128 * 1024,
+        "Bytes a batch may hold before compression.",
+        low=0,
+        java=16_384,
+        why="fewer, larger requests; memory is bounded by buffer_memory either way",
+    )
+    buffer_memory: int = option(
+        32 * 2**20, "Bytes of records that may wait for their acknowledgement.", low=1
+    )
+    max_block_ms: float = option(
+        60_000, "Longest wait of enqueue for room, and of a call for metadata.", low=0
+    )
+    delivery_timeout_ms: float = option(
+        120_000, "From enqueue to the outcome, retries included (KIP-91).", low=1
+    )
+    max_in_flight_requests_per_connection: int = option(
+        5, "Produce requests under way on one connection.", low=1, high=1000
+    )
+    max_request_size: int = option(
+        2**20, "Bytes of the largest request, and of the largest record.", low=1, high=MAX_INT32
+    )
+    compression_type: str = option(
+        "none", "Codec of a batch.", choices=("none", "gzip", "snappy", "lz4", "zstd")
+    )
+    compression_level: int | None = option(
+        None,
+        "The codec's level; None: its default (KIP-390).",
+        why="Java has an option for each codec",
+    )
+    enable_idempotence: bool = option(True, "Write each record once, in order (KIP-98).")
+    transactional_id: str | None = option(None, "Name of a transactional producer (KIP-98).")
+    transaction_timeout_ms: int = option(
+        60_000, "After so long the coordinator aborts a transaction.", low=1, high=MAX_INT32
+    )
+    partitioner: Partitioner | None = option(
+        None,
+        "(topic, key, partitions) -> partition; None: murmur2 of the key, else sticky.",
+        why="a function in place of Java's partitioner.class",
+    )
+    key_serializer: Serializer | None = option(
+        None, "(topic, headers, key) -> bytes.", why=f"{_CALLABLE}; without one, keys are bytes"
+    )
+    value_serializer: Serializer | None = option(
+        None, "(topic, headers, value) -> bytes.", why=f"{_CALLABLE}; without one, values are bytes"
+    )
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise InvalidConfigurationError(
+                "transactional_id needs enable_idempotence=True: leave enable_idempotence out"
+            )
+        if self.enable_idempotence and self.acks not in ("all", -1):
+            raise InvalidConfigurationError(
+                f'acks={self.acks!r} contradicts enable_idempotence=True: take acks="all", '
+                "or enable_idempotence=False"
+            )
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
+            raise InvalidConfigurationError(
+                "enable_idempotence=True allows at most "
+                "max_in_flight_requests_per_connection=5: brokers remember five batches"
+            )
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise InvalidConfigurationError(
+                "delivery_timeout_ms must be at least linger_ms + request_timeout_ms"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """What a consumer needs besides."""
+
+    group_id: str | None = option(None, "The group to join; None: no group, no commits.")
+    group_instance_id: str | None = option(None, "Static membership's name (KIP-345).")
+    group_protocol: str = option("classic", "The group's protocol.", choices=("classic",))
+    auto_offset_reset: str = option(
+        "latest", "Where to start without an offset.", choices=("earliest", "latest", "none")
+    )
+    enable_auto_commit: bool = option(True, "Commit what was handed out, now and then.")
+    auto_commit_interval_ms: float = option(5_000, "How often to auto-commit.", low=1)
+    isolation_level: str = option(
+        "read_uncommitted",
+        "Whether records of open and aborted transactions are seen.",
+        choices=("read_uncommitted", "read_committed"),
+    )
+    session_timeout_ms: int = option(
+        45_000, "A member unheard of for so long is out.", low=1, high=MAX_INT32
+    )
+    heartbeat_interval_ms: int = option(3_000, "How often a member is heard of.", low=1)
+    max_poll_interval_ms: int = option(
+        300_000, "A member that asks for no record for so long leaves.", low=1, high=MAX_INT32
+    )
+    max_poll_records: int = option(500, "Most records of one poll.", low=1)
+    partition_assignment_strategy: tuple[Any, ...] = option(
+        ("range", "cooperative-sticky"), "Assignors, the preferred first: names or objects."
+    )
+    fetch_min_bytes: int = option(1, "A broker waits for so much.", low=0, high=MAX_INT32)
+    fetch_max_wait_ms: int = option(500, "... but no longer than this.", low=0, high=MAX_INT32)
+    fetch_max_bytes: int = option(50 * 2**20, "Most bytes of one fetch.", low=1, high=100 * 2**20)
+    max_partition_fetch_bytes: int = option(
+        2**20, "Most bytes of one partition in a fetch.", low=1, high=MAX_INT32
+    )
+    fetch_buffer_memory: int = option(
+        64 * 2**20,
+        "Bytes fetched ahead of the caller before fetching pauses.",
+        low=1,
+        why="Java's bound grows with the number of brokers",
+    )
+    allow_auto_create_topics: bool = option(
+        True, "Whether subscribing may create a topic, if the cluster allows it."
+    )
+    key_deserializer: Deserializer | None = option(
+        None, "(topic, headers, bytes) -> key.", why=f"{_CALLABLE}; without one, keys are bytes"
+    )
+    value_deserializer: Deserializer | None = option(
+        None, "(topic, headers, bytes) -> value.", why=f"{_CALLABLE}; without one, values are bytes"
+    )
+
+    def _check_together(self) -> None:
+        super()._check_together()
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise InvalidConfigurationError(
+                "heartbeat_interval_ms must be below session_timeout_ms (a third of it is usual)"
+            )
+        if self.group_instance_id is not None and self.group_id is None:
+            raise InvalidConfigurationError("group_instance_id needs a group_id")
+        if not self.partition_assignment_strategy:
+            raise InvalidConfigurationError("partition_assignment_strategy names no assignor")
+
+
+def seconds(milliseconds: float) -> float:
+    """Milliseconds, as options have them, in seconds, as code counts."""
+    return milliseconds / 1000
+
+
+_SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+]*://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
+
+
+def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
+    """ "a:9092, b:9092" or a sequence of such, as a tuple of "host:port"; each is checked."""
+    parts = servers.split(",") if isinstance(servers, str) else list(servers)
+    found = tuple(part.strip() for part in parts if part.strip())
+    if not found:
+        raise InvalidConfigurationError(
+            'bootstrap_servers is empty: name at least one broker, as "localhost:9092"'
+        )
+    return tuple("{}:{}".format(*split_server(server)) for server in found)
+
+
+def split_server(server: str) -> tuple[str, int]:
+    """ "host:port" or "PROTOCOL://host:port" or "[::1]:port" in two; raises for anything else."""
+    match = _SERVER.fullmatch(server)
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise InvalidConfigurationError(
+            f'"{server}" in bootstrap_servers is no address: write host:port, as "localhost:9092"'
+        )
+    return match[1], int(match[2])
+
+
+def _check(row: dataclasses.Field[Any], value: object) -> None:
+    choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
+    if choices is not None and value not in choices:
+        allowed = ", ".join(map(repr, choices))
+        raise InvalidConfigurationError(f"{row.name}={value!r} is not one of {allowed}")
+    if low is None and high is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidConfigurationError(f"{row.name}={value!r} is not a number")
+    if (low is not None and value < low) or (high is not None and value > high):
+        bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
+
+
+def _at_most(config: ClientConfig, name: str, limit: str) -> None:
+    if getattr(config, name) > getattr(config, limit):
+        raise InvalidConfigurationError(f"{name} must not be above {limit}")
+
+
+def _unknown(name: str, names: set[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f": did you mean {near[0]}?" if near else "; docs/configuration.md lists them all"
+    return f"there is no option {name}{hint}"
+
+
+def _from_text(row: dataclasses.Field[Any], value: object) -> object:
+    if not isinstance(value, str) or isinstance(row.default, str):
+        return value
+    if isinstance(row.default, bool):
+        if value.lower() not in ("true", "false"):
+            raise InvalidConfigurationError(f"{row.name}={value!r} is neither true nor false")
+        return value.lower() == "true"
+    if isinstance(row.default, tuple):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(row.default, int | float):
+        try:
+            return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
+        except ValueError:
+            raise InvalidConfigurationError(f"{row.name}={value!r} is not a number") from None
+    return value
