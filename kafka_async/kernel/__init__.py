@@ -1,0 +1,78 @@
+"""The hot path: appending records to a batch and reading them out of one.
+
+Two implementations of the same functions and classes: `_ckernel`, compiled, and `_pykernel`, plain
+Python, which serves where no compiler was at hand at installation. `IMPLEMENTATION` says which one
+is in use ("c" or "python"); the environment variable KAFKA_ASYNC_KERNEL forces one, and a forced
+one that cannot be loaded is an ImportError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, Outcome, Section
+
+__all__ = [
+    "IMPLEMENTATION",
+    "BinaryColumn",
+    "Columns",
+    "Delivery",
+    "HeaderColumn",
+    "OpenBatch",
+    "Outcome",
+    "Record",
+    "Section",
+    "decode_varint",
+    "encode_varint",
+    "murmur2",
+    "parse_columns",
+    "parse_records",
+    "record_size_bound",
+]
+
+_MODULES: Final = {"c": "_ckernel", "python": "_pykernel"}
+
+
+def _load(forced: str | None) -> Any:
+    """The module of the kernel that is asked for, or the best that loads."""
+    if forced not in (None, "", *_MODULES):
+        raise ImportError(f"KAFKA_ASYNC_KERNEL is 'c' or 'python', not {forced!r}")
+    try:
+        return importlib.import_module(f"{__name__}.{_MODULES[forced or 'c']}")
+    except ImportError as error:
+        if forced:
+            raise ImportError(
+                f"KAFKA_ASYNC_KERNEL={forced}, but that kernel cannot be loaded ({error}); "
+                "reinstall kafka-async where a C compiler is available, or unset the variable"
+            ) from error
+        return importlib.import_module(f"{__name__}._pykernel")
+
+
+if TYPE_CHECKING:
+    from kafka_async.kernel._pykernel import (
+        Delivery,
+        OpenBatch,
+        Record,
+        decode_varint,
+        encode_varint,
+        murmur2,
+        parse_columns,
+        parse_records,
+        record_size_bound,
+    )
+
+    IMPLEMENTATION: Literal["c", "python"]
+else:
+    _kernel = _load(os.environ.get("KAFKA_ASYNC_KERNEL"))
+    IMPLEMENTATION = _kernel.IMPLEMENTATION
+    Delivery = _kernel.Delivery
+    OpenBatch = _kernel.OpenBatch
+    Record = _kernel.Record
+    decode_varint = _kernel.decode_varint
+    encode_varint = _kernel.encode_varint
+    murmur2 = _kernel.murmur2
+    parse_columns = _kernel.parse_columns
+    parse_records = _kernel.parse_records
+    record_size_bound = _kernel.record_size_bound

@@ -1,0 +1,945 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, embedsignature=True, freethreading_compatible=True
+"""The compiled twin of `_pykernel`: the same functions and classes, bytes and errors.
+
+`_pykernel` is the specification and explains the formats. What is different here is how it is safe:
+reading goes through a `Cursor`, two pointers whose only ways forward compare what they take with
+what is left; a fault is a number that goes up the calls and becomes the shared exception at the
+top. Objects are confined to the thread of their client, records and handles never change once they
+are handed out, and the module has no mutable state: that is what freethreading_compatible declares.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, \
+    PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.list cimport PyList_Append
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.number cimport PyNumber_Index
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+import types
+
+import cython
+
+from kafka_async.errors import IllegalStateError
+from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, corrupt, show
+
+IMPLEMENTATION = "c"
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object)
+    const char* PyUnicode_AsUTF8AndSize(object, Py_ssize_t*) except NULL
+
+cdef int64_t MAX_INT64 = 0x7FFF_FFFF_FFFF_FFFF
+cdef int64_t MAX_TIMESTAMP = 0x7FFF_FFFF_FFFF_FFFE
+cdef int64_t MAX_INT32 = 0x7FFF_FFFF
+cdef enum:
+    MIN_RECORD_SIZE = 7
+    MAX_RECORD_OVERHEAD = 36
+    BATCH_HEADER_SIZE = 61
+    FIRST_BUFFER = 512
+
+# As in _shared.Fault.
+cdef enum Fault:
+    FINE = 0
+    TRUNCATED = 1
+    VARINT = 2
+    COUNT = 3
+    OFFSETS = 4
+    LENGTH = 5
+    OFFSET_DELTA = 6
+    TIMESTAMP = 7
+    FIELD = 8
+    HEADER_COUNT = 9
+    HEADER = 10
+    RECORD_LEFTOVER = 11
+    SECTION_LEFTOVER = 12
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.freelist(512)
+cdef class Record:
+    """A record as it was consumed. Immutable; owns its key, value and headers.
+
+    `timestamp` is in milliseconds since the epoch; `timestamp_type` is 0 if the producer set it
+    (CreateTime) and 1 if the broker did (LogAppendTime); `leader_epoch` is None if unknown.
+    """
+
+    cdef readonly object topic
+    cdef readonly object key
+    cdef readonly object value
+    cdef readonly object headers
+    cdef readonly object leader_epoch
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef readonly int32_t partition
+    cdef readonly int32_t timestamp_type
+
+    def __init__(self, topic, partition, offset, timestamp, timestamp_type, key, value,
+                 headers=(), leader_epoch=None):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.timestamp_type = timestamp_type
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.leader_epoch = leader_epoch
+
+    @classmethod
+    def __class_getitem__(cls, parameters):
+        return types.GenericAlias(cls, parameters)
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        return _fields(self) == _fields(<Record>other)
+
+    def __hash__(self):
+        return hash((self.topic, self.partition, self.offset))
+
+    def __reduce__(self):
+        return Record, _fields(self)
+
+    def __repr__(self):
+        headers = ", ".join([f"({name!r}, {show(value)})" for name, value in self.headers])
+        return (
+            f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
+            f"timestamp={self.timestamp}, key={show(self.key)}, value={show(self.value)}, "
+            f"headers=({headers}))"
+        )
+
+
+cdef tuple _fields(Record record):
+    return (
+        record.topic, record.partition, record.offset, record.timestamp, record.timestamp_type,
+        record.key, record.value, record.headers, record.leader_epoch,
+    )
+
+
+@cython.final
+@cython.freelist(512)
+cdef class Delivery:
+    """The handle of a record that was appended: await it for the record's `RecordMetadata`.
+
+    It may be awaited any number of times, by any number of tasks; cancelling one of them, or
+    forgetting the handle, changes nothing for the record. Immutable; it refers to the outcome of
+    its batch, never to the batch's bytes.
+    """
+
+    cdef readonly object outcome
+    cdef readonly int64_t timestamp
+    cdef readonly int32_t index
+
+    def __init__(self, outcome, index, timestamp):
+        self.outcome = outcome
+        self.index = index
+        self.timestamp = timestamp
+
+    def __await__(self):
+        return _outcome(self).wait(self).__await__()
+
+    def done(self):
+        """Whether the record was acknowledged or has failed."""
+        return _outcome(self).done
+
+    def result(self):
+        """The record's metadata; raises its error, or IllegalStateError while it is not done."""
+        return _outcome(self).result(self)
+
+    def exception(self):
+        """The record's error, or None; raises IllegalStateError while it is not done."""
+        return _outcome(self).exception(self)
+
+    def __repr__(self):
+        state = "done" if self.outcome is not None and self.outcome.done else "pending"
+        return f"<Delivery index={self.index} timestamp={self.timestamp} {state}>"
+
+
+cdef object _outcome(Delivery delivery):
+    if delivery.outcome is None:
+        raise IllegalStateError("the record's batch has no outcome")
+    return delivery.outcome
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int varint_size(uint64_t raw) noexcept nogil:
+    cdef int size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t* put_varint(uint8_t* at, uint64_t raw) noexcept nogil:
+    while raw >= 0x80:
+        at[0] = <uint8_t>(raw | 0x80)
+        at += 1
+        raw >>= 7
+    at[0] = <uint8_t>raw
+    return at + 1
+
+
+cdef inline uint8_t* put_field(uint8_t* at, object data) noexcept:
+    cdef Py_ssize_t size
+    if data is None:
+        at[0] = 1  # -1 in zigzag
+        return at + 1
+    size = PyBytes_GET_SIZE(data)
+    at = put_varint(at, zigzag(size))
+    memcpy(at, PyBytes_AS_STRING(data), size)
+    return at + size
+
+
+cdef inline Py_ssize_t field_size(object data) noexcept:
+    if data is None:
+        return 1
+    return varint_size(zigzag(PyBytes_GET_SIZE(data))) + PyBytes_GET_SIZE(data)
+
+
+cdef inline object as_bytes(object value):
+    # Not bytes(value): that would make an int a run of zeros.
+    if PyBytes_CheckExact(value):
+        return value
+    return bytes(memoryview(value))
+
+
+cdef inline object as_field(object value):
+    return None if value is None else as_bytes(value)
+
+
+cdef list encoded_headers(object headers):
+    cdef list encoded = []
+    for name, value in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name is a str, not {type(name).__name__}")
+        encoded.append(name.encode())
+        encoded.append(as_field(value))
+    return encoded
+
+
+@cython.final
+cdef class OpenBatch:
+    """The records section of a batch that is being filled. Owned by one thread.
+
+    `capacity` bounds the section in bytes (the batch header's 61 are not in it); a first record is
+    taken whatever its size. The buffer grows with what is appended.
+    """
+
+    cdef readonly object outcome
+    cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int32_t count
+    cdef readonly bint sealed
+    cdef Py_ssize_t allocated
+    cdef uint8_t* buffer
+
+    def __init__(self, outcome, capacity):
+        if not 0 <= capacity <= MAX_INT32:
+            raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
+        self.outcome = outcome
+        self.capacity = capacity
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    def __dealloc__(self):
+        PyMem_Free(self.buffer)
+
+    def append(self, timestamp_ms, key=None, value=None, headers=()):
+        """Append a record; its handle, or None, and no change, if it does not fit.
+
+        Raises TypeError for a key, value or header of the wrong type, ValueError for a timestamp
+        below -1 or beyond int64 and for a record beyond 2 GiB, IllegalStateError once sealed.
+        """
+        return self.put(self.checked_time(timestamp_ms), key, value, headers)
+
+    def append_many(self, timestamp_ms, values, keys=None, start=0):
+        """Append values from `start` on, with the keys beside them, as many as fit.
+
+        The handles of those that were appended; so the next call starts at `start` plus their
+        number. A value that cannot be appended ends the call before it, and raises only if it
+        is the first: what was appended is never lost to an exception.
+        """
+        cdef Py_ssize_t index, total = len(values)
+        cdef list deliveries = []
+        cdef int64_t timestamp
+        if keys is not None and len(keys) != total:
+            raise ValueError(f"{len(keys)} keys for {total} values")
+        if start < 0:
+            raise ValueError("start is negative")
+        if start >= total:
+            return deliveries
+        timestamp = self.checked_time(timestamp_ms)
+        for index in range(start, total):
+            key = None if keys is None else keys[index]
+            try:
+                delivery = self.put(timestamp, key, values[index], ())
+            except (TypeError, ValueError):
+                if deliveries:
+                    break
+                raise
+            if delivery is None:
+                break
+            PyList_Append(deliveries, delivery)
+        return deliveries
+
+    def extend(self, capacity):
+        """Raise the bound to `capacity` bytes; a lower one than there is changes nothing."""
+        if not 0 <= capacity <= MAX_INT32:
+            raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
+        if capacity > self.capacity:
+            self.capacity = capacity
+
+    def seal(self):
+        """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
+        if self.sealed:
+            raise IllegalStateError("the batch is sealed")
+        section = PyBytes_FromStringAndSize(<char*>self.buffer, self.size)
+        PyMem_Free(self.buffer)
+        self.buffer = NULL
+        self.allocated = self.size = 0
+        self.sealed = True
+        return section
+
+    def __repr__(self):
+        state = "sealed" if self.sealed else f"{self.size} of {self.capacity} bytes"
+        return f"<OpenBatch {self.count} records, {state}>"
+
+    cdef int64_t checked_time(self, object timestamp_ms) except? -2:
+        cdef int64_t timestamp = -2
+        if self.sealed:
+            raise IllegalStateError("the batch is sealed")
+        try:
+            timestamp = PyNumber_Index(timestamp_ms)  # not int(): that would round
+        except OverflowError:
+            pass
+        if not -1 <= timestamp <= MAX_TIMESTAMP:
+            raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
+        return timestamp
+
+    cdef object put(self, int64_t timestamp, object key, object value, object headers):
+        cdef list encoded = None
+        cdef int64_t base = self.base_timestamp if self.count else timestamp
+        cdef uint64_t time_delta = zigzag(timestamp - base)
+        cdef uint64_t offset_delta = zigzag(self.count)
+        cdef Py_ssize_t body, size
+        cdef uint64_t header_count = 0
+        cdef uint8_t* at
+        key = as_field(key)
+        value = as_field(value)
+        body = 1 + varint_size(time_delta) + varint_size(offset_delta)
+        body += field_size(key) + field_size(value)
+        if len(headers):
+            encoded = encoded_headers(headers)
+            header_count = zigzag(len(encoded) // 2)
+            for data in encoded:
+                body += field_size(data)
+        body += varint_size(header_count)
+        size = self.size + varint_size(zigzag(body)) + body
+        if size > self.capacity and self.count:
+            return None
+        if size > self.allocated:
+            self.grow(size)
+        at = put_varint(self.buffer + self.size, zigzag(body))
+        at[0] = 0
+        at = put_varint(at + 1, time_delta)
+        at = put_varint(at, offset_delta)
+        at = put_field(at, key)
+        at = put_field(at, value)
+        at = put_varint(at, header_count)
+        if encoded is not None:
+            for data in encoded:
+                at = put_field(at, data)
+        delivery = new_delivery(self.outcome, self.count, timestamp)
+        self.size = size
+        self.base_timestamp = base
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count += 1
+        return delivery
+
+    cdef int grow(self, Py_ssize_t needed) except -1:
+        cdef Py_ssize_t wanted = self.allocated or FIRST_BUFFER
+        cdef void* moved
+        if needed > MAX_INT32:
+            raise ValueError("a record may not exceed 2 GiB")
+        while wanted < needed:
+            wanted *= 2
+        # Doubling must not run past what the batch can ever hold.
+        if needed <= self.capacity < wanted:
+            wanted = self.capacity
+        moved = PyMem_Realloc(self.buffer, wanted)
+        if moved == NULL:
+            raise MemoryError
+        self.buffer = <uint8_t*>moved
+        self.allocated = wanted
+        return 0
+
+
+cdef inline Delivery new_delivery(object outcome, int32_t index, int64_t timestamp):
+    cdef Delivery delivery = Delivery.__new__(Delivery)
+    delivery.outcome = outcome
+    delivery.index = index
+    delivery.timestamp = timestamp
+    return delivery
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+cdef struct Cursor:
+    const uint8_t* at
+    const uint8_t* end
+
+
+cdef struct Row:
+    int64_t offset
+    int64_t timestamp
+    const uint8_t* key
+    const uint8_t* value
+    const uint8_t* headers   # after their count
+    const uint8_t* end
+    Py_ssize_t key_size      # -1 is null
+    Py_ssize_t value_size
+    int32_t header_count
+    int32_t timestamp_type
+
+
+cdef struct Limits:
+    int64_t base_offset
+    int64_t last_delta
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t count
+    int32_t timestamp_type
+
+
+cdef inline Py_ssize_t left(Cursor* cursor) noexcept nogil:
+    return cursor.end - cursor.at
+
+
+cdef inline int take_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
+    # By far the most are one byte or two.
+    cdef int64_t raw
+    if left(cursor) >= 2:
+        raw = cursor.at[0]
+        if raw < 0x80:
+            cursor.at += 1
+            value[0] = (raw >> 1) ^ -(raw & 1)
+            return FINE
+        if cursor.at[1] < 0x80:
+            raw = raw & 0x7F | <int64_t>cursor.at[1] << 7
+            cursor.at += 2
+            value[0] = (raw >> 1) ^ -(raw & 1)
+            return FINE
+    return take_long_varint(cursor, bits, value)
+
+
+cdef int take_long_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while True:
+        if cursor.at >= cursor.end:
+            return TRUNCATED
+        byte = cursor.at[0]
+        cursor.at += 1
+        if shift + 7 > bits and byte >> (bits - shift):
+            return VARINT
+        raw |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    value[0] = <int64_t>((raw >> 1) ^ (~(raw & 1) + 1))
+    return FINE
+
+
+cdef inline int take_field(
+    Cursor* cursor, int fault, const uint8_t** data, Py_ssize_t* size
+) noexcept nogil:
+    cdef int64_t length
+    cdef int problem = take_varint(cursor, 32, &length)
+    if problem:
+        return problem
+    if length < -1 or length > left(cursor):
+        return fault
+    data[0] = cursor.at
+    size[0] = length
+    if length > 0:
+        cursor.at += length
+    return FINE
+
+
+cdef int skip_headers(Cursor* cursor, int64_t count) noexcept nogil:
+    cdef const uint8_t* data
+    cdef Py_ssize_t size
+    cdef int problem
+    while count:
+        problem = take_field(cursor, HEADER, &data, &size)
+        if problem:
+            return problem
+        if size < 0:
+            return HEADER
+        problem = take_field(cursor, HEADER, &data, &size)
+        if problem:
+            return problem
+        count -= 1
+    return FINE
+
+
+cdef int take_row(
+    Cursor* section, Limits* limits, int64_t previous_delta, Row* row
+) noexcept nogil:
+    cdef Cursor cursor
+    cdef int64_t number, time_delta, delta
+    cdef int problem = take_varint(section, 32, &number)
+    if problem:
+        return problem
+    if number < 0 or number > left(section):
+        return LENGTH
+    if number == 0:
+        return TRUNCATED
+    cursor.at = section.at + 1  # after the attributes: none are defined
+    cursor.end = section.at + number
+    section.at = cursor.end
+    problem = take_varint(&cursor, 64, &time_delta)
+    if problem:
+        return problem
+    problem = take_varint(&cursor, 32, &delta)
+    if problem:
+        return problem
+    if delta <= previous_delta or delta > limits.last_delta:
+        return OFFSET_DELTA
+    row.offset = limits.base_offset + delta
+    row.timestamp_type = limits.timestamp_type
+    row.timestamp = limits.max_timestamp
+    if limits.timestamp_type == 0:
+        if time_delta > 0 and limits.base_timestamp > MAX_INT64 - time_delta:
+            return TIMESTAMP
+        if time_delta < 0 and limits.base_timestamp < -MAX_INT64 - 1 - time_delta:
+            return TIMESTAMP
+        row.timestamp = limits.base_timestamp + time_delta
+    problem = take_field(&cursor, FIELD, &row.key, &row.key_size)
+    if problem:
+        return problem
+    problem = take_field(&cursor, FIELD, &row.value, &row.value_size)
+    if problem:
+        return problem
+    problem = take_varint(&cursor, 32, &number)
+    if problem:
+        return problem
+    if number < 0 or number * 2 > left(&cursor):  # a header is at least two lengths
+        return HEADER_COUNT
+    row.header_count = <int32_t>number
+    row.headers = cursor.at
+    row.end = cursor.end
+    problem = skip_headers(&cursor, number)
+    if problem:
+        return problem
+    return RECORD_LEFTOVER if cursor.at != cursor.end else FINE
+
+
+cdef int open_section(object section, Py_ssize_t size, Limits* limits) except -1:
+    _, limits.count, limits.base_offset, limits.last_delta, limits.base_timestamp, \
+        limits.max_timestamp, limits.timestamp_type = section
+    if limits.base_offset < 0 or limits.last_delta < 0:
+        return OFFSETS
+    if limits.last_delta >= MAX_INT64 - limits.base_offset:
+        return OFFSETS
+    # Compared before it is multiplied, so that no count overflows.
+    if limits.count < 0 or limits.count > size or limits.count * MIN_RECORD_SIZE > size:
+        return COUNT
+    return FINE
+
+
+cdef tuple header_objects(Row* row):
+    cdef Cursor cursor
+    cdef const uint8_t* data = NULL
+    cdef Py_ssize_t size = 0
+    cdef int32_t index
+    cdef tuple headers = PyTuple_New(row.header_count)
+    cursor.at = row.headers
+    cursor.end = row.end
+    for index in range(row.header_count):
+        take_field(&cursor, HEADER, &data, &size)
+        name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
+        take_field(&cursor, HEADER, &data, &size)
+        header = (name, field_object(data, size))
+        Py_INCREF(header)
+        PyTuple_SET_ITEM(headers, index, header)
+    return headers
+
+
+cdef inline object field_object(const uint8_t* data, Py_ssize_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
+
+
+cdef Record new_record(Row* row, object topic, int32_t partition, object epoch):
+    cdef Record record = Record.__new__(Record)
+    record.topic = topic
+    record.partition = partition
+    record.offset = row.offset
+    record.timestamp = row.timestamp
+    record.timestamp_type = row.timestamp_type
+    record.key = field_object(row.key, row.key_size)
+    record.value = field_object(row.value, row.value_size)
+    record.headers = header_objects(row) if row.header_count else ()
+    record.leader_epoch = epoch
+    # Bytes, text and numbers form no cycle: as for tuples of such, the collector need not look.
+    PyObject_GC_UnTrack(record)
+    return record
+
+
+def parse_records(section, topic, partition, leader_epoch=-1, start=0):
+    """The records of a section whose offset is `start` or higher; all of it is validated.
+
+    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
+    header must not block a partition. Raises CorruptRecordError with the first unreadable offset.
+    """
+    cdef Py_buffer data
+    cdef Cursor cursor
+    cdef Limits limits
+    cdef Row row
+    cdef int64_t delta = -1, index, first = start
+    cdef int32_t number = partition
+    cdef int problem
+    cdef list records = []
+    epoch = None if leader_epoch < 0 else leader_epoch
+    PyObject_GetBuffer(section[0], &data, PyBUF_SIMPLE)
+    try:
+        problem = open_section(section, data.len, &limits)
+        if problem:
+            raise corrupt(problem, topic, partition, limits.base_offset)
+        cursor.at = <const uint8_t*>data.buf
+        cursor.end = cursor.at + data.len
+        for index in range(limits.count):
+            problem = take_row(&cursor, &limits, delta, &row)
+            if problem:
+                raise corrupt(problem, topic, partition, limits.base_offset + delta + 1)
+            delta = row.offset - limits.base_offset
+            if row.offset >= first:
+                PyList_Append(records, new_record(&row, topic, number, epoch))
+        if cursor.at != cursor.end:
+            raise corrupt(SECTION_LEFTOVER, topic, partition, limits.base_offset + delta + 1)
+        return records
+    finally:
+        PyBuffer_Release(&data)
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+cdef class Rows:
+    """The chosen rows of several sections, and the buffers that they point into."""
+
+    cdef Row* rows
+    cdef Py_ssize_t count
+    cdef Py_ssize_t allocated
+    cdef Py_buffer* buffers
+    cdef Py_ssize_t held
+
+    def __cinit__(self, Py_ssize_t sections):
+        self.buffers = <Py_buffer*>PyMem_Malloc(max(sections, 1) * sizeof(Py_buffer))
+        if self.buffers == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef Py_ssize_t index
+        for index in range(self.held):
+            PyBuffer_Release(&self.buffers[index])
+        PyMem_Free(self.buffers)
+        PyMem_Free(self.rows)
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t wanted = self.count + more
+        cdef void* moved
+        if wanted > self.allocated:
+            wanted = max(wanted, 2 * self.allocated)
+            moved = PyMem_Realloc(self.rows, wanted * sizeof(Row))
+            if moved == NULL:
+                raise MemoryError
+            self.rows = <Row*>moved
+            self.allocated = wanted
+        return 0
+
+    cdef int take(
+        self, object section, object topic, object partition, int64_t start, int64_t end
+    ) except -1:
+        cdef Limits limits
+        cdef Cursor cursor
+        cdef Row* row
+        cdef int64_t delta = -1, index
+        cdef int problem
+        cdef Py_buffer* data = &self.buffers[self.held]
+        PyObject_GetBuffer(section[0], data, PyBUF_SIMPLE)
+        self.held += 1
+        problem = open_section(section, data.len, &limits)
+        if problem:
+            raise corrupt(problem, topic, partition, limits.base_offset)
+        self.reserve(limits.count)
+        cursor.at = <const uint8_t*>data.buf
+        cursor.end = cursor.at + data.len
+        for index in range(limits.count):
+            row = &self.rows[self.count]
+            problem = take_row(&cursor, &limits, delta, row)
+            if problem:
+                raise corrupt(problem, topic, partition, limits.base_offset + delta + 1)
+            delta = row.offset - limits.base_offset
+            if start <= row.offset < end:
+                self.count += 1
+        if cursor.at != cursor.end:
+            raise corrupt(SECTION_LEFTOVER, topic, partition, limits.base_offset + delta + 1)
+        return 0
+
+
+def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF, headers=False):
+    """The records of several sections with `start` <= offset < `end`, as the buffers of columns.
+
+    Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
+    """
+    cdef Rows rows = Rows(len(sections))
+    for section in sections:
+        rows.take(section, topic, partition, start, end)
+    return Columns(
+        rows.count,
+        field_column(rows, False),
+        field_column(rows, True),
+        offset_column(rows),
+        timestamp_column(rows),
+        type_column(rows),
+        header_column(rows) if headers else None,
+    )
+
+
+cdef object room(Py_ssize_t size):
+    return PyBytes_FromStringAndSize(NULL, size)
+
+
+cdef object offset_column(Rows rows):
+    cdef object column = room(rows.count * sizeof(int64_t))
+    cdef int64_t* cells = <int64_t*>PyBytes_AS_STRING(column)
+    cdef Py_ssize_t index
+    for index in range(rows.count):
+        cells[index] = rows.rows[index].offset
+    return column
+
+
+cdef object timestamp_column(Rows rows):
+    cdef object column = room(rows.count * sizeof(int64_t))
+    cdef int64_t* cells = <int64_t*>PyBytes_AS_STRING(column)
+    cdef Py_ssize_t index
+    for index in range(rows.count):
+        cells[index] = rows.rows[index].timestamp
+    return column
+
+
+cdef object type_column(Rows rows):
+    cdef object column = room(rows.count * sizeof(int32_t))
+    cdef int32_t* cells = <int32_t*>PyBytes_AS_STRING(column)
+    cdef Py_ssize_t index
+    for index in range(rows.count):
+        cells[index] = rows.rows[index].timestamp_type
+    return column
+
+
+@cython.final
+cdef class Column:
+    """A binary column that is being filled: its size is known, its validity made when needed."""
+
+    cdef object offsets
+    cdef object data
+    cdef object validity
+    cdef int32_t* ends
+    cdef char* bits  # NULL while no value is null
+    cdef char* at
+    cdef int32_t total
+    cdef Py_ssize_t count
+
+    def __cinit__(self, Py_ssize_t rows, Py_ssize_t size, bint nullable):
+        if size > MAX_INT32:
+            raise ValueError("a column may not exceed 2 GiB")
+        self.offsets = room((rows + 1) * sizeof(int32_t))
+        self.ends = <int32_t*>PyBytes_AS_STRING(self.offsets)
+        self.ends[0] = 0
+        self.data = room(size)
+        self.at = PyBytes_AS_STRING(self.data)
+        if nullable:
+            self.validity = room((rows + 7) // 8)
+            self.bits = PyBytes_AS_STRING(self.validity)
+            memset(self.bits, 0, (rows + 7) // 8)
+
+    cdef inline void put(self, const uint8_t* data, Py_ssize_t size) noexcept:
+        if size > 0:
+            memcpy(self.at, data, size)
+            self.at += size
+            self.total += <int32_t>size
+        if self.bits != NULL and size >= 0:
+            self.bits[self.count >> 3] |= 1 << (self.count & 7)
+        self.count += 1
+        self.ends[self.count] = self.total
+
+    cdef object finish(self):
+        return BinaryColumn(self.validity, self.offsets, self.data)
+
+
+cdef object field_column(Rows rows, bint values):
+    cdef Py_ssize_t index, size, total = 0
+    cdef bint nullable = False
+    cdef Row* row
+    cdef Column column
+    for index in range(rows.count):
+        row = &rows.rows[index]
+        size = row.value_size if values else row.key_size
+        if size < 0:
+            nullable = True
+        else:
+            total += size
+    column = Column(rows.count, total, nullable)
+    for index in range(rows.count):
+        row = &rows.rows[index]
+        if values:
+            column.put(row.value, row.value_size)
+        else:
+            column.put(row.key, row.key_size)
+    return column.finish()
+
+
+cdef object header_column(Rows rows):
+    # Headers are rare and their names must become valid UTF-8, so this goes through objects.
+    cdef Py_ssize_t index, total = 0
+    cdef object offsets = room((rows.count + 1) * sizeof(int32_t))
+    cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
+    cdef object validity = room((rows.count + 7) // 8)
+    cdef char* bits = PyBytes_AS_STRING(validity)
+    cdef bint nullable = False
+    cdef list names = []
+    cdef list values = []
+    if rows.count:
+        memset(bits, 0, (rows.count + 7) // 8)
+    ends[0] = 0
+    for index in range(rows.count):
+        if rows.rows[index].header_count:
+            bits[index >> 3] |= 1 << (index & 7)
+            for name, value in header_objects(&rows.rows[index]):
+                names.append((<str>name).encode())
+                values.append(value)
+        else:
+            nullable = True
+        total = len(names)
+        if total > MAX_INT32:
+            raise ValueError("a column may not exceed 2 GiB")
+        ends[index + 1] = <int32_t>total
+    return HeaderColumn(
+        validity if nullable else None, offsets, object_column(names), object_column(values)
+    )
+
+
+cdef object object_column(list objects):
+    cdef Py_ssize_t total = 0
+    cdef bint nullable = False
+    cdef Column column
+    for data in objects:
+        if data is None:
+            nullable = True
+        else:
+            total += PyBytes_GET_SIZE(data)
+    column = Column(len(objects), total, nullable)
+    for data in objects:
+        if data is None:
+            column.put(NULL, -1)
+        else:
+            column.put(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return column.finish()
+
+
+# -- small functions ------------------------------------------------------------------------------
+
+
+def encode_varint(value):
+    """A zigzag varint of at most 64 bits. Raises ValueError beyond int64."""
+    cdef uint8_t out[10]
+    cdef int64_t number
+    try:
+        number = PyNumber_Index(value)
+    except OverflowError:
+        raise ValueError(f"{value} does not fit into 64 bits") from None
+    return PyBytes_FromStringAndSize(<char*>out, put_varint(out, zigzag(number)) - out)
+
+
+def decode_varint(buffer, position=0, bits=32):
+    """The zigzag varint of 32 or 64 bits at `position`, and the position after it.
+
+    Raises CorruptRecordError if it is cut off or does not fit.
+    """
+    cdef Py_buffer data
+    cdef Cursor cursor
+    cdef int64_t number
+    cdef int problem = TRUNCATED
+    PyObject_GetBuffer(buffer, &data, PyBUF_SIMPLE)
+    try:
+        if 0 <= position <= data.len:
+            cursor.at = <const uint8_t*>data.buf + <Py_ssize_t>position
+            cursor.end = <const uint8_t*>data.buf + data.len
+            problem = take_varint(&cursor, bits, &number)
+        if problem:
+            raise corrupt(problem)
+        return number, cursor.at - <const uint8_t*>data.buf
+    finally:
+        PyBuffer_Release(&data)
+
+
+def record_size_bound(key, value, headers=()):
+    """An upper bound, in bytes, of what a record takes in a batch of its own, header included."""
+    cdef Py_ssize_t size = BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD
+    if key is not None:
+        size += len(as_bytes(key))
+    if value is not None:
+        size += len(as_bytes(value))
+    for name, data in headers:
+        size += 10 + len(name.encode())
+        if data is not None:
+            size += len(as_bytes(data))
+    return size
+
+
+def murmur2(key):
+    """Java's 32-bit murmur2 of a key, as a signed integer: what keyed partitioning hashes with."""
+    cdef object data = as_bytes(key)
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
+    cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
+    cdef const uint8_t* whole = at + (length & ~<Py_ssize_t>3)
+    cdef uint32_t factor = 0x5BD1E995
+    cdef uint32_t state = <uint32_t>0x9747B28C ^ <uint32_t>length
+    cdef uint32_t word
+    while at < whole:
+        word = <uint32_t>at[0] | <uint32_t>at[1] << 8 | <uint32_t>at[2] << 16 | <uint32_t>at[3] << 24
+        word *= factor
+        word ^= word >> 24
+        state = (state * factor) ^ (word * factor)
+        at += 4
+    if length & 3:
+        word = at[0]
+        if length & 3 > 1:
+            word |= <uint32_t>at[1] << 8
+        if length & 3 > 2:
+            word |= <uint32_t>at[2] << 16
+        state = (state ^ word) * factor
+    state ^= state >> 13
+    state *= factor
+    state ^= state >> 15
+    return <int32_t>state
