@@ -1,0 +1,121 @@
+"""Batches as Arrow, in the columns of Spark's Kafka source, with no Python object a record.
+
+The kernel lays keys, values and offsets out as Arrow wants its buffers; pyarrow only wraps them.
+pyarrow is imported when a batch is converted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from kafka_async import kernel
+from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow
+
+    from kafka_async.kernel import BinaryColumn, HeaderColumn
+    from kafka_async.records.batch import BatchView
+
+
+def _pyarrow() -> Any:
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise InvalidConfigurationError(
+            "Arrow needs the package pyarrow: pip install pyarrow"
+        ) from error
+
+
+def arrow_schema(*, headers: bool = False) -> pyarrow.Schema:
+    """The columns that `to_arrow` gives: those of Spark's Kafka source, names and order alike."""
+    pa = _pyarrow()
+    fields = [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+    if headers:
+        fields.append(pa.field("headers", _header_type(pa)))
+    return pa.schema(fields)
+
+
+def _header_type(pa: Any) -> Any:
+    return pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+
+def to_arrow(
+    views: Iterable[BatchView],
+    *,
+    topic: str,
+    partition: int,
+    start: int = 0,
+    end: int | None = None,
+    headers: bool = False,
+) -> pyarrow.RecordBatch:
+    """The records of some batches with `start` <= offset < `end`, as one Arrow record batch.
+
+    Control batches are left out; leaving out aborted transactions is the caller's. `headers` adds
+    Spark's headers column, null where a record has none. Raises CorruptRecordError if a batch is
+    damaged, UnsupportedForMessageFormatError if it is a message set of magic 0 or 1, ValueError if
+    a column would exceed 2 GiB, InvalidConfigurationError if pyarrow is not installed.
+    """
+    pa = _pyarrow()
+    sections = [view.section() for view in views if not view.is_control]
+    last = (1 << 63) - 1 if end is None else end
+    columns = kernel.parse_columns(sections, topic, partition, start, last, headers)
+    rows = columns.rows
+    arrays = [
+        _binary(pa.binary(), rows, columns.keys),
+        _binary(pa.binary(), rows, columns.values),
+        pa.repeat(pa.scalar(topic, pa.string()), rows),
+        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        _fixed(pa.int64(), rows, columns.offsets),
+        _microseconds(pa, rows, columns.timestamps, topic, partition),
+        _fixed(pa.int32(), rows, columns.timestamp_types),
+    ]
+    if columns.headers is not None:
+        arrays.append(_headers(pa, rows, columns.headers))
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(headers=headers))
+
+
+def _buffer(data: bytes | None) -> Any:
+    return None if data is None else _pyarrow().py_buffer(data)
+
+
+def _fixed(kind: Any, rows: int, data: bytes) -> Any:
+    return _pyarrow().Array.from_buffers(kind, rows, [None, _buffer(data)])
+
+
+def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:
+    buffers = [_buffer(column.validity), _buffer(column.offsets), _buffer(column.data)]
+    return _pyarrow().Array.from_buffers(kind, rows, buffers)
+
+
+def _microseconds(pa: Any, rows: int, milliseconds: bytes, topic: str, partition: int) -> Any:
+    column = _fixed(pa.timestamp("ms", tz="UTC"), rows, milliseconds)
+    try:
+        return column.cast(pa.timestamp("us", tz="UTC"))
+    except pa.ArrowInvalid as error:
+        raise CorruptRecordError(
+            f"a timestamp does not fit into microseconds ({error})",
+            topic=topic,
+            partition=partition,
+        ) from None
+
+
+def _headers(pa: Any, rows: int, column: HeaderColumn) -> Any:
+    kind = _header_type(pa)
+    count = len(column.names.offsets) // 4 - 1
+    names = _binary(pa.string(), count, column.names)
+    values = _binary(pa.binary(), count, column.values)
+    structs = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
+    buffers = [_buffer(column.validity), _buffer(column.offsets)]
+    return pa.Array.from_buffers(kind, rows, buffers, children=[structs])

@@ -1,0 +1,541 @@
+"""Record batches of magic 2: the 61-byte header, its CRC, and what producers and brokers do to it.
+
+Reading starts with `iter_batches`, which walks a fetched buffer without copying; a `BatchView`
+checks and decompresses its batch only when its records are asked for. The records themselves are
+the kernel's. Message sets of magic 0 and 1 are read through the same view (see legacy.py).
+
+The CRC covers everything after itself, so a broker assigns base offset and leader epoch without
+touching it; a change of timestamp type or max timestamp must compute it anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+from kafka_async import kernel
+from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
+from kafka_async.records import compression, legacy
+from kafka_async.records.compression import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from typing_extensions import Buffer
+
+    from kafka_async.kernel import Record, Section
+    from kafka_async.types import Headers
+
+HEADER_SIZE: Final = 61
+"""Bytes of a batch before its records."""
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PREFIX: Final = struct.Struct(">qi")  # base offset and length: common to all magics
+_AFTER_CRC: Final = struct.Struct(">hiqqqhii")
+_CRC: Final = struct.Struct(">I")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_CRC_AT: Final = 17
+_AFTER_CRC_AT: Final = 21
+_MAGIC_AT: Final = 16
+_MIN_LENGTH: Final = HEADER_SIZE - _PREFIX.size
+
+_CODEC_BITS: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+class BatchHeader(NamedTuple):
+    """The header of a batch, field by field as on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @classmethod
+    def unpack(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
+        """The header at `position`. Raises CorruptRecordError if fewer than 61 bytes are there."""
+        try:
+            return cls._make(_HEADER.unpack_from(buffer, position))
+        except struct.error:
+            raise CorruptRecordError("the batch ends inside its header") from None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + _PREFIX.size
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed. Raises CorruptRecordError for a codec nobody knows."""
+        try:
+            return Codec(self.attributes & _CODEC_BITS)
+        except ValueError:
+            raise CorruptRecordError(
+                f"the batch names codec {self.attributes & _CODEC_BITS}, which does not exist"
+            ) from None
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are compressed, with whatever codec."""
+        return bool(self.attributes & _CODEC_BITS)
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 if producers set the timestamps (CreateTime), 1 if the broker did (LogAppendTime)."""
+        return 1 if self.attributes & _LOG_APPEND_TIME else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker instead of records."""
+        return bool(self.attributes & _CONTROL)
+
+
+class ControlMarker(NamedTuple):
+    """What a control batch says: how a transaction ended, by which coordinator's epoch.
+
+    `kind` is "other" for control records that concern brokers only.
+    """
+
+    kind: Literal["commit", "abort", "other"]
+    coordinator_epoch: int
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@cache
+def _crc32c() -> Callable[..., int]:
+    # Imported when first needed: it takes 60 ms.
+    from crc32c import crc32c
+
+    return crc32c
+
+
+def frame_batch(  # noqa: PLR0913 one a field of the header
+    payload: Buffer,
+    *,
+    codec: Codec,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    log_append_time: bool = False,
+) -> bytes:
+    """A complete batch around a records section that is already compressed with `codec`."""
+    attributes = (
+        codec
+        | (_LOG_APPEND_TIME if log_append_time else 0)
+        | (_TRANSACTIONAL if transactional else 0)
+        | (_CONTROL if control else 0)
+    )
+    covered = _AFTER_CRC.pack(
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    crc32c = _crc32c()
+    length = _MIN_LENGTH + memoryview(payload).nbytes
+    head = struct.pack(
+        ">qiibI", base_offset, length, leader_epoch, 2, crc32c(payload, crc32c(covered))
+    )
+    return b"".join((head, covered, payload))
+
+
+def assign_offsets(
+    batch: Buffer, base_offset: int, leader_epoch: int, append_time_ms: int | None = None
+) -> bytes:
+    """The batch as a leader writes it into its log: its offsets, its epoch, perhaps its time.
+
+    With `append_time_ms` the batch becomes one of LogAppendTime. `batch` is not changed.
+    """
+    out = bytearray(batch)
+    header = BatchHeader.unpack(out)
+    struct.pack_into(">q", out, 0, base_offset)
+    _LEADER_EPOCH.pack_into(out, _PREFIX.size, leader_epoch)
+    if append_time_ms is not None:
+        changed = header._replace(
+            attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=append_time_ms
+        )
+        _AFTER_CRC.pack_into(out, _AFTER_CRC_AT, *changed[5:])
+        _CRC.pack_into(out, _CRC_AT, _crc32c()(memoryview(out)[_AFTER_CRC_AT:]))
+    return bytes(out)
+
+
+_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+_CONTROL_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+_CONTROL_KINDS: Final[dict[int, Literal["commit", "abort"]]] = {0: "abort", 1: "commit"}
+_CONTROL_TYPES: Final = {kind: number for number, kind in _CONTROL_KINDS.items()}
+
+
+def encode_control_batch(
+    kind: Literal["commit", "abort"],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+) -> bytes:
+    """The marker that ends a producer's transaction in a partition's log."""
+    section = kernel.OpenBatch(None, HEADER_SIZE)
+    section.append(
+        timestamp,
+        _CONTROL_KEY.pack(0, _CONTROL_TYPES[kind]),
+        _CONTROL_VALUE.pack(0, coordinator_epoch),
+    )
+    return frame_batch(
+        section.seal(),
+        codec=Codec.none,
+        count=1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )
+
+
+class RecordLike(Protocol):
+    """What a ready-made batch is built of: a ProducerRecord or a consumed Record."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """The value."""
+        ...
+
+    @property
+    def headers(self) -> Headers:
+        """The headers."""
+        ...
+
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since the epoch, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """A batch that is ready to be sent as it is: compressed once, sent to any partition.
+
+    `payload` is the records section, compressed with `codec`. The header, which says who sends it
+    and in which order, is made by `frame` each time it is sent.
+    """
+
+    payload: bytes
+    codec: Codec
+    count: int
+    base_timestamp: int
+    max_timestamp: int
+
+    @classmethod
+    def build(
+        cls,
+        records: Iterable[RecordLike],
+        compression: str = "none",
+        *,
+        level: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> RecordBatch:
+        """A batch of these records; `timestamp` (ms) is for those that carry none.
+
+        Raises ValueError if there are no records or the compression is unknown; TypeError for a
+        key, value or header of the wrong type.
+        """
+        if compression not in Codec.__members__:
+            raise ValueError(
+                f"compression is one of {', '.join(Codec.__members__)}, not {compression!r}"
+            )
+        section = kernel.OpenBatch(None, 0x7FFF_FFFF)
+        for record in records:
+            time = timestamp if record.timestamp is None else record.timestamp
+            section.append(time, record.key, record.value, record.headers)
+        return cls.seal(section, Codec[compression], level)
+
+    @classmethod
+    def seal(cls, section: kernel.OpenBatch, codec: Codec, level: int | None = None) -> RecordBatch:
+        """The batch that an open one has become; seals it. Raises ValueError if it is empty."""
+        if not section.count:
+            raise ValueError("a batch has at least one record")
+        return cls(
+            compression.compress(codec, section.seal(), level),
+            codec,
+            section.count,
+            section.base_timestamp,
+            section.max_timestamp,
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch once it is framed."""
+        return HEADER_SIZE + len(self.payload)
+
+    def frame(
+        self,
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> bytes:
+        """The complete batch, from this producer, with this sequence."""
+        return frame_batch(
+            self.payload,
+            codec=self.codec,
+            count=self.count,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class BatchView:
+    """A batch in a fetched buffer, checked and decompressed when its records are asked for.
+
+    It refers to the buffer; whoever keeps a view keeps the whole buffer.
+    """
+
+    __slots__ = ("_unpacked", "header", "partition", "raw", "topic")
+
+    def __init__(
+        self, header: BatchHeader, raw: memoryview, topic: str | None, partition: int | None
+    ) -> None:
+        self.header = header
+        self.raw = raw
+        self.topic = topic
+        self.partition = partition
+        self._unpacked: Buffer | CorruptRecordError | None = None
+
+    @property
+    def base_offset(self) -> int:
+        """The first record's offset (of a compressed message set of magic 0 or 1, the last's)."""
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset that the batch covers, whether or not compaction has left a record."""
+        return self.header.base_offset + self.header.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on after this batch."""
+        return self.last_offset + 1
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds a marker instead of records."""
+        return self.header.is_control
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.header.is_transactional
+
+    @property
+    def producer_id(self) -> int:
+        """The idempotent producer's id, -1 for others."""
+        return self.header.producer_id
+
+    def check_crc(self) -> None:
+        """Raise CorruptRecordError if the batch's bytes are not those that were written."""
+        if self.header.magic < 2:
+            legacy.check_crc(self.raw, self.topic, self.partition, self.base_offset)
+        elif _crc32c()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
+            raise self._corrupt("the batch's CRC does not match its bytes")
+
+    def section(self, limit: int = compression.DEFAULT_LIMIT) -> Section:
+        """The records section, its CRC checked, decompressed to at most `limit` bytes.
+
+        Raises as `records`, and UnsupportedForMessageFormatError for a message set of magic 0 or 1.
+        """
+        if self.header.magic < 2:
+            raise UnsupportedForMessageFormatError(
+                f"a message set of magic {self.header.magic} has no records section",
+                topic=self.topic,
+                partition=self.partition,
+                offset=self.base_offset,
+            )
+        payload, self._unpacked = self._unpacked, None
+        if isinstance(payload, CorruptRecordError):
+            raise payload
+        header = self.header
+        return kernel.Section(
+            self._payload(limit) if payload is None else payload,
+            header.records_count,
+            header.base_offset,
+            header.last_offset_delta,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.timestamp_type,
+        )
+
+    @property
+    def packed_size(self) -> int:
+        """Bytes to decompress before the records can be read; 0 if there is nothing to do."""
+        packed = self._unpacked is None and self.header.magic == 2 and self.header.is_compressed
+        return self.raw.nbytes if packed else 0
+
+    def unpack(self) -> None:
+        """Check and decompress ahead of the next reading, which gets the result or the error.
+
+        A view may be unpacked in another thread than it is read in.
+        """
+        try:
+            self._unpacked = self._payload(compression.DEFAULT_LIMIT)
+        except CorruptRecordError as error:
+            self._unpacked = error
+
+    def _payload(self, limit: int) -> Buffer:
+        self.check_crc()
+        header, payload = self.header, self.raw[HEADER_SIZE:]
+        # Compaction may leave a batch without records, to keep its producer's sequence.
+        if header.records_count or payload.nbytes:
+            try:
+                if header.codec is not Codec.none:
+                    return compression.decompress(header.codec, payload, limit)
+            except CorruptRecordError as error:
+                raise self._corrupt(error.message) from error
+        return payload
+
+    def records(self, start: int = 0, limit: int = compression.DEFAULT_LIMIT) -> list[Record]:
+        """The records from offset `start` on; those of a control batch are its markers.
+
+        Raises CorruptRecordError, with topic, partition and offset, if the batch is damaged or
+        decompresses to more than `limit` bytes.
+        """
+        topic, partition = self.topic or "", -1 if self.partition is None else self.partition
+        if self.header.magic < 2:
+            return legacy.read_records(self.raw, topic, partition, start, limit)
+        epoch = self.header.leader_epoch
+        return kernel.parse_records(self.section(limit), topic, partition, epoch, start)
+
+    def control(self) -> ControlMarker:
+        """The marker of a control batch. Raises CorruptRecordError if it cannot be read."""
+        records = self.records()
+        if not records:
+            return ControlMarker("other", -1)
+        key, value = records[0].key, records[0].value
+        if key is None or len(key) < _CONTROL_KEY.size:
+            raise self._corrupt("the control record has no type")
+        kind = _CONTROL_KINDS.get(_CONTROL_KEY.unpack_from(key)[1])
+        if kind is None:
+            return ControlMarker("other", -1)
+        if value is None or len(value) < _CONTROL_VALUE.size:
+            raise self._corrupt("the transaction marker has no coordinator epoch")
+        return ControlMarker(kind, _CONTROL_VALUE.unpack_from(value)[1])
+
+    def _corrupt(self, message: str) -> CorruptRecordError:
+        return CorruptRecordError(
+            message, topic=self.topic, partition=self.partition, offset=self.base_offset
+        )
+
+    def __repr__(self) -> str:
+        kind = "control batch" if self.is_control else "batch"
+        return (
+            f"<{kind} {self.topic}-{self.partition} offsets {self.base_offset}"
+            f"-{self.last_offset}, {self.raw.nbytes} bytes>"
+        )
+
+
+def iter_batches(
+    buffer: Buffer, *, topic: str | None = None, partition: int | None = None
+) -> Iterator[BatchView]:
+    """The batches of a fetched buffer, in order.
+
+    A broker cuts what it sends at the size asked for, so a batch that goes beyond the buffer is
+    legal and ends the iteration. Raises CorruptRecordError where the next batch cannot be found: an
+    impossible length, an unknown magic, offsets that do not ascend.
+    """
+    view = memoryview(buffer).cast("B")
+    at = 0
+    expected = 0
+
+    def corrupt(what: str) -> CorruptRecordError:
+        return CorruptRecordError(what, topic=topic, partition=partition, offset=expected)
+
+    while view.nbytes - at > _MAGIC_AT:
+        _, length = _PREFIX.unpack_from(view, at)
+        magic = view[at + _MAGIC_AT]
+        if magic > 2:
+            raise corrupt(f"a batch has magic {magic}, which does not exist")
+        if length < (legacy.MIN_LENGTH[magic] if magic < 2 else _MIN_LENGTH):
+            raise corrupt(f"a batch has the impossible length {length}")
+        end = at + _PREFIX.size + length
+        if end > view.nbytes:
+            return
+        raw = view[at:end]
+        header = BatchHeader.unpack(raw) if magic == 2 else _legacy_header(raw)
+        if header.base_offset < expected:
+            raise corrupt(f"a batch begins at {header.base_offset}, before the end of the last")
+        if header.last_offset_delta < 0:
+            raise corrupt("a batch ends before it begins")
+        batch = BatchView(header, raw, topic, partition)
+        yield batch
+        expected = batch.next_offset
+        at = end
+
+
+def _legacy_header(raw: memoryview) -> BatchHeader:
+    head = legacy.read_head(raw)
+    return BatchHeader(
+        base_offset=head.offset,
+        length=head.size,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=head.magic,
+        crc=head.crc,
+        attributes=head.attributes & (_CODEC_BITS | _LOG_APPEND_TIME),
+        last_offset_delta=0,
+        base_timestamp=head.timestamp,
+        max_timestamp=head.timestamp,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=-1,
+        base_sequence=-1,
+        records_count=1,
+    )
