@@ -1,0 +1,1 @@
+"""Connections and brokers: metadata, lanes, routing and the low-level RPC client."""

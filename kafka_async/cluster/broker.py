@@ -1,0 +1,216 @@
+"""The brokers of one client, and the lanes to each.
+
+Until metadata has come, and after a rebootstrap, the candidates are the bootstrap servers, under
+negative ids; then they are the brokers that metadata names. A broker has one general lane, made
+when first needed, and those that producers, consumers and slow calls own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from kafka_async.cluster.connection import Address, Wiring
+from kafka_async.cluster.lane import Lane, LaneKind, is_hopeless
+from kafka_async.config import split_server
+from kafka_async.errors import InvalidConfigurationError, KafkaConnectionError, KafkaError
+
+if TYPE_CHECKING:
+    from kafka_async.cluster.handshake import BrokerVersions
+    from kafka_async.supervisor import Supervisor
+    from kafka_async.types import Node
+
+
+class BrokerLanes:
+    """One broker: the lane that all share, and the lanes that somebody owns."""
+
+    def __init__(self, general: Lane) -> None:
+        self.general = general
+        self.owned: set[Lane] = set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is any connection to the broker."""
+        return self.general.connected or any(lane.connected for lane in self.owned)
+
+    def available(self, now: float) -> bool:
+        """Whether there is a connection, or one may be made (KIP-899)."""
+        return self.connected or self.general.connecting or self.general.retry_at <= now
+
+    def all(self) -> list[Lane]:
+        """Every lane."""
+        return [self.general, *self.owned]
+
+
+class Brokers:
+    """All lanes of one client. It is their `LaneWatcher`.
+
+    `nodes()` gives the brokers that metadata names; none means that only bootstrap servers are
+    known.
+    """
+
+    def __init__(
+        self, wiring: Wiring, supervisor: Supervisor, nodes: Callable[[], Mapping[int, Node]]
+    ) -> None:
+        self.features: Mapping[str, int] = {}
+        self.failures: dict[int, KafkaError] = {}
+        self._features_epoch = -1
+        self._wiring = wiring
+        self._supervisor = supervisor
+        self._nodes = nodes
+        self._brokers: dict[int, BrokerLanes] = {}
+        self._servers: dict[int, Address] = {}
+        for index, server in enumerate(wiring.config.bootstrap_servers, start=1):
+            self._servers[-index] = Address(-index, *split_server(server))
+
+    # -- lanes ------------------------------------------------------------------------------------
+
+    def general(self, node_id: int) -> Lane:
+        """The lane to a broker that everybody shares."""
+        return self._broker(node_id).general
+
+    def lane(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
+        """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
+        lane = self._new(node_id, kind, owner)
+        self._broker(node_id).owned.add(lane)
+        return lane
+
+    def least_loaded(self, now: float) -> Lane | None:
+        """The general lane to use for what any broker can answer; None if back-off forbids all.
+
+        A connected one with the fewest requests under way, else the one that can be connected
+        and whose last failure is the longest ago.
+        """
+        candidates = [self.general(node_id) for node_id in self._candidates()]
+        random.shuffle(candidates)
+        connected = [lane for lane in candidates if lane.connected]
+        if connected:
+            return min(connected, key=lambda lane: lane.in_flight)
+        free = [lane for lane in candidates if lane.connecting or lane.retry_at <= now]
+        return min(free, key=lambda lane: (lane.connecting, lane.retry_at), default=None)
+
+    def available(self, now: float) -> bool:
+        """Whether any broker that is known is available (KIP-899)."""
+        return any(self._broker(node_id).available(now) for node_id in self._candidates())
+
+    def available_at(self) -> float:
+        """When back-off lets the first of them be connected."""
+        return min(self.general(node_id).retry_at for node_id in self._candidates())
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    def follow(self, known: Iterable[int]) -> None:
+        """Metadata names these brokers: let go of bootstrap servers and of those that are gone."""
+        gone = self._brokers.keys() - set(known)
+        for node_id in gone:
+            lanes = self._brokers[node_id]
+            idle = not lanes.owned and not lanes.general.in_flight and not lanes.general.connecting
+            if node_id < 0 or idle:
+                lanes.general.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
+                self._brokers.pop(node_id, None)
+
+    def disconnect(self, reason: KafkaError) -> None:
+        """Drop every connection; lanes stay and connect again when they are used (KIP-1102)."""
+        for lane in self._lanes():
+            lane.disconnect(reason)
+
+    def end(self, reason: KafkaError) -> None:
+        """Close all lanes at once; what is under way fails with `reason`."""
+        for lane in self._lanes():
+            lane.end(reason)
+
+    async def close(self, reason: KafkaError) -> None:
+        """Close all lanes and wait until their connections are gone."""
+        lanes = self._lanes()
+        if lanes:
+            await asyncio.gather(*(lane.close(reason) for lane in lanes))
+
+    # -- what lanes tell --------------------------------------------------------------------------
+
+    def connected(self, lane: Lane, versions: BrokerVersions) -> None:
+        """A lane has a connection, and with it the newest features that any broker has told."""
+        self.failures.pop(lane.node_id, None)
+        if versions.features_epoch >= self._features_epoch:
+            self._features_epoch = versions.features_epoch
+            self.features = versions.features
+
+    def failed(self, lane: Lane, error: KafkaError) -> None:
+        """A lane could not connect."""
+        self.failures[lane.node_id] = error
+
+    def closed(self, lane: Lane) -> None:
+        """A lane is gone."""
+        broker = self._brokers.get(lane.node_id)
+        if broker is not None:
+            broker.owned.discard(lane)
+
+    # -- bootstrap servers ------------------------------------------------------------------------
+
+    def server_failures(self) -> list[str]:
+        """One line for each bootstrap server: its address and what it failed with."""
+        return [
+            f"{address}: {self._trouble(node_id)}" for node_id, address in self._servers.items()
+        ]
+
+    def hopeless(self) -> bool:
+        """Whether no bootstrap server can be used before somebody changes something."""
+        failures = [self.failures.get(node_id) for node_id in self._servers]
+        return all(failure is not None and is_hopeless(failure) for failure in failures)
+
+    def _trouble(self, node_id: int) -> str:
+        broker = self._brokers.get(node_id)
+        error = self.failures.get(node_id)
+        if broker is not None and broker.general.connecting:
+            return broker.general.trouble()
+        if error is None:
+            return "not tried yet when the time ran out"
+        return error.message.removeprefix(f"{self._servers[node_id]}: ")
+
+    # -- pieces -----------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[int]:
+        return list(self._nodes() or self._servers)
+
+    def _lanes(self) -> list[Lane]:
+        return [lane for broker in list(self._brokers.values()) for lane in broker.all()]
+
+    def _broker(self, node_id: int) -> BrokerLanes:
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            broker = BrokerLanes(self._new(node_id, LaneKind.GENERAL, "everybody"))
+            self._brokers[node_id] = broker
+        return broker
+
+    def _new(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
+        if self._wiring.lifetime.ended is not None:
+            raise self._wiring.lifetime.ended
+        return Lane(
+            self._wiring,
+            self._supervisor,
+            node_id,
+            kind,
+            owner=owner,
+            locate=lambda: self._address(node_id),
+            watcher=self,
+        )
+
+    def _address(self, node_id: int) -> Address:
+        if node_id < 0:
+            return self._servers[node_id]
+        node = self._nodes().get(node_id)
+        if node is None:
+            raise KafkaConnectionError(f"broker {node_id} is not in the cluster's metadata")
+        allowed = self._wiring.config.allowed_broker_hosts
+        if allowed is not None and not _matches(node.host, allowed):
+            raise InvalidConfigurationError(
+                f"metadata sends this client to {node.host}:{node.port} (broker {node_id}), which "
+                f"allowed_broker_hosts={list(allowed)} does not permit: extend it if that is right"
+            )
+        return Address(node_id, node.host, node.port)
+
+
+def _matches(host: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)

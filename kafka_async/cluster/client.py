@@ -1,0 +1,459 @@
+"""The client: bootstrap, metadata, routing, retries; and the low-level RPC API.
+
+    async with Client("localhost:9092") as client:
+        answer = await client.request(MetadataRequest(topics=None), to=AnyBroker())
+
+`Client` wires the parts and holds none of their state. None of them knows it, so a client that is
+forgotten while started is collected, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from typing_extensions import Unpack
+
+from kafka_async.backoff import Backoff
+from kafka_async.clock import LoopClock
+from kafka_async.cluster.broker import Brokers
+from kafka_async.cluster.connection import Wiring
+from kafka_async.cluster.coordinators import Coordinators
+from kafka_async.cluster.framing import ReceiveBudget
+from kafka_async.cluster.lane import Lane, LaneKind
+from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.cluster.routing import Router
+from kafka_async.cluster.transport import SocketDialer
+from kafka_async.cluster.updater import MetadataUpdater, bootstrap_error
+from kafka_async.config import ClientConfig, seconds
+from kafka_async.errors import (
+    ClientClosedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kafka_async.hooks import Hooks
+from kafka_async.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any, Self
+    from uuid import UUID
+
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.cluster.destinations import CoordinatorKind, Destination
+    from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.config import ClientOptions
+    from kafka_async.protocol.message import Request, Response
+    from kafka_async.types import Node, TopicPartition
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+STOPPING_TIME: Final = 5.0
+
+SLOW_APIS: Final = frozenset({19, 20, 21, 37, 42, 43, 45, 57})
+"""APIs that wait for the cluster before they answer: CreateTopics, DeleteTopics, DeleteRecords,
+CreatePartitions, DeleteGroups, ElectLeaders, AlterPartitionReassignments, UpdateFeatures."""
+
+
+class Client:
+    """A connection to a cluster, shared by the producers, consumers and admins that are given it.
+
+    `bootstrap_servers` are brokers to ask first, as "host:port,host:port" or a sequence; all other
+    arguments are keyword options (see `ClientConfig`). `hooks` hear what happens; `clock` and
+    `dialer` replace the machine's for tests. A client belongs to the event loop and the process it
+    is started in.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        config = ClientConfig.create(bootstrap_servers, **options)
+        self._init(config, hooks, clock, dialer)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: ClientConfig,
+        *,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+    ) -> Self:
+        """A client with these options; those of a producer or consumer serve as well."""
+        client = cls.__new__(cls)
+        client._init(config, hooks, clock, dialer)  # noqa: SLF001  # our own class
+        return client
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """A client with options under Java's names, as {"bootstrap.servers": "localhost:9092"}."""
+        return cls.from_config(ClientConfig.from_properties(properties))
+
+    def _init(
+        self,
+        config: ClientConfig,
+        hooks: Hooks | None,
+        clock: Clock | None,
+        dialer: Dialer | None,
+    ) -> None:
+        self.config = config
+        self.hooks = hooks or Hooks()
+        self.supervisor = Supervisor(f"Client {config.client_id}", self.hooks)
+        self._clock = clock
+        self._dialer = dialer
+        self._parts: _Parts | None = None
+        self._stopped = False
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and fetch the first metadata.
+
+        Raises:
+            BootstrapError: no bootstrap server could be used within default_api_timeout_ms; it says
+                what was wrong with each, and what to do.
+        """
+        await self.supervisor.start()
+        dialer = self._dialer or SocketDialer(self.supervisor)
+        clock = self._clock or LoopClock(self.supervisor.loop)
+        parts = self._parts = _Parts(self.config, self.hooks, clock, dialer, self.supervisor)
+        self.supervisor.on_failure(parts.end)
+        self.supervisor.spawn(parts.updater.run, parts.brokers, name="metadata")
+        try:
+            await parts.updater.update(self._api_timeout)
+        except KafkaTimeoutError as error:
+            failure = bootstrap_error(parts.brokers)
+            await self.stop()
+            raise failure from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Close all connections; what is under way fails. Safe to call again.
+
+        `timeout` bounds the good manners of closing, in seconds (default 5).
+        """
+        self._stopped = True
+        parts = self._parts
+        if parts is None:
+            return
+        reason = ClientClosedError(f"{self.supervisor.name} was closed")
+        parts.lifetime.end(reason)
+        try:
+            async with asyncio.timeout(STOPPING_TIME if timeout is None else timeout):
+                await parts.brokers.close(reason)
+        except TimeoutError:
+            pass  # lanes abort what they could not close
+        finally:
+            await self.supervisor.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_parts", None) is not None and not self._stopped:
+            warnings.warn(
+                f"{self.supervisor.name} was started and never stopped: use `async with`, "
+                "or await stop()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        request: Request[ResponseT],
+        *,
+        to: Destination,
+        timeout: float | None = None,
+        retry: bool = True,
+        max_version: int | None = None,
+    ) -> ResponseT:
+        """Send a request where it belongs, and return the answer, errors inside included.
+
+        With `retry`, it is sent again after a lost connection, a time-out, or an answer whose top
+        level says that another broker is to be asked, until `timeout` (seconds; default:
+        default_api_timeout_ms) has passed. What must not be done twice is asked for without.
+        `max_version` bounds the version that is negotiated.
+
+        Raises:
+            KafkaTimeoutError: no answer in that time.
+            KafkaConnectionError: no connection, or it was lost.
+            UnsupportedVersionError: the broker does not know this API.
+        """
+        parts = self._running()
+        loop = self.supervisor.loop
+        deadline = loop.time() + (self._api_timeout if timeout is None else timeout)
+        backoff = self._new_backoff()
+        while True:
+            try:
+                lane = await parts.router.lane(to, deadline)
+                answer = await self._send(parts, lane, request, deadline, max_version)
+            except (KafkaConnectionError, KafkaTimeoutError) as error:
+                delay = backoff.next()
+                if not retry or loop.time() + delay >= deadline:
+                    raise
+                self.supervisor.check()
+                if isinstance(error, KafkaConnectionError):
+                    parts.router.forget(to)
+            else:
+                if not retry or not parts.router.must_route_again(to, answer):
+                    return answer
+                delay = backoff.next()
+                if loop.time() + delay >= deadline:
+                    return answer
+            await parts.lifetime.sleep(delay)
+
+    def submit(
+        self, request: Request[ResponseT], *, to: Destination, timeout: float | None = None
+    ) -> asyncio.Future[ResponseT]:
+        """Like `request`, without waiting: a future for the answer, which may be forgotten."""
+        self._running()
+        future: asyncio.Future[ResponseT] = self.supervisor.loop.create_future()
+        self.supervisor.spawn(self._deliver, request, to, timeout, future, name="submitted request")
+        return future
+
+    def lane(self, node_id: int, kind: LaneKind, owner: object) -> Lane:
+        """A connection to a broker for `owner` alone, who closes it; see `Lane`.
+
+        It connects on first use. Its `repr` names the owner's class.
+        """
+        return self._running().brokers.lane(node_id, kind, type(owner).__name__)
+
+    async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
+        """The id of the broker that coordinates a group or a transactional id; remembered.
+
+        Raises:
+            CoordinatorNotAvailableError, KafkaTimeoutError: none within `timeout` seconds.
+        """
+        parts = self._running()
+        return await parts.coordinators.find(kind, key, self.supervisor.loop.time() + timeout)
+
+    async def coordinators(
+        self, kind: CoordinatorKind, keys: Iterable[str], *, timeout: float
+    ) -> dict[str, int]:
+        """Like `coordinator`, of several keys at once (KIP-699)."""
+        parts = self._running()
+        return await parts.coordinators.find_all(kind, keys, self.supervisor.loop.time() + timeout)
+
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        """The coordinator proved wrong or dead; the next use looks it up again."""
+        self._running().coordinators.forget(kind, key)
+
+    async def pause(self, delay: float) -> None:
+        """Wait some seconds; ends at once, with the reason, when the client does."""
+        await self._running().lifetime.sleep(delay)
+
+    # -- metadata ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        """Where the client's time comes from."""
+        return self._running().clock
+
+    @property
+    def metadata(self) -> ClusterMetadata:
+        """What is known of the cluster now: an immutable snapshot."""
+        return self._running().updater.snapshot
+
+    def finalized_feature(self, name: str) -> int:
+        """The cluster's level of a feature such as "transaction.version"; 0 if it has none."""
+        return self._running().brokers.features.get(name, 0)
+
+    def track_topics(self, topics: Iterable[str]) -> None:
+        """Keep topics' metadata fresh; counted, so undo each with `untrack_topics`."""
+        self._running().updater.track(topics)
+
+    def untrack_topics(self, topics: Iterable[str]) -> None:
+        """Undo `track_topics`; harmless on a closed client."""
+        if self._parts is not None:
+            self._parts.updater.untrack(topics)
+
+    def request_metadata_update(self) -> None:
+        """Ask for the metadata of tracked topics to be renewed soon; many calls are one request."""
+        self._running().updater.nudge()
+
+    async def metadata_for(
+        self, topics: Iterable[str], *, timeout: float, allow_auto_create: bool = False
+    ) -> ClusterMetadata:
+        """A snapshot in which all these topics are known; asks as often as it takes.
+
+        Raises:
+            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds.
+            KafkaTimeoutError: no broker answered in that time.
+            KafkaError: one cannot be used, as for its name or a missing permission.
+        """
+        return await self._running().updater.known(topics, timeout, create=allow_auto_create)
+
+    async def refresh_metadata(
+        self,
+        *,
+        topics: Iterable[str] | None = None,
+        topic_ids: Iterable[UUID] = (),
+        all_topics: bool = False,
+        timeout: float | None = None,
+    ) -> ClusterMetadata:
+        """A snapshot made from now on, of the tracked topics and these, or of all there are.
+
+        Raises:
+            KafkaTimeoutError: no broker answered within `timeout` seconds (default:
+                default_api_timeout_ms).
+        """
+        return await self._running().updater.update(
+            self._api_timeout if timeout is None else timeout,
+            topics=topics or (),
+            ids=topic_ids,
+            everything=all_topics,
+        )
+
+    def on_metadata(self, callback: Callable[[ClusterMetadata], None]) -> Callable[[], None]:
+        """Call `callback(snapshot)` in the loop after each change; returns how to undo it."""
+        return self._running().updater.listen(callback)
+
+    def note_leader(
+        self,
+        partition: TopicPartition,
+        leader_id: int,
+        epoch: int,
+        endpoint: Node | None = None,
+    ) -> None:
+        """Take in a broker's hint at a partition's leader (KIP-951); an older one is ignored."""
+        self._running().updater.hint_leader(partition, leader_id, epoch, endpoint)
+
+    # -- pieces -----------------------------------------------------------------------------------
+
+    @property
+    def _api_timeout(self) -> float:
+        return seconds(self.config.default_api_timeout_ms)
+
+    def _running(self) -> _Parts:
+        self.supervisor.check()
+        if self._parts is None:
+            raise ClientClosedError(f"{self.supervisor.name} is starting")
+        return self._parts
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(
+            seconds(self.config.retry_backoff_ms), seconds(self.config.retry_backoff_max_ms)
+        )
+
+    async def _send(
+        self,
+        parts: _Parts,
+        lane: Lane,
+        request: Request[ResponseT],
+        deadline: float,
+        max_version: int | None,
+    ) -> ResponseT:
+        if request.API_KEY not in SLOW_APIS:
+            return await self._sent(lane, request, deadline, max_version)
+        own = parts.brokers.lane(lane.node_id, LaneKind.SLOW, type(request).__name__)
+        try:
+            return await self._sent(own, request, deadline, max_version)
+        finally:
+            own.end(ClientClosedError(f"the lane for {type(request).__name__} was closed"))
+
+    async def _sent(
+        self, lane: Lane, request: Request[ResponseT], deadline: float, max_version: int | None
+    ) -> ResponseT:
+        left = deadline - self.supervisor.loop.time()
+        timeout = min(left, seconds(self.config.request_timeout_ms))
+        version: int | None = None
+        if max_version is not None:
+            await lane.connect(timeout)
+            version = min(max_version, lane.version(request.API_KEY))
+        return await lane.send(request, timeout=timeout, version=version)
+
+    async def _deliver(
+        self,
+        request: Request[ResponseT],
+        to: Destination,
+        timeout: float | None,
+        future: asyncio.Future[ResponseT],
+    ) -> None:
+        try:
+            answer = await self.request(request, to=to, timeout=timeout)
+        except asyncio.CancelledError:
+            _fail(future, ClientClosedError(f"{self.supervisor.name} was closed"))
+            raise
+        except KafkaError as error:
+            _fail(future, error)
+        else:
+            if not future.done():
+                future.set_result(answer)
+
+
+def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # marks it as seen: the handle may be forgotten
+
+
+class _Parts:
+    """What a started client consists of."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        hooks: Hooks,
+        clock: Clock,
+        dialer: Dialer,
+        supervisor: Supervisor,
+    ) -> None:
+        self.clock = clock
+        self.lifetime = Lifetime()
+        self._supervisor = supervisor
+        self._config = config
+        self._context: ssl.SSLContext | None = config.ssl_context
+        wiring = Wiring(
+            config=config,
+            hooks=hooks,
+            dialer=dialer,
+            budget=ReceiveBudget(config.receive_buffer_memory),
+            lifetime=self.lifetime,
+            software_version=_software_version(),
+            tls=self._tls,
+        )
+        self.updater = MetadataUpdater(wiring)
+        self.brokers = Brokers(wiring, supervisor, self._nodes)
+        self.coordinators = Coordinators(wiring, self.brokers, self.updater)
+        self.router = Router(wiring, self.brokers, self.updater, self.coordinators)
+        self.updater.on_rebootstrap = self.coordinators.forget_all
+
+    def end(self, error: KafkaError) -> None:
+        """Everything that waits fails with `error`, now."""
+        self.lifetime.end(error)
+        self.brokers.end(error)
+
+    def _nodes(self) -> Mapping[int, Node]:
+        return self.updater.snapshot.brokers
+
+    async def _tls(self) -> ssl.SSLContext | None:
+        if self._config.security_protocol != "SSL":
+            return None
+        if self._context is None:
+            from ssl import create_default_context  # the default context reads files
+
+            self._context = await self._supervisor.offload(create_default_context)
+        return self._context
+
+
+def _software_version() -> str:
+    return getattr(sys.modules["kafka_async"], "__version__", "unknown")

@@ -1,0 +1,484 @@
+"""One connection, from dialling to its end: handshake, requests and answers, deadlines, idleness.
+
+A request costs no task and no timer of its own. It is written in the caller's step; its answer is
+matched in the transport's callback, which resolves the caller's future; the message is decoded by
+whoever looks at it first. One timer a connection stands at the earliest deadline there may be and
+looks what is overdue when it fires.
+
+A request that is overdue fails alone. A connection on which the oldest request has been overdue for
+its whole patience (at least request_timeout_ms) is dead, because a broker answers in order, and
+ends. When it ends, everything under way fails at once, with the connection's name and the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from kafka_async.cluster.channel import Channel, Exchange
+from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
+from kafka_async.cluster.framing import FrameReader
+from kafka_async.cluster.handshake import BrokerVersions, handshake
+from kafka_async.cluster.transport import Stream
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    CorrelationIdMismatchError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProtocolError,
+)
+from kafka_async.hooks import Connected, Disconnected, RequestAnswered, RequestSent
+from kafka_async.protocol.api import lookup
+from kafka_async.protocol.header import decode_response
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Generator
+
+    from kafka_async.clock import Dialer
+    from kafka_async.cluster.framing import Frame, ReceiveBudget
+    from kafka_async.cluster.handshake import Step
+    from kafka_async.cluster.lifetime import Lifetime
+    from kafka_async.config import ClientConfig
+    from kafka_async.hooks import Hooks
+    from kafka_async.protocol.message import Request, Response
+
+logger = logging.getLogger("kafka_async.cluster")
+
+R = TypeVar("R")
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+UNAUTHENTICATED_CAP: Final = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Wiring:
+    """What all connections of one client share."""
+
+    config: ClientConfig
+    hooks: Hooks
+    dialer: Dialer
+    budget: ReceiveBudget
+    lifetime: Lifetime
+    software_version: str
+    tls: Callable[[], Awaitable[ssl.SSLContext | None]]
+    cluster_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a connection goes to; `node_id` is negative for a bootstrap server."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        place = f"{self.host}:{self.port}"
+        return place if self.node_id < 0 else f"{place} (broker {self.node_id})"
+
+
+class ConnectionSetupError(KafkaConnectionError):
+    """A connection could not be set up; `hopeless` if trying again will not help by itself."""
+
+    hopeless = False
+
+
+class ResponseFuture(asyncio.Future[R]):
+    """An answer that will come, decoded by whoever looks at it first.
+
+    What resolves it is the frame; `opened` turns that into the message, once. Cancelling it leaves
+    the request's place in the connection's order alone. One that failed and was forgotten stays
+    quiet.
+    """
+
+    def __init__(
+        self, opened: Callable[[Any], R] | None = None, *, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self._opened = opened
+        self._message: R | None = None
+        self._flaw: KafkaError | None = None
+
+    def result(self) -> R:
+        """The message; raises what `asyncio.Future.result` raises, and DecodeError."""
+        frame = super().result()
+        opened = self._opened
+        if opened is not None:
+            self._opened = None
+            try:
+                self._message = opened(frame)
+            except KafkaError as error:
+                self._flaw = error
+        if self._flaw is not None:
+            raise self._flaw
+        return frame if self._message is None else self._message
+
+    def exception(self) -> BaseException | None:
+        """What failed, a message that cannot be decoded included."""
+        error = super().exception()
+        if error is None:
+            try:
+                self.result()
+            except KafkaError as flaw:
+                return flaw
+        return error
+
+    def fail(self, error: Exception) -> None:
+        """Fail it, unless it has ended."""
+        if not self.done():
+            self.set_exception(error)
+            super().exception()  # marks it as seen: a handle may be forgotten
+
+    def __await__(self) -> Generator[Any, None, R]:
+        if not self.done():
+            self._asyncio_future_blocking = True
+            yield self
+        return self.result()
+
+    __iter__ = __await__
+
+
+class Connection:
+    """A connection to `address`. `on_end(error)` is called once, when an open one has ended.
+
+    `on_answer(api_key, version, response)` sees every decoded answer.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        address: Address,
+        lane: str,
+        *,
+        cap: int,
+        on_end: Callable[[KafkaError | None], None],
+        on_answer: Callable[[int, int, Response], None],
+    ) -> None:
+        self.address = address
+        self.stage = Stage.IDLE
+        self.versions = BrokerVersions()
+        self._wiring = wiring
+        self._hooks = wiring.hooks
+        self._lane = lane
+        self._cap = cap
+        self._on_end = on_end
+        self._on_answer = on_answer
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(UNAUTHENTICATED_CAP, wiring.budget, self._blocked)
+        self._channel: Channel[ResponseFuture[Any]] = Channel(wiring.config.client_id, self._reader)
+        self._stream: Stream | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reason: KafkaError | None = None
+        self._used_at = self._loop.time()
+        self._patience = seconds(wiring.config.request_timeout_ms)
+        idle = seconds(wiring.config.connections_max_idle_ms)
+        self._idle = idle if idle >= 0 else float("inf")
+        self.room = self._channel.room
+
+    @property
+    def open(self) -> bool:
+        """Whether requests can be sent."""
+        return self.stage is Stage.OPEN and self._reason is None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer, those included that nobody waits for any more."""
+        return len(self._channel)
+
+    async def start(self, timeout: float) -> None:
+        """Dial, and say what has to be said first.
+
+        Raises:
+            ConnectionSetupError: it did not come about within `timeout` seconds, or at all.
+            KafkaError: the broker refuses.
+        """
+        begun = self._loop.time()
+        self.stage = Stage.CONNECTING
+        try:
+            async with asyncio.timeout(timeout):
+                await self._dial()
+                self.stage = Stage.HANDSHAKE
+                self.versions = await self._shake_hands(timeout)
+        except (OSError, KafkaError) as error:
+            failure = self._reason or self._failure(error)
+            self._end(failure)
+            if failure is error:
+                raise
+            raise failure from error
+        except BaseException:
+            self._end(None)
+            raise
+        self._reader.cap = self._cap
+        self.stage = Stage.OPEN
+        self._used_at = self._loop.time()
+        self._watch(self._used_at + self._idle)
+        self._tell_connected(self._used_at - begun)
+
+    async def _dial(self) -> None:
+        wiring, address = self._wiring, self.address
+        context = await wiring.tls()
+        name = None if context is None else address.host
+        _, stream = await wiring.dialer.dial(
+            Stream, address.host, address.port, ssl=context, server_hostname=name
+        )
+        self._stream = stream
+        stream.attach(self)
+
+    def diagnosis(self, error: BaseException) -> Diagnosis:
+        """What `error` means for a connection that has come this far."""
+        tls = self._wiring.config.security_protocol == "SSL"
+        return explain(error, self.stage, tls=tls)
+
+    def version(self, api_key: int) -> int:
+        """The version of an API that will be used; raises UnsupportedVersionError."""
+        return self.versions.version(api_key)
+
+    def submit(
+        self,
+        request: Request[ResponseT],
+        version: int,
+        timeout: float,
+        *,
+        expect_response: bool = True,
+    ) -> ResponseFuture[ResponseT]:
+        """Send a request behind those already sent.
+
+        Without `expect_response` the future is resolved at once, with an empty response.
+
+        Raises:
+            KafkaConnectionError: the connection has ended.
+            EncodeError, UnsupportedVersionError: the request cannot be said in that version.
+        """
+        if not self.open:
+            raise self._gone()
+        response = request.RESPONSE
+        if not expect_response:
+            self._write(request, version)
+            future = ResponseFuture[ResponseT](loop=self._loop)
+            future.set_result(response())
+            return future
+
+        def opened(frame: Frame) -> ResponseT:
+            message = decode_response(frame, response, version)[1]
+            self._on_answer(response.API_KEY, version, message)
+            return message
+
+        future = ResponseFuture[ResponseT](opened, loop=self._loop)
+        self._send(request, version, timeout, future)
+        return future
+
+    @property
+    def full(self) -> bool:
+        """Whether the broker reads more slowly than we write; `drain` waits for the end of that."""
+        return self._stream is not None and self._stream.full
+
+    async def drain(self) -> None:
+        """Wait until the connection is not `full` any more, or has ended."""
+        if self._stream is not None:
+            await self._stream.drain()
+
+    def close(self, reason: KafkaError | None = None) -> None:
+        """End it; what is under way fails with `reason`. `wait_ended` waits until it is gone."""
+        self._end(reason)
+
+    async def wait_ended(self) -> None:
+        """Wait until the transport is gone."""
+        if self._stream is not None and not self._stream.ended.done():
+            await asyncio.shield(self._stream.ended)
+
+    def abort(self) -> None:
+        """Drop the transport without good manners."""
+        if self._stream is not None:
+            self._stream.abort()
+
+    def __str__(self) -> str:
+        return f"{self.address}, {self._lane} lane"
+
+    # -- what the stream calls --------------------------------------------------------------------
+
+    def received(self, count: int) -> None:
+        """Bytes have arrived."""
+        try:
+            for exchange, frame in self._channel.received(count):
+                if not exchange.waiter.done():
+                    exchange.waiter.set_result(frame)
+                if self._hooks.active:
+                    self._tell_answered(exchange, len(frame))
+        except (ProtocolError, CorrelationIdMismatchError) as error:
+            self._broken(error)
+
+    def lost(self, error: Exception | None) -> None:
+        """The transport is gone."""
+        if self._reason is None:
+            self._broken(error or ConnectionResetError("the broker closed the connection"))
+        self._end(None)
+
+    def _blocked(self, blocked: bool) -> None:
+        if self._stream is not None:
+            self._stream.pause_reading(blocked)
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    async def _shake_hands(self, timeout: float) -> BrokerVersions:
+        procedure = handshake(
+            self._wiring.software_version, self._wiring.cluster_id, self.address.node_id
+        )
+        step = next(procedure)
+        while True:
+            frame = await self._ask(step, timeout)
+            try:
+                step = procedure.send(frame)
+            except StopIteration as ended:
+                return cast("BrokerVersions", ended.value)
+
+    async def _ask(self, step: Step, timeout: float) -> Frame:
+        if self._reason is not None:
+            raise self._reason
+        future: ResponseFuture[Any] = ResponseFuture(loop=self._loop)
+        self._send(step.request, step.version, timeout, future)
+        return await future
+
+    def _send(
+        self, request: Request[Any], version: int, timeout: float, future: ResponseFuture[Any]
+    ) -> None:
+        correlation_id = self._write(request, version)
+        now = self._used_at
+        deadline = now + timeout
+        patience = now + max(timeout, self._patience)
+        exchange = Exchange(
+            correlation_id, request.API_KEY, version, future, now, deadline, patience
+        )
+        self._channel.sent(exchange)
+        self._watch(deadline)
+
+    def _write(self, request: Request[Any], version: int) -> int:
+        correlation_id, parts = self._channel.encode(request, version)
+        self._used_at = self._loop.time()
+        assert self._stream is not None
+        # With nothing under way there is nothing to wait for: the caller's round trip begins now.
+        self._stream.write(parts, hurry=not self._channel)
+        if self._hooks.active:
+            event = RequestSent(
+                self._wiring.config.client_id,
+                self.address.node_id,
+                request.API_KEY,
+                version,
+                correlation_id,
+                sum(map(len, parts)),
+            )
+            self._hooks.emit(event)
+        return correlation_id
+
+    def _tell_connected(self, took: float) -> None:
+        logger.debug("%s: connected in %.3g s", self, took)
+        if self._hooks.active:
+            node_id, host, port = self.address.node_id, self.address.host, self.address.port
+            client_id = self._wiring.config.client_id
+            self._hooks.emit(Connected(client_id, node_id, host, port, self._lane, took))
+
+    def _tell_answered(self, exchange: Exchange[ResponseFuture[Any]], size: int) -> None:
+        took = self._loop.time() - exchange.sent_at
+        event = RequestAnswered(
+            self._wiring.config.client_id,
+            self.address.node_id,
+            exchange.api_key,
+            exchange.correlation_id,
+            size,
+            took,
+        )
+        self._hooks.emit(event)
+
+    # -- deadlines --------------------------------------------------------------------------------
+
+    def _watch(self, at: float) -> None:
+        timer = self._timer
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        if at != float("inf"):
+            self._timer = self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        following = float("inf") if self._channel else self._used_at + self._idle
+        dead: KafkaTimeoutError | None = None
+        for exchange in self._channel:
+            if exchange.deadline > now:
+                following = min(following, exchange.deadline)
+                continue
+            error = self._overdue(exchange, now)
+            exchange.waiter.fail(error)
+            following = min(following, exchange.patience)
+            if exchange.patience <= now:
+                dead = dead or error
+        if dead is not None:
+            self._broken(dead)
+        elif following <= now:
+            logger.debug("%s: closed, idle for %g s", self, self._idle)
+            self._end(None)
+        else:
+            self._watch(following)
+
+    def _overdue(self, exchange: Exchange[Any], now: float) -> KafkaTimeoutError:
+        name = lookup(exchange.api_key).name
+        return KafkaTimeoutError(f"{self}: no answer to {name} for {now - exchange.sent_at:.3g} s")
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _broken(self, error: Exception) -> None:
+        failure = self._failure(error)
+        if self._reason is None and self.stage is Stage.OPEN:
+            logger.info("lost: %s", failure)
+        self._end(failure)
+        self.abort()
+
+    def _failure(self, error: BaseException) -> KafkaError:
+        """What those are told who wait: the error itself where it says more than "lost"."""
+        if self.stage is Stage.OPEN and isinstance(error, CorrelationIdMismatchError):
+            return CorrelationIdMismatchError(f"{self}: {error.message}")
+        lost = (ProtocolError, CorrelationIdMismatchError, KafkaTimeoutError)
+        if isinstance(error, KafkaError) and not isinstance(error, lost):
+            return error
+        found = self.diagnosis(error)
+        failure = KafkaConnectionError(f"{self}: {found.text}")
+        if self.stage is not Stage.OPEN:
+            failure = ConnectionSetupError(f"{self.address}: {found.text}")
+            failure.hopeless = found.hopeless
+        failure.__cause__ = error
+        return failure
+
+    def _gone(self) -> KafkaError:
+        text = f"{self}: not connected" if self._reason is None else self._reason.message
+        return KafkaConnectionError(text)
+
+    def _end(self, reason: KafkaError | None) -> None:
+        if self._reason is not None:
+            return
+        was_open = self.stage is Stage.OPEN
+        self._reason = reason or KafkaConnectionError(f"{self}: closed by the client")
+        if self._timer is not None:
+            self._timer.cancel()
+        for exchange in self._channel.abandon():
+            exchange.waiter.fail(_copy(self._reason))
+        if self._stream is not None:
+            self._stream.close()
+        if not was_open:
+            return
+        if self._hooks.active:
+            client_id = self._wiring.config.client_id
+            self._hooks.emit(Disconnected(client_id, self.address.node_id, self._lane, reason))
+        self._on_end(reason)
+
+
+def _copy(error: KafkaError) -> KafkaError:
+    """The same error as another object: each waiter's raising adds its own traceback."""
+    twin = copy(error)
+    twin.__cause__ = error.__cause__
+    return twin

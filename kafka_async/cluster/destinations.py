@@ -1,0 +1,72 @@
+"""Where a request is to go: what the caller names, which routing turns into a broker."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from kafka_async.types import TopicPartition
+
+
+class CoordinatorKind(enum.IntEnum):
+    """What a coordinator is asked for; the values are those of FindCoordinator's key type."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class AnyBroker(NamedTuple):
+    """Whichever broker is least busy."""
+
+    def __str__(self) -> str:
+        return "any broker"
+
+
+class Broker(NamedTuple):
+    """The broker that has this id."""
+
+    node_id: int
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}"
+
+
+class Leader(NamedTuple):
+    """The leader of a partition."""
+
+    partition: TopicPartition
+
+    def __str__(self) -> str:
+        return f"the leader of {self.partition}"
+
+
+class GroupCoordinator(NamedTuple):
+    """The coordinator of a group."""
+
+    group_id: str
+
+    def __str__(self) -> str:
+        return f"the coordinator of group {self.group_id}"
+
+
+class TransactionCoordinator(NamedTuple):
+    """The coordinator of a transactional id."""
+
+    transactional_id: str
+
+    def __str__(self) -> str:
+        return f"the coordinator of transactional id {self.transactional_id}"
+
+
+class Controller(NamedTuple):
+    """The broker that takes requests which change the cluster."""
+
+    def __str__(self) -> str:
+        return "the controller"
+
+
+Destination: TypeAlias = (
+    AnyBroker | Broker | Leader | GroupCoordinator | TransactionCoordinator | Controller
+)

@@ -1,0 +1,383 @@
+"""A lane: the one connection to a broker that a kind of traffic uses, made and made again on
+demand.
+
+A broker serves one request of a connection at a time, so what may park at a broker (a long fetch, a
+rebalance, the creation of a topic) never shares a connection with what must not wait: each has its
+lane.
+
+A lane that lost its connection, or could not get one, stays down until somebody uses it again, and
+then not before its back-off has passed: reconnect_backoff_ms, doubling with each failure in a row.
+The time a new connection may take grows likewise (KIP-601). Everybody who waits for a connection
+waits for the same attempt, which runs as a task of its own, so that cancelling one of them disturbs
+no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.connection import Connection, ConnectionSetupError, Wiring
+from kafka_async.cluster.throttle import Throttle
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    ClientClosedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kafka_async.hooks import Throttled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafka_async.cluster.connection import Address, ResponseFuture
+    from kafka_async.cluster.handshake import BrokerVersions
+    from kafka_async.protocol.message import Request, Response
+    from kafka_async.protocol.registry import Api
+    from kafka_async.supervisor import SupervisedTask, Supervisor
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+CLOSING_TIME: Final = 2.0
+"""Seconds that a connection gets to close in good order."""
+
+
+class LaneKind(enum.Enum):
+    """What a lane carries. The value is its name in logs and events."""
+
+    GENERAL = "general"
+    SLOW = "slow"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    COORDINATOR = "coordinator"
+
+
+logger = logging.getLogger("kafka_async.cluster")
+
+MIB: Final = 1024 * 1024
+FRAME_CAPS: Final[dict[LaneKind, int]] = {
+    LaneKind.GENERAL: 16 * MIB,
+    LaneKind.SLOW: 16 * MIB,
+    LaneKind.PRODUCE: 16 * MIB,
+    LaneKind.FETCH: 100 * MIB,
+    LaneKind.COORDINATOR: 16 * MIB,
+}
+"""The largest frame that a lane accepts, in bytes."""
+
+
+class LaneWatcher(Protocol):
+    """What a lane tells whoever keeps the lanes of a client."""
+
+    def connected(self, lane: Lane, versions: BrokerVersions) -> None:
+        """The lane has a new connection."""
+        ...
+
+    def failed(self, lane: Lane, error: KafkaError) -> None:
+        """The lane could not get a connection."""
+        ...
+
+    def closed(self, lane: Lane) -> None:
+        """The lane was closed for good."""
+        ...
+
+
+class Lane:
+    """A lane to one broker; made by `Client.lane`, closed by who asked for it.
+
+    `throttled_until` is when the broker's quota lets the next request pass, in seconds of the
+    loop's clock; `send` waits for it, and who uses `submit` has to look first (KIP-219).
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        supervisor: Supervisor,
+        node_id: int,
+        kind: LaneKind,
+        *,
+        owner: str,
+        locate: Callable[[], Address],
+        watcher: LaneWatcher,
+    ) -> None:
+        self.node_id = node_id
+        self.kind = kind
+        self._owner = owner
+        self._wiring = wiring
+        self._supervisor = supervisor
+        self._locate = locate
+        self._watcher = watcher
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = None
+        self._throttle = Throttle()
+        self._attempt: SupervisedTask | None = None
+        self._waiters: list[asyncio.Future[Connection]] = []
+        self._ended: KafkaError | None = None
+        self._failure: KafkaError | None = None
+        self._retry_at = 0.0
+        config = wiring.config
+        self._backoff = Backoff(
+            seconds(config.reconnect_backoff_ms), seconds(config.reconnect_backoff_max_ms)
+        )
+        self._setup = Backoff(
+            seconds(config.socket_connection_setup_timeout_ms),
+            seconds(config.socket_connection_setup_timeout_max_ms),
+        )
+
+    # -- questions --------------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """Whether a request can be submitted now."""
+        return self._connection is not None and self._connection.open
+
+    @property
+    def connecting(self) -> bool:
+        """Whether a connection is being made right now."""
+        return self._connection is not None and not self._connection.open
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way."""
+        return 0 if self._connection is None else self._connection.in_flight
+
+    @property
+    def retry_at(self) -> float:
+        """When the next connection may be tried; in the past if at once."""
+        return self._retry_at
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """Why the last attempt to connect failed; None if it worked, or was not made yet."""
+        return self._failure
+
+    def trouble(self) -> str:
+        """What keeps the connection that is being made from being there, and what to do."""
+        connection = self._connection
+        return "" if connection is None else connection.diagnosis(TimeoutError()).text
+
+    @property
+    def throttled_until(self) -> float:
+        """When the broker's quota lets the next request pass; in the past if at once."""
+        return self._throttle.until
+
+    def version(self, api: Api | int) -> int:
+        """The newest version of an API that both sides know; the lane must be connected.
+
+        Raises:
+            UnsupportedVersionError: there is none.
+            KafkaConnectionError: the lane is not connected.
+        """
+        return self._opened().version(api if isinstance(api, int) else api.key)
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    async def send(
+        self, request: Request[ResponseT], *, timeout: float, version: int | None = None
+    ) -> ResponseT:
+        """Send a request, connecting first if need be, and wait for its answer.
+
+        Raises:
+            KafkaTimeoutError: no answer within `timeout` seconds.
+            KafkaConnectionError: no connection, or it was lost; whether the broker has done what
+            was
+                asked is unknown then.
+            UnsupportedVersionError: the broker does not know the API in a version that we know.
+        """
+        connection = self._connection
+        if connection is None or not connection.open or self._throttle.until:
+            deadline = self._loop.time() + timeout
+            connection = await self._ready(deadline)
+            timeout = deadline - self._loop.time()
+        if version is None:
+            version = connection.versions.version(request.API_KEY)
+        if connection.full:
+            await connection.drain()
+        return await connection.submit(request, version, timeout)
+
+    def submit(
+        self,
+        request: Request[ResponseT],
+        *,
+        timeout: float,
+        expect_response: bool = True,
+        version: int | None = None,
+    ) -> ResponseFuture[ResponseT]:
+        """Send a request behind those already sent and return at once; the lane must be connected.
+
+        Cancelling the future does not recall the request. Without `expect_response` (acks=0) it is
+        resolved at once, with an empty response.
+
+        Raises:
+            KafkaConnectionError: the lane is not connected.
+            UnsupportedVersionError, EncodeError: the request cannot be said to this broker.
+        """
+        connection = self._opened()
+        if version is None:
+            version = connection.versions.version(request.API_KEY)
+        return connection.submit(request, version, timeout, expect_response=expect_response)
+
+    async def connect(self, timeout: float) -> None:
+        """Connect unless connected; one attempt, after the back-off of earlier failures.
+
+        Raises:
+            KafkaConnectionError: it failed; the text says why.
+            KafkaTimeoutError: it has not come about within `timeout` seconds.
+        """
+        await self._connected(self._loop.time() + timeout)
+
+    async def close(self, reason: KafkaError | None = None) -> None:
+        """Close the lane for good and wait until it is; what is under way fails. Bounded: 2 s."""
+        connection = self._connection
+        self.end(reason or ClientClosedError(f"the lane to {self._name()} was closed"))
+        if connection is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSING_TIME):
+                await connection.wait_ended()
+        except TimeoutError:
+            connection.abort()
+        except asyncio.CancelledError:
+            connection.abort()
+            raise
+
+    def end(self, reason: KafkaError) -> None:
+        """Close at once, without waiting; what is under way fails with `reason`."""
+        if self._ended is not None:
+            return
+        self._ended = reason
+        self.disconnect(reason)
+        self._watcher.closed(self)
+
+    def disconnect(self, reason: KafkaError) -> None:
+        """Drop the connection, if there is one; the next use makes another."""
+        if self._attempt is not None:
+            self._attempt.cancel()
+            self._attempt = None
+        self._release(reason)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    # -- connecting -------------------------------------------------------------------------------
+
+    def _opened(self) -> Connection:
+        connection = self._connection
+        if connection is None or not connection.open:
+            raise self._ended or KafkaConnectionError(f"not connected to {self._name()}")
+        return connection
+
+    async def _ready(self, deadline: float) -> Connection:
+        delay = self._throttle.delay(self._loop.time())
+        if delay:
+            if self._loop.time() + delay >= deadline:
+                raise KafkaTimeoutError(
+                    f"{self._name()} throttles this client for {delay:.3g} s more, "
+                    "which is beyond the request's deadline"
+                )
+            await self._wiring.lifetime.sleep(delay)
+        return await self._connected(deadline)
+
+    async def _connected(self, deadline: float) -> Connection:
+        connection = self._connection
+        if connection is not None and connection.open:
+            return connection
+        if self._ended is not None:
+            raise self._ended
+        if self._attempt is None:
+            self._attempt = self._supervisor.spawn(self._connect, name=f"connects {self._name()}")
+        waiter: asyncio.Future[Connection] = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await waiter
+        except TimeoutError:
+            raise self._late() from None
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _late(self) -> KafkaError:
+        connection = self._connection
+        if connection is not None and not connection.open:
+            return KafkaTimeoutError(f"{connection.address}: {self.trouble()}")
+        before = "" if self._failure is None else f"; before that: {self._failure}"
+        return KafkaTimeoutError(f"no connection to {self._name()} within the deadline{before}")
+
+    async def _connect(self) -> None:
+        delay = self._retry_at - self._loop.time()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        try:
+            address = self._locate()
+            connection = self._connection = self._made(address)
+            await connection.start(self._setup.next())
+        except KafkaError as error:
+            self._failed(error)
+            return
+        self._attempt = None
+        self._failure = None
+        self._backoff.reset()
+        self._setup.reset()
+        self._watcher.connected(self, connection.versions)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(connection)
+
+    def _made(self, address: Address) -> Connection:
+        return Connection(
+            self._wiring,
+            address,
+            self.kind.value,
+            cap=FRAME_CAPS[self.kind],
+            on_end=self._lost,
+            on_answer=self._answered,
+        )
+
+    def _failed(self, error: KafkaError) -> None:
+        self._attempt = None
+        self._connection = None
+        if self._failure is None:
+            logger.info("%s: %s", self._name(), error)
+        self._failure = error
+        self._retry_at = self._loop.time() + self._backoff.next()
+        self._release(error)
+        self._watcher.failed(self, error)
+
+    def _release(self, error: KafkaError) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    def _lost(self, error: KafkaError | None) -> None:
+        self._connection = None
+        if error is not None and self._ended is None:
+            self._retry_at = self._loop.time() + self._backoff.next()
+
+    def _answered(self, api_key: int, version: int, response: Response) -> None:
+        throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
+        if not throttle_time_ms:
+            return
+        pause = self._throttle.answered(api_key, version, throttle_time_ms, self._loop.time())
+        if pause and self._wiring.hooks.active:
+            event = Throttled(self._wiring.config.client_id, self.node_id, api_key, pause)
+            self._wiring.hooks.emit(event)
+
+    def __repr__(self) -> str:
+        state = "connected" if self.connected else "closed" if self._ended else "not connected"
+        return f"<Lane to {self._name()}, {self._owner}'s, {state}>"
+
+    def _name(self) -> str:
+        return f"broker {self.node_id} ({self.kind.value} lane)"
+
+
+def is_hopeless(error: KafkaError) -> bool:
+    """Whether connecting again will not help before somebody changes something."""
+    if isinstance(error, ConnectionSetupError):
+        return error.hopeless
+    return not error.retriable

@@ -1,0 +1,242 @@
+"""What the client knows of a cluster: immutable snapshots, and how an answer changes one. Pure.
+
+A snapshot is replaced, never changed, so whoever holds one sees a consistent cluster. Merging keeps
+two promises. A partition's leader epoch never goes back while the topic stays the same one
+(KIP-320: a broker that lags would send us to a former leader); a topic id that differs is another
+topic of the same name, and starts afresh (KIP-516). And an answer about some topics leaves the
+others alone, except that those nobody wants any more are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from kafka_async.errors import KafkaError, error_for
+from kafka_async.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.messages.metadata import (
+        MetadataResponse,
+        MetadataResponsePartition,
+        MetadataResponseTopic,
+    )
+
+NO_ID = UUID(int=0)
+NO_NODE = -1
+NO_EPOCH = -1
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads a partition; `epoch` is -1 if the cluster is too old to say."""
+
+    leader_id: int
+    epoch: int
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition: `leader_id` is -1 while it has no leader, `error_code` says why."""
+
+    partition: int
+    leader_id: int = NO_NODE
+    leader_epoch: int = NO_EPOCH
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic; `topic_id` is the zero UUID if the cluster is too old to have ids."""
+
+    name: str
+    topic_id: UUID = NO_ID
+    partitions: Mapping[int, PartitionMetadata] = field(
+        default_factory=dict[int, PartitionMetadata]
+    )
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """What was known at one moment.
+
+    Attributes:
+        brokers: by id, with the address that the cluster advertises.
+        controller_id: None if unknown.
+        topics: those that were asked for and exist.
+        errors: broker error codes of topics that were asked for and cannot be used.
+        version: counts the snapshots; 0 is the empty one a client starts from.
+    """
+
+    brokers: Mapping[int, Node] = field(default_factory=dict[int, Node])
+    cluster_id: str | None = None
+    controller_id: int | None = None
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict[str, TopicMetadata])
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    version: int = 0
+    _names: Mapping[UUID, str] = field(default_factory=dict[UUID, str], repr=False, compare=False)
+
+    def topic(self, name: str) -> TopicMetadata | None:
+        """What is known of a topic; None if it was not asked for or cannot be used."""
+        return self.topics.get(name)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic that has this id, if known."""
+        return self._names.get(topic_id)
+
+    def topic_id(self, name: str) -> UUID:
+        """The id of a topic; the zero UUID if unknown."""
+        found = self.topics.get(name)
+        return NO_ID if found is None else found.topic_id
+
+    def error(self, topic: str) -> KafkaError | None:
+        """Why a topic that was asked for cannot be used; None if it can, or was not asked for."""
+        code = self.errors.get(topic)
+        return None if code is None else error_for(code, topic=topic)
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has; None if unknown."""
+        found = self.topics.get(topic)
+        return None if found is None else len(found.partitions)
+
+    def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
+        """The partition's leader; None while it has none, or while its address is unknown."""
+        row = self._partition(partition)
+        if row is None or row.leader_id not in self.brokers:
+            return None
+        return LeaderAndEpoch(row.leader_id, row.leader_epoch)
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The newest leader epoch known of a partition, leader or not; -1 if none is."""
+        row = self._partition(partition)
+        return NO_EPOCH if row is None else row.leader_epoch
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """Ids of the brokers that hold the partition."""
+        row = self._partition(partition)
+        return () if row is None else row.replicas
+
+    def _partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    # -- how snapshots follow one another ---------------------------------------------------------
+
+    def merged(
+        self, answer: MetadataResponse, *, whole: bool = False, keep: Container[str] | None = None
+    ) -> ClusterMetadata:
+        """The snapshot after an answer.
+
+        `whole` says that the answer is about all topics, so one that it lacks is gone. Of the
+        topics that the answer is not about, those in `keep` stay (None: all of them).
+        """
+        topics, errors = self._kept(whole=whole, keep=keep)
+        for row in answer.topics:
+            name = row.name if row.name is not None else self._names.get(row.topic_id)
+            if name is None:
+                continue  # asked for by an id that nobody has
+            topics.pop(name, None)
+            errors.pop(name, None)
+            if row.error_code:
+                errors[name] = row.error_code
+            else:
+                topics[name] = _merged_topic(name, self.topics.get(name), row)
+        names = {topic.topic_id: name for name, topic in topics.items()}
+        names.pop(NO_ID, None)
+        return ClusterMetadata(
+            brokers={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers},
+            cluster_id=answer.cluster_id or self.cluster_id,
+            controller_id=None if answer.controller_id < 0 else answer.controller_id,
+            topics=topics,
+            errors=errors,
+            version=self.version + 1,
+            _names=names,
+        )
+
+    def _kept(
+        self, *, whole: bool, keep: Container[str] | None
+    ) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
+        if whole:
+            return {}, {}
+        if keep is None:
+            return dict(self.topics), dict(self.errors)
+        return (
+            {name: topic for name, topic in self.topics.items() if name in keep},
+            {name: code for name, code in self.errors.items() if name in keep},
+        )
+
+    def with_leader(
+        self, partition: TopicPartition, leader_id: int, epoch: int, endpoint: Node | None = None
+    ) -> ClusterMetadata:
+        """The snapshot after a broker's hint at a newer leader (KIP-951); itself if it is not
+        newer.
+        """
+        topic = self.topics.get(partition.topic)
+        row = self._partition(partition)
+        if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
+            return self
+        row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
+        topic = replace(topic, partitions={**topic.partitions, partition.partition: row})
+        topics = {**self.topics, partition.topic: topic}
+        return replace(self._with([endpoint] if endpoint else ()), topics=topics)
+
+    def with_broker(self, node: Node) -> ClusterMetadata:
+        """The snapshot after a broker's address was learnt elsewhere (FindCoordinator)."""
+        return self if self.brokers.get(node.id) == node else self._with([node])
+
+    def _with(self, nodes: Iterable[Node]) -> ClusterMetadata:
+        brokers = {**self.brokers, **{node.id: node for node in nodes}}
+        return replace(self, brokers=brokers, version=self.version + 1)
+
+    def rebootstrapped(self) -> ClusterMetadata:
+        """The snapshot with no broker and no leader in it, which only bootstrap servers can renew.
+
+        Topics stay with their partition counts, so that producers go on queueing; their epochs
+        don't, because what answers next may be another cluster (KIP-1102).
+        """
+        topics = {
+            name: replace(
+                topic, partitions={index: PartitionMetadata(index) for index in topic.partitions}
+            )
+            for name, topic in self.topics.items()
+        }
+        return replace(
+            self, brokers={}, controller_id=None, topics=topics, version=self.version + 1
+        )
+
+
+def _merged_topic(
+    name: str, before: TopicMetadata | None, row: MetadataResponseTopic
+) -> TopicMetadata:
+    known: Mapping[int, PartitionMetadata] = {}
+    if before is not None and (
+        before.topic_id == row.topic_id or NO_ID in (before.topic_id, row.topic_id)
+    ):
+        known = before.partitions
+    partitions = {
+        partition.partition_index: _merged_partition(
+            known.get(partition.partition_index), partition
+        )
+        for partition in sorted(row.partitions, key=lambda partition: partition.partition_index)
+    }
+    return TopicMetadata(name, row.topic_id, partitions, row.is_internal)
+
+
+def _merged_partition(
+    before: PartitionMetadata | None, row: MetadataResponsePartition
+) -> PartitionMetadata:
+    if before is not None and NO_EPOCH < row.leader_epoch < before.leader_epoch:
+        return before
+    return PartitionMetadata(
+        row.partition_index,
+        row.leader_id,
+        row.leader_epoch,
+        tuple(row.replica_nodes),
+        tuple(row.isr_nodes),
+        tuple(row.offline_replicas),
+        row.error_code,
+    )
