@@ -1,0 +1,1 @@
+"""The producer: records into batches, batches to brokers, transactions around them."""

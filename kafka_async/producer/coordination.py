@@ -1,0 +1,177 @@
+"""Requests to coordinators: routed, retried until a deadline, and counted when no answer came."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.lane import LaneKind
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    RefreshRetriableError,
+    RetriableError,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.destinations import CoordinatorKind
+    from kafka_async.cluster.lane import Lane
+    from kafka_async.config import ProducerConfig
+    from kafka_async.protocol.message import Request, Response
+
+__all__ = ["COORDINATOR_REACTIONS", "Attempts", "CoordinatorCalls", "Route"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+ResponseT = TypeVar("ResponseT", bound="Response")
+
+
+class Reaction(enum.Enum):
+    """What to do about an error of a coordinator."""
+
+    RETRY = "ask again after a back-off"
+    REDISCOVER = "look the coordinator up, then ask again"
+    RAISE = "tell the caller"
+
+
+COORDINATOR_REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
+    RefreshRetriableError: Reaction.REDISCOVER,
+    # A broker that says nothing may have lost its role without being able to say so.
+    KafkaTimeoutError: Reaction.REDISCOVER,
+    RetriableError: Reaction.RETRY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Whom to ask: the coordinator of a group or of a transactional id."""
+
+    kind: CoordinatorKind
+    key: str
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What became of the attempts of one call: how many were sent, how many got no answer."""
+
+    sent: int = 0
+    unanswered: int = 0
+
+
+class CoordinatorCalls:
+    """Asks coordinators over lanes of its own."""
+
+    def __init__(
+        self, config: ProducerConfig, client: Client, owner: object, rng: random.Random
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._owner = owner
+        self._rng = rng
+        self._lanes: dict[int, Lane] = {}
+
+    async def call(
+        self,
+        request: Request[ResponseT],
+        route: Route,
+        *,
+        deadline: float,
+        error_in: Callable[[ResponseT], KafkaError | None],
+        newest: int | None = None,
+        attempts: Attempts | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> ResponseT:
+        """The answer without an error in it.
+
+        `newest` bounds the version; `on_sent` is called before each attempt is written. Raises the
+        error that is not to be retried, or the last one at the deadline (the loop's seconds).
+        """
+        counted = attempts or Attempts()
+        backoff = Backoff(
+            seconds(self._config.retry_backoff_ms),
+            seconds(self._config.retry_backoff_max_ms),
+            rng=self._rng,
+        )
+        while True:
+            error = await self._attempt(
+                request, route, deadline, error_in, newest, counted, on_sent
+            )
+            if not isinstance(error, KafkaError):
+                return error
+            reaction = _reaction_to(error)
+            if reaction is Reaction.RAISE:
+                raise error
+            if reaction is Reaction.REDISCOVER:
+                self._client.forget_coordinator(route.kind, route.key)
+            delay = backoff.next()
+            if asyncio.get_running_loop().time() + delay >= deadline:
+                raise error
+            logger.debug("%s of %s: %s", type(request).__name__, route.key, error)
+            await asyncio.sleep(delay)
+
+    async def close(self) -> None:
+        """Close the lanes."""
+        for lane in self._lanes.values():
+            await lane.close()
+
+    async def _attempt(
+        self,
+        request: Request[ResponseT],
+        route: Route,
+        deadline: float,
+        error_in: Callable[[ResponseT], KafkaError | None],
+        newest: int | None,
+        counted: Attempts,
+        on_sent: Callable[[], None] | None,
+    ) -> ResponseT | KafkaError:
+        loop = asyncio.get_running_loop()
+        try:
+            node = await self._client.coordinator(
+                route.kind, route.key, timeout=max(0.0, deadline - loop.time())
+            )
+            lane = self._lane(node)
+            left = deadline - loop.time()
+            if left <= 0:
+                return KafkaTimeoutError(f"no time left to ask the coordinator of {route.key}")
+            await lane.connect(left)
+            version = lane.version(request.API_KEY)
+        except KafkaError as error:
+            return error
+        counted.sent += 1
+        if on_sent is not None:
+            on_sent()
+        try:
+            response = await lane.send(
+                request,
+                timeout=min(seconds(self._config.request_timeout_ms), deadline - loop.time()),
+                version=version if newest is None else min(version, newest),
+            )
+        except (KafkaConnectionError, KafkaTimeoutError) as error:
+            counted.unanswered += 1
+            return error
+        except KafkaError as error:
+            return error
+        return error_in(response) or response
+
+    def _lane(self, node: int) -> Lane:
+        lane = self._lanes.get(node)
+        if lane is None:
+            lane = self._lanes[node] = self._client.lane(node, LaneKind.COORDINATOR, self._owner)
+        return lane
+
+
+def _reaction_to(error: Exception) -> Reaction:
+    for cls in type(error).__mro__:
+        if cls in COORDINATOR_REACTIONS:
+            return COORDINATOR_REACTIONS[cls]
+    return Reaction.RAISE

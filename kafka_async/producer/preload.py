@@ -1,0 +1,30 @@
+"""What a producer loads when it starts, in a thread: importing it later would stall the loop."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord
+
+__all__ = ["preload"]
+
+_MESSAGES: Final = ("produce", "init_producer_id")
+_TRANSACTION_MESSAGES: Final = (
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
+    "end_txn",
+    "txn_offset_commit",
+)
+
+
+def preload(compression: str, *, transactional: bool) -> None:
+    """Load the codec, the checksum and the messages.
+
+    Raises:
+        InvalidConfigurationError: the codec's package is not installed.
+    """
+    RecordBatch.build([ProducerRecord("", b"")], compression).frame()
+    for name in (*_MESSAGES, *(_TRANSACTION_MESSAGES if transactional else ())):
+        import_module(f"kafka_async.protocol.messages.{name}")

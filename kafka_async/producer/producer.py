@@ -1,0 +1,368 @@
+"""The producer, as its user sees it: it wires the parts, and starts and stops them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+from typing_extensions import TypeVar
+
+from kafka_async.cluster.client import Client
+from kafka_async.config import ProducerConfig
+from kafka_async.errors import (
+    ClientClosedError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+)
+from kafka_async.producer.accumulator import Accumulator
+from kafka_async.producer.idempotence import Sequencer
+from kafka_async.producer.preload import preload
+from kafka_async.producer.sender import Sender
+from kafka_async.producer.statistics import ProducerStatistics
+from kafka_async.producer.transaction import Transaction
+from kafka_async.producer.transaction_driver import TransactionDriver
+from kafka_async.producer.writer import Engine, RecordWriter
+from kafka_async.supervisor import Supervisor, outlast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Unpack
+
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.config import ProducerOptions
+    from kafka_async.hooks import Hooks
+    from kafka_async.producer.transactions import State
+
+__all__ = ["Producer"]
+
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+
+HURRY: Final = 10.0
+"""Seconds for what is left when an `async with` is left by an exception."""
+CLOSING: Final = 5.0
+"""Seconds for ending an open transaction when the producer is stopped."""
+
+
+class Producer(RecordWriter[K, V], Generic[K, V]):
+    """Sends records.
+
+        async with Producer("localhost:9092", linger_ms=5) as producer:
+            receipt = await producer.send("clicks", b"value", key=b"key")   # acknowledged
+            delivery = await producer.enqueue("clicks", b"value")           # appended
+            await producer.flush()
+
+    The first argument is bootstrap servers, or a started `Client`, whose connections and metadata
+    are shared then and not closed. All others are keyword options (see `ProducerConfig`), under
+    Kafka's own names. By default records are written once and in order (idempotence) and count when
+    all in-sync replicas have them. A producer belongs to the event loop and the process it is
+    started in. Keys and values are bytes unless serializers are given.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | Client,
+        *,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__()
+        given: dict[str, Any] = dict(options)
+        if isinstance(bootstrap_servers, Client):
+            if hooks is not None or clock is not None or dialer is not None:
+                raise InvalidConfigurationError(
+                    "hooks, clock and dialer belong to the shared Client: give them to it"
+                )
+            config = ProducerConfig.shared(bootstrap_servers.config, **given)
+            self._init(config, bootstrap_servers, owned=False)
+        else:
+            config = ProducerConfig.create(bootstrap_servers, **given)
+            client = Client.from_config(config, hooks=hooks, clock=clock, dialer=dialer)
+            self._init(config, client, owned=True)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> Self:
+        """A producer with options under Java's names, as {"linger.ms": 5}."""
+        config = ProducerConfig.from_properties(properties)
+        producer = cls.__new__(cls)
+        super(Producer, producer).__init__()
+        producer._init(config, Client.from_config(config), owned=True)  # noqa: SLF001  # its own
+        return producer
+
+    def _init(self, config: ProducerConfig, client: Client, *, owned: bool) -> None:
+        self.config = config
+        self.client = client
+        self.driver: TransactionDriver | None = None
+        self.current: Transaction[K, V] | None = None
+        self._owned = owned
+        name = f"Producer {config.transactional_id or config.client_id}"
+        self._supervisor = Supervisor(name, client.hooks)
+        self._sender: Sender | None = None
+        self._accumulator: Accumulator | None = None
+        self._started = False
+        self._stopping = False
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect; a transactional producer gets its producer id, which fences a former one.
+
+        Raises:
+            BootstrapError: none of the bootstrap servers could be used.
+            KafkaError: no producer id for the transactional id; it says why.
+        """
+        if self._owned:
+            await self.client.start()
+        try:
+            await self._supervisor.start()
+            transactional = self.config.transactional_id is not None
+            await self._supervisor.offload(
+                partial(preload, self.config.compression_type, transactional=transactional)
+            )
+            engine = self._build()
+            if self.driver is not None:
+                await self.driver.initialise()
+        except BaseException:
+            await self._tear_down()
+            raise
+        self._started = True
+        self._open_writer(engine)
+
+    def _build(self) -> Engine:
+        loop = self._supervisor.loop
+        rng = random.Random()
+        sequencer = Sequencer(enabled=self.config.enable_idempotence)
+        accumulator = Accumulator(self.config, sequencer, loop.create_future, rng)
+        sender = Sender(self.config, self.client, accumulator, self._supervisor, rng)
+        self._accumulator, self._sender = accumulator, sender
+        if self.config.transactional_id is not None:
+            self.driver = TransactionDriver(
+                self.config, self.client, accumulator, sender, self._supervisor, rng
+            )
+
+        def died(error: KafkaError) -> None:
+            accumulator.fail_all(error, loop.time())
+            accumulator.memory.wake_all()
+
+        self._supervisor.on_failure(died)
+        self._unlisten = self.client.supervisor.on_failure(died)
+        self._sending = self._supervisor.spawn(sender.run, name="sender")
+        self._engine = Engine(self.config, accumulator, sender, self._supervisor, self.client.clock)
+        return self._engine
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Deliver what was enqueued, abort a transaction that is open, and close.
+
+        `timeout` is for the deliveries, in seconds; by default delivery_timeout_ms decides each.
+        Safe to call again.
+
+        Raises:
+            DeliveryError: some records were not delivered; `failures` has a row for each batch.
+        """
+        if self._stopping or not self._started:
+            return
+        self._stopping = True
+        self._shut_writer()
+        assert self._accumulator is not None
+        assert self._sender is not None
+        try:
+            if self.driver is not None:
+                await self.driver.close(CLOSING if timeout is None else min(CLOSING, timeout))
+            await self._deliver_rest(self._accumulator, self._sender, timeout)
+        finally:
+            await self._tear_down()
+        failures = self._accumulator.ledger.failures.take()
+        if failures is not None:
+            raise failures
+
+    async def _deliver_rest(
+        self, accumulator: Accumulator, sender: Sender, timeout: float | None
+    ) -> None:
+        if self._supervisor.failure is not None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await sender.delivered()
+        except TimeoutError:
+            error = KafkaTimeoutError(
+                f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
+            )
+            accumulator.fail_all(error, self._supervisor.loop.time())
+
+    async def _tear_down(self) -> None:
+        """End all tasks and connections, whatever happens, however often the caller is cancelled;
+        what is left fails.
+        """
+        self._stopping = True
+        if self._closing is None:
+            loop = asyncio.get_running_loop()
+            self._closing = loop.create_task(
+                self._end_everything(), name=f"{self._supervisor.name} closing"
+            )
+        cancelled = await outlast(self._closing)
+        self._closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _end_everything(self) -> None:
+        accumulator, sender = self._accumulator, self._sender
+        if accumulator is not None and sender is not None:
+            self._unlisten()
+            self._sending.cancel()
+            await self._sending.wait()
+            closed = ClientClosedError(f"{self._supervisor.name} is closed")
+            accumulator.fail_all(closed, self._supervisor.loop.time())
+            accumulator.memory.wake_all()
+            await sender.close()
+        if self.driver is not None:
+            await self.driver.close_lanes()
+        await self._supervisor.stop()
+        if self._owned:
+            await self.client.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        from anyio import CancelScope
+
+        if error is None:
+            await self.stop()
+            return
+        with CancelScope(shield=True):
+            try:
+                await self.stop(HURRY)
+            except KafkaError as failure:
+                error.add_note(f"Stopping the producer: {failure}")
+
+    def __del__(self) -> None:
+        if getattr(self, "_started", False) and not self._stopping:
+            warnings.warn(
+                f"{self._supervisor.name} was started and never stopped: use `async with`, "
+                "or await stop()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
+
+    # -- deliveries -------------------------------------------------------------------------------
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything that was enqueued is acknowledged or has failed; no lingering.
+
+        Raises:
+            DeliveryError: records failed whose handles nobody has asked; a row for each batch.
+            TimeoutError: `timeout` seconds (default: no limit but delivery_timeout_ms) have passed.
+        """
+        self._running()
+        assert self._accumulator is not None
+        assert self._sender is not None
+        try:
+            async with asyncio.timeout(timeout):
+                await self._sender.delivered()
+        except TimeoutError as error:
+            raise KafkaTimeoutError(f"not everything was delivered in {timeout:g} s") from error
+        failures = self._accumulator.ledger.failures.take()
+        if failures is not None:
+            raise failures
+
+    def statistics(self) -> ProducerStatistics:
+        """What the producer has done so far, under Kafka's own metric names."""
+        self._running()
+        assert self._accumulator is not None
+        assert self._sender is not None
+        counters, memory = self._sender.counters, self._accumulator.memory
+        return ProducerStatistics(
+            record_send_total=counters.records,
+            record_error_total=counters.errors,
+            record_retry_total=counters.retries,
+            batch_total=counters.batches,
+            batch_split_total=counters.splits,
+            byte_total=counters.bytes,
+            request_total=counters.requests,
+            requests_in_flight=self._sender.in_flight,
+            buffer_total_bytes=memory.total,
+            buffer_available_bytes=max(0, memory.total - memory.used),
+            waiting_threads=memory.waiting,
+        )
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction[K, V]:
+        """A transaction as a block: `async with producer.transaction() as txn`."""
+        self._transactional()
+        return Transaction(self)
+
+    async def begin(self) -> Transaction[K, V]:
+        """Open a transaction; commit or abort it.
+
+        Raises:
+            IllegalStateError: one is open.
+            ApplicationRecoverableError: the producer cannot go on.
+        """
+        transaction = self.transaction()
+        await transaction.begin()
+        return transaction
+
+    async def init_transactions(self, *, timeout: float | None = None) -> None:
+        """Get a new epoch: after an unknown outcome, or to fence another producer of the same id.
+
+        `start()` has done it once.
+
+        Raises:
+            KafkaError: there is none; it says why.
+        """
+        driver = self._transactional()
+        await driver.initialise(timeout)
+        self.current = None
+
+    async def open_transaction(self, transaction: Transaction[K, V]) -> Engine:
+        """Begin `transaction`; called by it."""
+        driver = self._transactional()
+        await driver.begin()
+        self.current = transaction
+
+        def heard(state: State) -> None:
+            transaction.heard(state)
+
+        driver.on_state = heard
+        assert self._engine is not None
+        return self._engine
+
+    # -- pieces -----------------------------------------------------------------------------------
+
+    def _transactional(self) -> TransactionDriver:
+        self._running()
+        if self.driver is None:
+            raise IllegalStateError("no transactional_id was given to this producer")
+        return self.driver
+
+    def _running(self) -> None:
+        if self._stopping:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
+        self._supervisor.check()
+
+    def _check_writable(self) -> None:
+        self._running()
+        if self.driver is not None:
+            raise IllegalStateError(
+                "records of a transactional producer go through a transaction: "
+                "use `async with producer.transaction() as txn` and txn.enqueue"
+            )

@@ -1,0 +1,169 @@
+"""The queues of a producer: one a partition, one a topic for records without a partition."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kafka_async.producer.batch import BatchState
+from kafka_async.producer.idempotence import Chain
+from kafka_async.producer.memory import Holder
+from kafka_async.producer.partitioner import StickyChoice
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    import random
+
+    from kafka_async.kernel import OpenBatch
+    from kafka_async.producer.batch import ProducerBatch
+    from kafka_async.producer.outcome import Undesignated
+
+__all__ = ["PartitionQueue", "TopicQueue"]
+
+_CANDIDATES = 32
+
+
+class PartitionQueue(Holder):
+    """The batches of one partition: at most one open, those that wait in order, those on the wire.
+
+    `leader` is the broker that takes them, None while there is none; `wire_node` is the one that
+    what is on the wire was sent to. `not_before` is when the next attempt may be made.
+    """
+
+    __slots__ = (
+        "admitted",
+        "chain",
+        "leader",
+        "next_order",
+        "not_before",
+        "on_wire",
+        "open",
+        "partition",
+        "timer",
+        "topic",
+        "waiting",
+        "wire_node",
+    )
+
+    def __init__(self, topic: TopicQueue, partition: int) -> None:
+        super().__init__(stranded=True)
+        self.topic = topic
+        self.partition = TopicPartition(topic.name, partition)
+        self.open: ProducerBatch | None = None
+        self.waiting: deque[ProducerBatch] = deque()
+        self.on_wire: list[ProducerBatch] = []
+        self.chain = Chain()
+        self.leader: int | None = None
+        self.wire_node = -1
+        self.not_before = 0.0
+        self.timer = 0.0
+        self.next_order = 0
+        self.admitted = False
+
+    @property
+    def load(self) -> int:
+        """How many batches are not done."""
+        return len(self.waiting) + len(self.on_wire) + (self.open is not None)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the topic is known to have this partition."""
+        return self.partition.partition < self.topic.count
+
+    def due(self, now: float) -> bool:
+        """Whether the next batch is ready, or open and through with lingering."""
+        if self.waiting:
+            return self.waiting[0].state is BatchState.READY
+        return self.open is not None and self.open.due <= now
+
+    def unsent(self) -> list[ProducerBatch]:
+        """The batches that are not on the wire, the open one included, in order."""
+        return [*self.waiting, *([] if self.open is None else [self.open])]
+
+    def close(self) -> None:
+        """The open batch takes no more records."""
+        self.open = None
+        del self.topic.open[self.partition.partition]
+
+    def insert(self, batch: ProducerBatch) -> None:
+        """Put a batch back where its order wants it."""
+        at = 0
+        for at, other in enumerate(self.waiting):  # noqa: B007  # where the loop ended counts
+            if batch.order < other.order:
+                break
+        else:
+            at = len(self.waiting)
+        self.waiting.insert(at, batch)
+
+    def is_oldest(self, batch: ProducerBatch) -> bool:
+        """Whether no other batch of the partition that was stamped comes before this one."""
+        others = (*self.on_wire, *(b for b in self.waiting if b.stamp is not None))
+        return all(batch.order <= other.order for other in others)
+
+    def free_to_send(self, node: int) -> bool:
+        """Whether the order of batches allows one more on the wire to this broker.
+
+        After a failure one batch is sent at a time, the oldest first, until all that were sent
+        before are through; and a new leader gets nothing while an old one has something.
+        """
+        if not self.on_wire:
+            return True
+        if self.chain.broken or self.wire_node != node:
+            return False
+        if self.waiting and self.waiting[0].attempts:
+            return False
+        return all(batch.attempts <= 1 for batch in self.on_wire)
+
+
+class TopicQueue(Holder):
+    """What a producer knows of a topic. `count` is 0 until its partitions are known.
+
+    `open` has the records section of each partition's open batch: where the fast path appends.
+    """
+
+    __slots__ = (
+        "available",
+        "count",
+        "error",
+        "leaders",
+        "name",
+        "open",
+        "partitions",
+        "sticky",
+        "undesignated",
+    )
+
+    def __init__(self, name: str, rng: random.Random) -> None:
+        super().__init__(stranded=True)
+        self.name = name
+        self.count = 0
+        self.leaders: tuple[int | None, ...] = ()
+        self.available: tuple[int, ...] = ()
+        self.error: Exception | None = None
+        self.partitions: dict[int, PartitionQueue] = {}
+        self.open: dict[int, OpenBatch] = {}
+        self.undesignated: deque[Undesignated] = deque()
+        self.sticky = StickyChoice(rng)
+
+    def queue(self, partition: int) -> PartitionQueue:
+        """A partition's queue."""
+        queue = self.partitions.get(partition)
+        if queue is None:
+            queue = self.partitions[partition] = PartitionQueue(self, partition)
+            if queue.exists:
+                queue.leader = self.leaders[partition]
+                queue.stranded = queue.leader is None
+        return queue
+
+    def choose(self, rng: random.Random) -> int:
+        """The partition for the next record without a key."""
+        if 0 <= self.sticky.current < self.count:
+            return self.sticky.current
+        among = self.available or range(self.count)
+        if len(among) > _CANDIDATES:
+            among = rng.sample(among, _CANDIDATES)
+        return self.sticky.choose([(partition, self._load(partition)) for partition in among])
+
+    def _load(self, partition: int) -> int:
+        queue = self.partitions.get(partition)
+        return 0 if queue is None else queue.load

@@ -1,0 +1,113 @@
+"""Produce requests: how batches become one, and which answer belongs to which batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafka_async.errors import KafkaError, KafkaTimeoutError, error_for
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from kafka_async.cluster.lane import Lane
+    from kafka_async.config import ProducerConfig
+    from kafka_async.producer.batch import ProducerBatch
+    from kafka_async.protocol.messages.produce import (
+        PartitionProduceResponse,
+        ProduceRequest,
+        ProduceResponse,
+    )
+
+__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "failure_of"]
+
+LAST_BEFORE_TRANSACTIONS_V2 = 11
+"""From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
+LAST_WITH_NAMES = 12
+"""From version 13 on, topics go by their ids (KIP-516)."""
+_REQUEST_OVERHEAD = 512
+_ACKS_ALL = -1
+
+
+class ProduceCall(NamedTuple):
+    """A request, the version to send it in, and the names of the topic ids in it."""
+
+    request: ProduceRequest
+    version: int
+    names: Mapping[UUID, str]
+
+
+class ProduceRequests:
+    """Makes requests. `transactions_v2` follows the cluster's transaction.version."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
+        self.room = max(0, config.max_request_size - _REQUEST_OVERHEAD)
+        self.transactions_v2 = False
+        self._transactional_id = config.transactional_id
+        self._timeout_ms = int(config.request_timeout_ms)
+
+    def build(
+        self, batches: Sequence[ProducerBatch], lane: Lane, topic_id: Callable[[str], UUID]
+    ) -> ProduceCall:
+        """The request that carries these batches."""
+        from kafka_async.protocol.messages import produce
+
+        transactional = self._transactional_id is not None
+        by_topic: dict[str, list[produce.PartitionProduceData]] = {}
+        for batch in batches:
+            topic, partition = batch.queue.partition
+            records = batch.frame(transactional=transactional)
+            rows = by_topic.setdefault(topic, [])
+            rows.append(produce.PartitionProduceData(index=partition, records=records))
+        topics = [
+            produce.TopicProduceData(name=name, topic_id=topic_id(name), partition_data=rows)
+            for name, rows in by_topic.items()
+        ]
+        version = lane.version(produce.ProduceRequest.API_KEY)
+        if any(topic.topic_id.int == 0 for topic in topics):
+            version = min(version, LAST_WITH_NAMES)
+        if transactional and not self.transactions_v2:
+            version = min(version, LAST_BEFORE_TRANSACTIONS_V2)
+        request = produce.ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self.acks,
+            timeout_ms=self._timeout_ms,
+            topic_data=topics,
+        )
+        return ProduceCall(request, version, {topic.topic_id: topic.name for topic in topics})
+
+
+def answers_by_partition(
+    response: ProduceResponse, names: Mapping[UUID, str]
+) -> dict[TopicPartition, PartitionProduceResponse]:
+    """What the broker says of each partition; `names` are those of the ids that were sent."""
+    answers: dict[TopicPartition, PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id)
+        if name is not None:
+            for row in topic.partition_responses:
+                answers[TopicPartition(name, row.index)] = row
+    return answers
+
+
+def failure_of(answer: asyncio.Future[ProduceResponse]) -> Exception | None:
+    """Why there is no answer; None if there is one."""
+    if answer.cancelled():
+        return KafkaTimeoutError("the request was cancelled")
+    error = answer.exception()
+    return error if error is None or isinstance(error, Exception) else KafkaTimeoutError(str(error))
+
+
+def error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> KafkaError:
+    """The error that the broker answers for a batch, with what it says of single records."""
+    message = answer.error_message
+    if answer.record_errors:
+        row = answer.record_errors[0]
+        message = f"{message or 'refused'}; record {row.batch_index} of the batch"
+        if row.batch_index_error_message:
+            message += f": {row.batch_index_error_message}"
+    topic, partition = batch.queue.partition
+    return error_for(answer.error_code, message, topic=topic, partition=partition)

@@ -1,0 +1,140 @@
+"""What is due, when, and for which broker: pure.
+
+Each broker has a set of the partitions that have something for it. The set rotates: a partition is
+taken from the front, gives one batch, and goes to the back, so a busy one never starves another.
+Partitions that have to wait are in no set; what they wait for brings them back: a timer, a leader,
+an answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING
+
+from kafka_async.producer.batch import BatchState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_async.producer.batch import ProducerBatch
+    from kafka_async.producer.queues import PartitionQueue
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """Ready sets, back-off timers, lingering batches and deadlines of one producer.
+
+    With `admission`, a partition is held back until it is admitted to the transaction; those that
+    wait for that are in `unadmitted`.
+    """
+
+    def __init__(self) -> None:
+        self.admission = False
+        self.unadmitted: list[PartitionQueue] = []
+        self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
+        self._lingering: deque[ProducerBatch] = deque()
+        self._timers: list[tuple[float, int, PartitionQueue]] = []
+        self._expiry: list[tuple[float, int, ProducerBatch]] = []
+        self._ticket = 0
+
+    # -- brokers ----------------------------------------------------------------------------------
+
+    def nodes(self) -> list[int]:
+        """Brokers for which something may be ready."""
+        return [node for node, queues in self._ready.items() if queues]
+
+    def offer(self, queue: PartitionQueue, now: float) -> None:
+        """Put a partition where its broker finds it, if it has anything to send now."""
+        if queue.leader is not None and self.sendable(queue, now):
+            self._ready.setdefault(queue.leader, OrderedDict())[queue] = None
+
+    def rotate(self, node: int) -> Iterator[PartitionQueue]:
+        """The partitions of a broker's set, each taken out and visited at most once."""
+        ready = self._ready.get(node)
+        for _ in range(len(ready) if ready else 0):
+            if not ready:
+                return
+            yield ready.popitem(last=False)[0]
+
+    def put_back(self, queue: PartitionQueue, node: int) -> None:
+        """It is this partition's turn still: there was no room for its batch."""
+        ready = self._ready[node]
+        ready[queue] = None
+        ready.move_to_end(queue, last=False)
+
+    def sendable(self, queue: PartitionQueue, now: float) -> bool:
+        """Whether a partition's next batch may go to its leader now."""
+        if queue.leader is None or not queue.free_to_send(queue.leader):
+            return False
+        if not queue.due(now):
+            return False
+        if queue.not_before > now:
+            self._set_timer(queue)
+            return False
+        if self.admission and not queue.admitted:
+            if queue not in self.unadmitted:
+                self.unadmitted.append(queue)
+            return False
+        return True
+
+    def _set_timer(self, queue: PartitionQueue) -> None:
+        if queue.timer != queue.not_before:
+            queue.timer = queue.not_before
+            self._ticket += 1
+            heapq.heappush(self._timers, (queue.timer, self._ticket, queue))
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def linger(self, batch: ProducerBatch) -> None:
+        """An open batch may wait for company until its `due`; later batches are due later."""
+        self._lingering.append(batch)
+
+    def watch(self, batch: ProducerBatch) -> None:
+        """Keep an eye on a batch's deadline."""
+        expiry = self._expiry
+        while expiry and expiry[0][2].state is BatchState.DONE:
+            heapq.heappop(expiry)
+        self._ticket += 1
+        heapq.heappush(expiry, (batch.deadline, self._ticket, batch))
+
+    def lingered(self, now: float | None) -> Iterator[ProducerBatch]:
+        """Batches that have waited long enough; with None, all that still wait."""
+        while self._lingering and (now is None or self._lingering[0].due <= now):
+            batch = self._lingering.popleft()
+            if batch.state is BatchState.OPEN:
+                yield batch
+
+    def wake(self, now: float) -> None:
+        """Offer the partitions whose back-off is over."""
+        while self._timers and self._timers[0][0] <= now:
+            queue = heapq.heappop(self._timers)[2]
+            queue.timer = 0.0
+            self.offer(queue, now)
+
+    def expired(self, now: float) -> Iterator[ProducerBatch]:
+        """Batches whose time has run out, less those on the wire.
+
+        What is on the wire is decided by its answer, or by the end of its connection: until then
+        nobody knows whether it is written, and its bytes are the transport's (CVE-2026-35554).
+        """
+        while self._expiry and self._expiry[0][0] <= now:
+            batch = heapq.heappop(self._expiry)[2]
+            if batch.state is BatchState.DONE:
+                continue
+            if batch.deadline > now:
+                self.watch(batch)
+            elif batch.state is not BatchState.ON_WIRE:
+                yield batch
+
+    def next_due(self) -> float | None:
+        """When something is due next, if nothing happens before."""
+        dues: list[float] = []
+        if self._lingering:
+            dues.append(self._lingering[0].due)
+        if self._timers:
+            dues.append(self._timers[0][0])
+        if self._expiry:
+            dues.append(self._expiry[0][0])
+        return min(dues, default=None)

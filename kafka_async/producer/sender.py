@@ -1,0 +1,479 @@
+"""The task that moves batches: it asks the accumulator what is due, and does what takes time.
+
+One task looks round whenever something has changed or is due: it tells the accumulator what the
+metadata says, has batches compressed, and gives each broker what is ready. Answers are handled in
+the futures' callbacks. Connecting, compressing off the loop and asking for a producer id are tasks
+of their own, so that a slow broker or a large batch holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafka_async.backoff import delay_after
+from kafka_async.cluster.lane import LaneKind
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    KafkaError,
+    RetriableError,
+    UnknownServerError,
+)
+from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
+from kafka_async.producer.batch import BatchState
+from kafka_async.producer.identity import new_identity
+from kafka_async.producer.reactions import DOUBTFUL, Reaction, reaction_to
+from kafka_async.producer.requests import (
+    ProduceCall,
+    ProduceRequests,
+    answers_by_partition,
+    error_of,
+    failure_of,
+)
+from kafka_async.producer.statistics import Counters
+from kafka_async.records.batch import RecordBatch
+from kafka_async.records.compression import Codec, compress
+from kafka_async.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.lane import Lane
+    from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.config import ProducerConfig
+    from kafka_async.producer.accumulator import Accumulator
+    from kafka_async.producer.batch import ProducerBatch
+    from kafka_async.producer.queues import PartitionQueue, TopicQueue
+    from kafka_async.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+    from kafka_async.supervisor import Supervisor
+
+__all__ = ["Sender"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+OFFLOAD_BYTES = 32 * 1024
+"""Batches of this size and more are compressed in a thread: below, the way there costs more."""
+
+
+class Link:
+    """A producer's way to one broker: its lane and what is under way on it."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.in_flight = 0
+        self.connecting = False
+        self.failures = 0
+
+
+class Sender:
+    """Sends what the accumulator holds. Owned by its producer's supervisor.
+
+    `admit` is called with partitions that must join the transaction before they are sent; while
+    `draining` is set, what comes back from a broker fails with it instead of being sent again.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: Client,
+        accumulator: Accumulator,
+        supervisor: Supervisor,
+        rng: random.Random,
+    ) -> None:
+        self.counters = Counters()
+        self.admit: Callable[[list[PartitionQueue]], None] | None = None
+        self.requests = ProduceRequests(config)
+        self.draining: Exception | None = None
+        self._config = config
+        self._client = client
+        self._accumulator = accumulator
+        self._ledger = accumulator.ledger
+        self._sequencer = accumulator.sequencer
+        self._supervisor = supervisor
+        self._rng = rng
+        self._loop = supervisor.loop
+        self._codec = Codec[config.compression_type]
+        self._links: dict[int, Link] = {}
+        self._tracked: set[str] = set()
+        self._learning: set[str] = set()
+        self._wake = asyncio.Event()
+        self._seen_metadata = -1
+        self._identifying = False
+        self._request_timeout = seconds(config.request_timeout_ms)
+        self._unsubscribe = client.on_metadata(self._metadata_changed)
+
+    # -- what others call -------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        """Produce requests without an answer."""
+        return sum(link.in_flight for link in self._links.values())
+
+    def wake(self) -> None:
+        """Something may be due."""
+        self._wake.set()
+
+    async def delivered(self) -> None:
+        """Wait until everything that was appended by now is acknowledged or has failed."""
+        self._accumulator.flushes += 1
+        self.wake()
+        try:
+            for outcome in self._ledger.incomplete:
+                await outcome.settled()
+        finally:
+            self._accumulator.flushes -= 1
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            self._wake.clear()
+            self._look_round(self._loop.time())
+            await self._rest()
+
+    async def close(self) -> None:
+        """Close the lanes and forget the topics."""
+        self._unsubscribe()
+        self._client.untrack_topics(self._tracked)
+        self._tracked = set()
+        for link in self._links.values():
+            await link.lane.close()
+
+    # -- one look round ---------------------------------------------------------------------------
+
+    async def _rest(self) -> None:
+        """Sleep until something happens or is due."""
+        due = self._accumulator.next_due()
+        if due is None:
+            await self._wake.wait()
+            return
+        timer = self._loop.call_at(due, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
+    def _look_round(self, now: float) -> None:
+        accumulator = self._accumulator
+        if accumulator.unknown or self._client.metadata.version != self._seen_metadata:
+            self._read_metadata(self._client.metadata, now)
+            self._follow_topics()
+        if accumulator.memory.waiting or accumulator.flushes:
+            accumulator.expedite(now)
+        accumulator.tick(now)
+        for batch in accumulator.to_compress():
+            self._compress(batch)
+        schedule = accumulator.schedule
+        if schedule.unadmitted and self.admit is not None:
+            queues, schedule.unadmitted = schedule.unadmitted, []
+            self.admit(queues)
+        nodes = schedule.nodes()
+        if nodes and not self._sequencer.ready:
+            self._identify()
+            return
+        for node in nodes:
+            self._serve(node, now)
+
+    def _follow_topics(self) -> None:
+        for topic in self._accumulator.unknown:
+            if topic.name not in self._learning:
+                self._learning.add(topic.name)
+                self._supervisor.spawn(self._learn, topic, name=f"learning about {topic.name}")
+
+    async def _learn(self, topic: TopicQueue) -> None:
+        """Ask for a topic, which may create it, for as long as somebody waits for it."""
+        if topic.name not in self._tracked:
+            self._tracked.add(topic.name)
+            self._client.track_topics([topic.name])
+        patience = seconds(self._config.max_block_ms)
+        try:
+            while topic in self._accumulator.unknown:
+                try:
+                    metadata = await self._client.metadata_for(
+                        [topic.name], timeout=patience, allow_auto_create=True
+                    )
+                except RetriableError as error:
+                    topic.error = error
+                    await asyncio.sleep(self._delay(0))
+                except KafkaError as error:
+                    self._ledger.fail_topic(topic, error, self._loop.time())
+                    break
+                else:
+                    self._read_metadata(metadata, self._loop.time())
+                    break
+        finally:
+            self._learning.discard(topic.name)
+        self.wake()
+
+    def _read_metadata(self, metadata: ClusterMetadata, now: float) -> None:
+        """Tell the accumulator who leads what, if that may have changed."""
+        self._seen_metadata = metadata.version
+        for name, topic in self._accumulator.topics.items():
+            count = metadata.partitions(name)
+            if count is None:
+                topic.error = metadata.error(name) or topic.error
+                count = 0
+            rows = (metadata.leader(TopicPartition(name, number)) for number in range(count))
+            leaders = tuple(None if row is None else row.leader_id for row in rows)
+            self._accumulator.update(name, leaders, now)
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        self._read_metadata(metadata, self._loop.time())
+        self.wake()
+
+    # -- compression ------------------------------------------------------------------------------
+
+    def _compress(self, batch: ProducerBatch) -> None:
+        contents = batch.sealed
+        level = self._config.compression_level
+        if len(contents.payload) >= OFFLOAD_BYTES:
+            self._supervisor.spawn(self._compress_aside, batch, contents, level, name="compression")
+            return
+        try:
+            payload = compress(self._codec, contents.payload, level)
+        except KafkaError as error:
+            self._fail(batch, error, self._loop.time())
+        else:
+            self._compressed(batch, contents, payload)
+
+    async def _compress_aside(
+        self, batch: ProducerBatch, contents: RecordBatch, level: int | None
+    ) -> None:
+        try:
+            payload = await self._supervisor.offload(compress, self._codec, contents.payload, level)
+        except KafkaError as error:
+            if batch.contents is contents:
+                self._fail(batch, error, self._loop.time())
+        else:
+            self._compressed(batch, contents, payload)
+        self.wake()
+
+    def _compressed(self, batch: ProducerBatch, contents: RecordBatch, payload: bytes) -> None:
+        smaller = RecordBatch(
+            payload, self._codec, contents.count, contents.base_timestamp, contents.max_timestamp
+        )
+        self._accumulator.compressed(batch, smaller, self._loop.time())
+        self.wake()
+
+    # -- to the brokers ---------------------------------------------------------------------------
+
+    def _serve(self, node: int, now: float) -> None:
+        """Give a broker what is ready for it, as far as its connection takes it."""
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = Link(self._client.lane(node, LaneKind.PRODUCE, self))
+        if link.connecting:
+            return
+        if not link.lane.connected:
+            link.connecting = True
+            self._supervisor.spawn(self._connect, link, name=f"connecting to broker {node}")
+            return
+        if link.lane.throttled_until > now:
+            self._loop.call_at(link.lane.throttled_until, self.wake)
+            return
+        while link.in_flight < self._config.max_in_flight_requests_per_connection:
+            batches = self._accumulator.take(node, self.requests.room, now)
+            if not batches:
+                return
+            self._send(link, batches, now)
+
+    async def _connect(self, link: Link) -> None:
+        try:
+            await link.lane.connect(seconds(self._config.socket_connection_setup_timeout_ms))
+        except KafkaError as error:
+            logger.debug("broker %d: %s", link.lane.node_id, error)
+            self._accumulator.obstacles[link.lane.node_id] = error
+            self._client.request_metadata_update()
+            await asyncio.sleep(self._delay(link.failures, floor=self._config.reconnect_backoff_ms))
+            link.failures += 1
+        else:
+            link.failures = 0
+            self._accumulator.obstacles.pop(link.lane.node_id, None)
+        finally:
+            link.connecting = False
+        self.wake()
+
+    def _send(self, link: Link, batches: Sequence[ProducerBatch], now: float) -> None:
+        link.in_flight += 1
+        self.counters.requests += 1
+        try:
+            call = self.requests.build(batches, link.lane, self._client.metadata.topic_id)
+            answer = link.lane.submit(
+                call.request,
+                timeout=self._request_timeout,
+                expect_response=self.requests.acks != 0,
+                version=call.version,
+            )
+        except KafkaError as error:
+            link.in_flight -= 1
+            self._lost(batches, error, now)
+            return
+        answer.add_done_callback(partial(self._answered, link, batches, call))
+        if self._client.hooks.active:
+            self._tell_closed(batches)
+
+    def _answered(
+        self,
+        link: Link,
+        batches: Sequence[ProducerBatch],
+        call: ProduceCall,
+        answer: asyncio.Future[ProduceResponse],
+    ) -> None:
+        link.in_flight -= 1
+        now = self._loop.time()
+        batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
+        error = failure_of(answer)
+        if error is not None:
+            self._lost(batches, error, now)
+        elif self.requests.acks == 0:
+            for batch in batches:
+                self._acknowledge(batch, -1, -1, now)
+        else:
+            self._read_response(batches, call, answer.result(), now)
+        self.wake()
+
+    def _read_response(
+        self,
+        batches: Sequence[ProducerBatch],
+        call: ProduceCall,
+        response: ProduceResponse,
+        now: float,
+    ) -> None:
+        answers = answers_by_partition(response, call.names)
+        self._note_leaders(answers, response)
+        for batch in batches:
+            answer = answers.get(batch.queue.partition)
+            if answer is None:
+                missing = UnknownServerError("the broker's answer leaves the partition out")
+                self._react(batch, missing, now)
+            elif answer.error_code:
+                self._react(batch, error_of(batch, answer), now)
+            else:
+                self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms, now)
+
+    def _note_leaders(
+        self, answers: dict[TopicPartition, PartitionProduceResponse], response: ProduceResponse
+    ) -> None:
+        nodes = {row.node_id: row for row in response.node_endpoints}
+        for partition, answer in answers.items():
+            hint = answer.current_leader
+            row = nodes.get(hint.leader_id)
+            if answer.error_code and row is not None:
+                node = Node(row.node_id, row.host, row.port, row.rack)
+                self._client.note_leader(partition, hint.leader_id, hint.leader_epoch, node)
+
+    # -- what became of batches -------------------------------------------------------------------
+
+    def _lost(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
+        """A request got no answer: whether its batches are written, nobody knows."""
+        for batch in batches:
+            self._react(batch, error, now)
+
+    def _react(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        reaction = reaction_to(error)
+        batch.doubtful = batch.doubtful or isinstance(error, DOUBTFUL)
+        if reaction is Reaction.RESEQUENCE:
+            self._out_of_order(batch, error, now)
+        elif reaction is Reaction.WRITTEN:
+            self._acknowledge(batch, -1, -1, now)
+        elif reaction is Reaction.SPLIT and batch.count > 1 and not batch.doubtful:
+            self.counters.splits += 1
+            self._ledger.split(batch, now)
+        elif reaction in (Reaction.RETRY, Reaction.REFRESH):
+            if reaction is Reaction.REFRESH:
+                self._client.request_metadata_update()
+            self._retry(batch, error, now)
+        else:
+            self._fail(batch, error, now)
+
+    def _retry(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        batch.error = error
+        if self.draining is not None:
+            self._fail(batch, self.draining, now, report=False)
+        elif now >= batch.deadline:
+            self._fail(batch, self._accumulator.expired(batch), now)
+        else:
+            self.counters.retries += batch.count
+            logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
+            self._ledger.retry(batch, error, now + self._delay(batch.attempts - 1), now)
+
+    def _out_of_order(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """The broker misses what came before; only the oldest batch's word counts for a hole."""
+        if not batch.queue.is_oldest(batch):
+            self._retry(batch, error, now)
+        elif self._config.transactional_id is not None or now >= batch.deadline:
+            self._fail(batch, error, now)
+        else:
+            logger.info(
+                "%s: sequence broken, the epoch is bumped: %s", batch.queue.partition, error
+            )
+            self.counters.retries += batch.count
+            self._ledger.resequence(batch, error, now)
+
+    def _acknowledge(
+        self, batch: ProducerBatch, base_offset: int, append_time: int, now: float
+    ) -> None:
+        self.counters.records += batch.count
+        self.counters.batches += 1
+        self.counters.bytes += batch.wire_size
+        if self._client.hooks.active:
+            event = BatchAcknowledged(
+                self._config.client_id,
+                batch.queue.partition,
+                batch.count,
+                base_offset,
+                now - batch.created,
+            )
+            self._client.hooks.emit(event)
+        self._ledger.acknowledge(batch, base_offset, append_time, now)
+
+    def _fail(
+        self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
+    ) -> None:
+        self.counters.errors += batch.count
+        logger.debug("%s failed: %s", batch, error)
+        if self._client.hooks.active:
+            event = BatchFailed(self._config.client_id, batch.queue.partition, batch.count, error)
+            self._client.hooks.emit(event)
+        self._ledger.fail(batch, error, now, report=report)
+
+    # -- the producer's identity ------------------------------------------------------------------
+
+    def _identify(self) -> None:
+        if self._config.transactional_id is None and not self._identifying:
+            self._identifying = True
+            self._supervisor.spawn(self._get_identity, name="producer id")
+
+    async def _get_identity(self) -> None:
+        """Get a producer id; if there will be none, what waits for it fails."""
+        try:
+            self._sequencer.adopt(await new_identity(self._config, self._client, self._rng))
+        except KafkaError as error:
+            logger.warning("no producer id: %s", error)
+            self._accumulator.fail_all(error, self._loop.time())
+        self._identifying = False
+        self._accumulator.reschedule(self._loop.time())
+        self.wake()
+
+    # -- small things -----------------------------------------------------------------------------
+
+    def _delay(self, failures: int, floor: float = 0.0) -> float:
+        config = self._config
+        initial, most = seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
+        delay = delay_after(failures, initial, most) * self._rng.uniform(0.8, 1.2)
+        return max(delay, seconds(floor))
+
+    def _tell_closed(self, batches: Sequence[ProducerBatch]) -> None:
+        for batch in batches:
+            if batch.attempts == 1:
+                event = BatchClosed(
+                    self._config.client_id,
+                    batch.queue.partition,
+                    batch.count,
+                    batch.held,
+                    batch.wire_size,
+                )
+                self._client.hooks.emit(event)

@@ -1,0 +1,461 @@
+"""What a transactional producer says to its coordinators, and when: the table's waiting half.
+
+The end of a transaction runs as a task of the producer. A caller who is cancelled while it waits
+leaves the task alone, and may ask again: only the coordinator's answer, or the deadline, decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    Category,
+    InvalidPidMappingError,
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    Path,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdAuthorizationError,
+    category_of,
+    transactional,
+)
+from kafka_async.hooks import TransactionEnded
+from kafka_async.producer import transaction_requests as requests
+from kafka_async.producer.coordination import Attempts, CoordinatorCalls, Route
+from kafka_async.producer.idempotence import ProducerIdentity
+from kafka_async.producer.transactions import EVENT_OF_CATEGORY, Event, State, TransactionMachine
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.config import ProducerConfig
+    from kafka_async.producer.accumulator import Accumulator
+    from kafka_async.producer.queues import PartitionQueue
+    from kafka_async.producer.sender import Sender
+    from kafka_async.supervisor import Supervisor
+    from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
+
+__all__ = ["TransactionDriver"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+FEATURE = "transaction.version"
+_FENCED = (
+    ProducerFencedError,
+    InvalidProducerEpochError,
+    InvalidPidMappingError,
+    TransactionalIdAuthorizationError,
+)
+"""After these the coordinator would not take an abort from us."""
+
+
+class TransactionDriver:
+    """One transactional producer's conversation. `on_state` hears of every change of state."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: Client,
+        accumulator: Accumulator,
+        sender: Sender,
+        supervisor: Supervisor,
+        rng: random.Random,
+    ) -> None:
+        assert config.transactional_id is not None
+        self.on_state: Callable[[State], None] = _ignore
+        self.machine = TransactionMachine(lambda state: self.on_state(state))
+        self._id = config.transactional_id
+        self._config = config
+        self._client = client
+        self._accumulator = accumulator
+        self._sequencer = accumulator.sequencer
+        self._sender = sender
+        self._supervisor = supervisor
+        self._loop = supervisor.loop
+        self._calls = CoordinatorCalls(config, client, self, rng)
+        self._route = Route(CoordinatorKind.TRANSACTION, self._id)
+        self._ending: asyncio.Future[None] | None = None
+        self._v2 = False
+        self._started = False
+        self._suspect = False
+        self._begun = 0.0
+        self._sources: list[tuple[OffsetSource, Mapping[TopicPartition, OffsetAndMetadata]]] = []
+        self._limit = seconds(config.max_block_ms)
+        accumulator.ledger.judge = self.judge
+        sender.admit = self._admit
+
+    # -- the calls --------------------------------------------------------------------------------
+
+    async def initialise(self, timeout: float | None = None) -> None:
+        """Get a producer id and an epoch: whoever had the transactional id before is fenced."""
+        self.machine.apply(Event.INIT)
+        try:
+            await self._new_epoch(self._deadline(timeout))
+        except BaseException as error:
+            fatal = category_of(error, Path.TRANSACTION) is Category.APPLICATION_RECOVERABLE
+            if fatal and isinstance(error, KafkaError):
+                self.machine.apply(Event.FATAL, transactional(error))
+            else:
+                self.machine.apply(Event.INIT_FAILED)
+            raise
+        self._suspect = False
+        self.machine.apply(Event.INITIALIZED)
+
+    async def begin(self, timeout: float | None = None) -> None:
+        """Open a transaction; asks the cluster only if the producer must be initialised first."""
+        machine = self.machine
+        if machine.state is State.UNINITIALIZED or (machine.state is State.READY and self._suspect):
+            try:
+                await self.initialise(timeout)
+            except Exception as error:
+                raise transactional(error) from error
+        machine.apply(Event.BEGIN)
+        self._v2 = self._client.finalized_feature(FEATURE) >= 2
+        self._sender.requests.transactions_v2 = self._v2
+        self._accumulator.begin_admission(needed=not self._v2)
+        self._sequencer.used = False
+        self._started = False
+        self._begun = self._loop.time()
+        self._sources = []
+
+    async def add_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        source: OffsetSource | None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make offsets part of the transaction."""
+        self.check_open("commit_offsets")
+        if not offsets:
+            return
+        try:
+            await self._send_offsets(offsets, group, self._deadline(timeout))
+        except KafkaError as error:
+            raise self._went_wrong(transactional(error)) from error
+        except BaseException:
+            doubt = "commit_offsets was cancelled: whether the offsets are in, nobody knows"
+            self._went_wrong(_abortable(doubt))
+            raise
+        if source is not None:
+            self._sources.append((source, offsets))
+
+    async def commit(self, timeout: float | None = None) -> None:
+        """Deliver the transaction's records, then have it committed."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        machine = self.machine
+        if machine.state is not State.COMMIT_SENT or self._ending is None:
+            if machine.state is State.OUTCOME_UNKNOWN:
+                machine.apply(Event.COMMIT)
+            else:
+                await self._deliver(deadline)
+            self._end(self._commit, self._deadline(None) if deadline is None else deadline)
+        await self._ended()
+
+    async def abort(self, timeout: float | None = None) -> None:
+        """Have everything that the transaction wrote thrown away."""
+        if self.machine.state is not State.ABORTING or self._ending is None:
+            self.machine.apply(Event.ABORT)
+            self._end(self._abort, self._deadline(timeout))
+        await self._ended()
+
+    def check_open(self, what: str) -> None:
+        """Raise unless records and offsets can be added to a transaction right now."""
+        machine = self.machine
+        if machine.state is State.IN_TRANSACTION:
+            return
+        if machine.state is State.MUST_ABORT and machine.error is not None:
+            raise machine.error
+        raise machine.refusal(what)
+
+    async def close(self, timeout: float) -> None:
+        """Leave no transaction open behind, if that can be had in time."""
+        machine = self.machine
+        try:
+            if machine.state in (State.IN_TRANSACTION, State.MUST_ABORT):
+                await self.abort(timeout)
+            elif machine.state in (State.COMMIT_SENT, State.ABORTING) and self._ending is not None:
+                async with asyncio.timeout(timeout):
+                    await self._ended()
+            elif machine.state is State.FAILED and self._began_remotely():
+                await self._give_up(timeout)
+        except (KafkaError, TimeoutError) as error:
+            logger.info("%s: left to the coordinator's time-out: %s", self._id, error)
+
+    async def close_lanes(self) -> None:
+        """Close the connections."""
+        await self._calls.close()
+
+    def judge(self, error: Exception) -> Exception:
+        """What a failed batch means for the transaction, and what its callers get to see."""
+        return self._went_wrong(transactional(error, path=Path.PRODUCE))
+
+    # -- what is said -----------------------------------------------------------------------------
+
+    async def _new_epoch(self, deadline: float) -> None:
+        request = requests.init_producer_id(
+            self._id, self._config.transaction_timeout_ms, self._sequencer.identity
+        )
+        response = await self._calls.call(
+            request, self._route, deadline=deadline, error_in=requests.code_error
+        )
+        self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
+        logger.debug("%s: %s", self._id, self._sequencer.identity)
+
+    async def _send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        deadline: float,
+    ) -> None:
+        identity = self._identity
+        if not self._v2:
+            await self._calls.call(
+                requests.add_offsets(self._id, identity, group.group_id),
+                self._route,
+                deadline=deadline,
+                error_in=requests.code_error,
+            )
+        self._started = True
+        await self._calls.call(
+            requests.commit_offsets(self._id, identity, group, offsets),
+            Route(CoordinatorKind.GROUP, group.group_id),
+            deadline=deadline,
+            error_in=requests.offsets_error,
+            newest=requests.NEWEST_OFFSETS_V2 if self._v2 else requests.NEWEST_OFFSETS_V1,
+        )
+
+    def _admit(self, queues: list[PartitionQueue]) -> None:
+        self._supervisor.spawn(self._add_partitions, queues, name="adding partitions")
+
+    async def _add_partitions(self, queues: list[PartitionQueue]) -> None:
+        partitions = [queue.partition for queue in queues]
+        try:
+            await self._calls.call(
+                requests.add_partitions(self._id, self._identity, partitions),
+                self._route,
+                deadline=self._deadline(None),
+                error_in=requests.partitions_error,
+                newest=requests.NEWEST_ADD_PARTITIONS,
+            )
+        except KafkaError as error:
+            leaves = self._went_wrong(transactional(error))
+            now = self._loop.time()
+            for queue in queues:
+                self._accumulator.ledger.fail_waiting(queue, leaves, now)
+            self._suspect = True
+        else:
+            self._started = True
+            self._accumulator.admit(queues, self._loop.time())
+        self._sender.wake()
+
+    async def _say_end(self, *, commit: bool, deadline: float, attempts: Attempts) -> None:
+        response = await self._calls.call(
+            requests.end(self._id, self._identity, commit=commit),
+            self._route,
+            deadline=deadline,
+            error_in=requests.code_error,
+            newest=requests.NEWEST_END_TXN_V2 if self._v2 else requests.NEWEST_END_TXN_V1,
+            attempts=attempts,
+            on_sent=self._commit_sent if commit else None,
+        )
+        if response.producer_id >= 0:
+            self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    async def _deliver(self, deadline: float | None) -> None:
+        """Have every record of the transaction acknowledged, or raise what went wrong."""
+        machine = self.machine
+        if machine.state is State.MUST_ABORT and machine.error is not None:
+            raise machine.error
+        machine.apply(Event.COMMIT)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._sender.delivered()
+        except TimeoutError as error:
+            raise self._went_wrong(_abortable("the records were not delivered in time")) from error
+        except BaseException:
+            if machine.allows(Event.COMMIT_INTERRUPTED):
+                machine.apply(Event.COMMIT_INTERRUPTED)
+            raise
+        self._accumulator.ledger.failures.take()  # they are the machine's error already
+        if machine.error is not None:
+            raise machine.error
+
+    async def _commit(self, deadline: float) -> None:
+        attempts = Attempts()
+        try:
+            if self._began_remotely():
+                await self._say_end(commit=True, deadline=deadline, attempts=attempts)
+        except KafkaError as error:
+            self._suspect = self._suspect or attempts.unanswered > 0
+            raise self._not_committed(error, attempts) from error
+        # A request that got no answer may still arrive, after the next transaction has begun: with
+        # transactions v1 only a new epoch keeps it from ending that one.
+        self._suspect = attempts.unanswered > 0 and not self._v2
+        for source, offsets in self._sources:
+            source.mark_committed(offsets)
+        self._over(committed=True)
+
+    def _commit_sent(self) -> None:
+        if self.machine.state is State.COMMITTING:
+            self.machine.apply(Event.COMMIT_SENT)
+
+    def _not_committed(self, error: KafkaError, attempts: Attempts) -> KafkaError:
+        leaves = transactional(error, commit_sent=self.machine.state is State.COMMIT_SENT)
+        category = leaves.category
+        unknown = category_of(error, Path.TRANSACTION) in (
+            Category.RETRIABLE,
+            Category.REFRESH_RETRIABLE,
+        )
+        if unknown and self.machine.state is State.COMMIT_SENT:
+            self.machine.apply(Event.NO_ANSWER)
+            return leaves
+        if attempts.unanswered and category is not Category.APPLICATION_RECOVERABLE:
+            lost = transactional(_unanswered(error), commit_sent=True)
+            self.machine.apply(Event.NO_ANSWER)
+            return lost
+        return self._went_wrong(leaves)
+
+    async def _abort(self, deadline: float) -> None:
+        dropped = _abortable("the transaction was aborted before this record was delivered")
+        self._sender.draining = dropped
+        attempts = Attempts()
+        try:
+            self._accumulator.drop_unsent(dropped, self._loop.time())
+            await self._wire_empty(deadline)
+            await self._end_aborted(deadline, attempts)
+        except KafkaError as error:
+            leaves = transactional(error)
+            if leaves.category is Category.ABORTABLE:  # an abort must not ask for an abort
+                leaves = ApplicationRecoverableError(f"the transaction was not aborted: {error}")
+                leaves.category = Category.APPLICATION_RECOVERABLE
+            if leaves.category is Category.APPLICATION_RECOVERABLE:
+                self.machine.apply(Event.FATAL, leaves)
+            else:
+                self._suspect = True
+                self._over(committed=False)
+            raise leaves from error
+        finally:
+            self._sender.draining = None
+        self._accumulator.ledger.failures.take()
+        self._over(committed=False)
+
+    async def _end_aborted(self, deadline: float, attempts: Attempts) -> None:
+        renew = self._suspect
+        if self._began_remotely():
+            try:
+                await self._say_end(commit=False, deadline=deadline, attempts=attempts)
+            except _FENCED:
+                raise
+            except KafkaError as error:
+                # A new epoch aborts whatever is open, and fences what may still arrive.
+                logger.debug("%s: aborting by a new epoch: %s", self._id, error)
+                renew = True
+        if renew or (not self._v2 and (attempts.unanswered or self._sequencer.torn)):
+            await self._new_epoch(self._deadline(None))
+            self._suspect = False
+
+    async def _wire_empty(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                for outcome in self._accumulator.on_wire:
+                    await outcome.settled()
+        except TimeoutError:
+            self._suspect = True
+
+    async def _give_up(self, timeout: float) -> None:
+        error = self.machine.error
+        if (
+            error is not None
+            and not isinstance(error, _FENCED)
+            and not isinstance(error.__cause__, _FENCED)
+        ):
+            deadline = self._loop.time() + timeout
+            await self._say_end(commit=False, deadline=deadline, attempts=Attempts())
+
+    def _over(self, *, committed: bool) -> None:
+        self._sources = []
+        self._accumulator.begin_admission(needed=False)
+        if self._client.hooks.active:
+            took = self._loop.time() - self._begun
+            event = TransactionEnded(self._config.client_id, self._id, committed, took)
+            self._client.hooks.emit(event)
+        self.machine.apply(Event.ENDED)
+
+    # -- pieces -----------------------------------------------------------------------------------
+
+    @property
+    def _identity(self) -> ProducerIdentity:
+        identity = self._sequencer.identity
+        assert identity is not None, "a transaction begins with an identity"
+        return identity
+
+    def _began_remotely(self) -> bool:
+        """Whether the coordinator may know of this transaction."""
+        return self._started or (self._v2 and self._sequencer.used)
+
+    def _deadline(self, timeout: float | None) -> float:
+        return self._loop.time() + (self._limit if timeout is None else timeout)
+
+    def _went_wrong(self, error: KafkaError) -> KafkaError:
+        category = error.category or Category.APPLICATION_RECOVERABLE
+        event = EVENT_OF_CATEGORY[category]
+        if self.machine.allows(event):
+            self.machine.apply(event, error)
+        return error
+
+    def _end(self, body: Callable[[float], Awaitable[None]], deadline: float) -> None:
+        ending: asyncio.Future[None] = self._loop.create_future()
+        self._ending = ending
+
+        async def run() -> None:
+            try:
+                await body(deadline)
+            except Exception as error:  # noqa: BLE001  # whoever awaits the end gets it
+                if not ending.done():
+                    ending.set_exception(error)
+                    ending.exception()  # seen: nobody has to await the end
+            else:
+                if not ending.done():
+                    ending.set_result(None)
+            finally:
+                if not ending.done():
+                    ending.cancel()
+
+        self._supervisor.spawn(run, name="ending a transaction")
+
+    async def _ended(self) -> None:
+        ending = self._ending
+        assert ending is not None
+        try:
+            await asyncio.shield(ending)
+        finally:
+            if ending.done() and self._ending is ending:
+                self._ending = None
+
+
+def _abortable(message: str) -> TransactionAbortableError:
+    error = TransactionAbortableError(message)
+    error.category = Category.ABORTABLE
+    return error
+
+
+def _unanswered(error: KafkaError) -> KafkaError:
+    doubt = KafkaTimeoutError(f"an attempt to commit got no answer, and the next one: {error}")
+    doubt.__cause__ = error
+    return doubt
+
+
+def _ignore(state: State) -> None:
+    pass

@@ -1,0 +1,392 @@
+"""The calls that take records: what a producer and a transaction have in common.
+
+`enqueue` is the hot path: a record that finds its partition's batch open is appended in one frame
+and the kernel's append. Everything else goes the long way: opening and closing batches, waiting
+for memory, serializers, partitioners, and giving up the loop, which happens before a record is
+appended, so that a caller who is cancelled there knows that it was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
+
+from typing_extensions import TypeVar
+
+from kafka_async.clock import ticker
+from kafka_async.config import seconds
+from kafka_async.errors import (
+    BufferFullError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    SerializationError,
+)
+from kafka_async.kernel import murmur2
+from kafka_async.producer.accumulator import Shortage
+from kafka_async.producer.fitness import check_record
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kafka_async.clock import Clock
+    from kafka_async.config import ProducerConfig
+    from kafka_async.kernel import Delivery
+    from kafka_async.producer.accumulator import Accumulator
+    from kafka_async.producer.memory import Place
+    from kafka_async.producer.queues import TopicQueue
+    from kafka_async.producer.sender import Sender
+    from kafka_async.records.batch import RecordBatch
+    from kafka_async.supervisor import Supervisor
+    from kafka_async.types import Headers, ProducerRecord, RecordMetadata
+
+__all__ = ["Engine", "RecordWriter"]
+
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+
+TURN: Final = 0.001
+"""Seconds after which a caller that enqueues in a loop gives up the event loop once."""
+SHUT: Final = float("-inf")
+
+
+class Engine:
+    """The parts of a started producer, as those who append need them."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sender: Sender,
+        supervisor: Supervisor,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.accumulator = accumulator
+        self.sender = sender
+        self.supervisor = supervisor
+        self.clock = clock
+        self.now = ticker(supervisor.loop)
+        self.plain = (
+            config.key_serializer is None
+            and config.value_serializer is None
+            and config.partitioner is None
+        )
+        self.max_block = seconds(config.max_block_ms)
+
+
+class RecordWriter(Generic[K, V]):
+    """Takes records. Subclasses say when (`_check_writable`) and what their errors leave as."""
+
+    def __init__(self) -> None:
+        self._fast_until = SHUT
+        self._pause_at = SHUT
+        self._wall_offset = 0.0
+        self._engine: Engine | None = None
+        self._topics: dict[str, TopicQueue] = {}
+        self._now: Callable[[], float] = _never
+
+    # -- one record -------------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Append a record to its batch; waits only while the buffer is full, up to max_block_ms.
+
+        Returns a handle: await it for the `RecordMetadata`. Forgetting it is safe, `flush()` raises
+        what failed. Cancelling this call while it waits guarantees that nothing was appended.
+        `timestamp` is in milliseconds since the epoch, the client's clock if None.
+
+        Raises:
+            KafkaTimeoutError: no room in buffer_memory within max_block_ms.
+            RecordTooLargeError: the record is larger than max_request_size.
+            SerializationError: a serializer failed; its cause says how.
+        """
+        now = self._now()
+        if now < self._fast_until and timestamp is None:
+            queue = self._topics.get(topic)
+            if queue is not None and queue.count:
+                # Without serializers they are bytes; cast() would be two calls a record.
+                raw_key: Any = key
+                raw: Any = value
+                try:
+                    if partition is not None:
+                        number = partition
+                    elif key is None:
+                        number = queue.sticky.current
+                    else:
+                        number = (murmur2(raw_key) & 0x7FFF_FFFF) % queue.count
+                    section = queue.open.get(number)
+                    if section is not None:
+                        stamp = int((now + self._wall_offset) * 1000)
+                        delivery = section.append(stamp, raw_key, raw, headers)
+                        if delivery is not None:
+                            return delivery
+                except (TypeError, ValueError):
+                    check_record(topic, key, value, headers)
+                    raise
+        return await self._enqueue(topic, value, key, headers, partition, timestamp)
+
+    def enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Like `enqueue`, but never waits.
+
+        It never gives up the loop either: who calls it in a tight loop starves the loop.
+
+        Raises:
+            BufferFullError: buffer_memory is used up.
+        """
+        engine = self._check()
+        data_key, data = self._serialize(topic, key, value, headers)
+        stamp = self._timestamp(timestamp)
+        got = engine.accumulator.append(
+            topic, partition, data_key, data, headers, stamp, self._now()
+        )
+        engine.sender.wake()
+        if isinstance(got, Shortage):
+            raise self._leaving(
+                BufferFullError(
+                    f"buffer_memory={engine.config.buffer_memory} bytes are used up: wait with "
+                    "enqueue, or raise it",
+                    topic=topic,
+                )
+            )
+        return got
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Append a record and wait until it is acknowledged.
+
+        Cancelling this call after the record was appended does not withdraw it. Raises what
+        `enqueue` raises, and the broker's error if the record could not be delivered.
+        """
+        delivery = await self.enqueue(
+            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+        )
+        return await delivery
+
+    # -- many records -----------------------------------------------------------------------------
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None = None,
+        *,
+        partition: int | None = None,
+    ) -> list[Delivery]:
+        """Append many records; a handle for each. If it raises, those before are appended."""
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(values):
+            at = len(deliveries)
+            if keys is None:
+                deliveries += self._append_run(topic, values, at, partition)
+            if len(deliveries) == at:
+                key = None if keys is None else keys[at]
+                deliveries.append(
+                    await self.enqueue(topic, values[at], key=key, partition=partition)
+                )
+        return deliveries
+
+    async def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
+        """Append records of any topics; a handle for each. Those before an error are appended."""
+        return [
+            await self.enqueue(
+                record.topic,
+                cast("V", record.value),
+                key=cast("K", record.key),
+                headers=record.headers,
+                partition=record.partition,
+                timestamp=record.timestamp,
+            )
+            for record in records
+        ]
+
+    async def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
+        """Append a ready-made batch, behind what its partition has; the handle of its first record.
+
+        Waits only while the buffer is full. Raises what `enqueue` raises.
+        """
+        engine = self._check()
+        partition = TopicPartition(*partition)
+
+        def append(place: Place | None) -> Delivery | Shortage:
+            return engine.accumulator.append_batch(partition, batch, self._now(), place)
+
+        return await self._append(engine, append)
+
+    # -- the long way -----------------------------------------------------------------------------
+
+    async def _enqueue(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        engine = self._check()
+        data_key, data = self._serialize(topic, key, value, headers)
+        if partition is not None and partition < 0:
+            raise ValueError(f"a partition is 0 or more, not {partition}")
+        stamp = self._timestamp(timestamp)
+
+        def append(place: Place | None) -> Delivery | Shortage:
+            return engine.accumulator.append(
+                topic, partition, data_key, data, headers, stamp, self._now(), place
+            )
+
+        return await self._append(engine, append)
+
+    async def _append(
+        self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
+    ) -> Delivery:
+        if self._now() >= self._pause_at:
+            await asyncio.sleep(0)
+            engine = self._check()
+            self._start_turn(engine)
+        closed = engine.accumulator.closed
+        got = append(None)
+        if isinstance(got, Shortage):
+            got = await self._wait_for_room(engine, got, append)
+        if engine.accumulator.closed != closed:
+            # A batch was closed: the next call gives up the loop, so that it is sent.
+            self._pause_at = self._fast_until = SHUT
+        engine.sender.wake()
+        return got
+
+    async def _wait_for_room(
+        self,
+        engine: Engine,
+        shortage: Shortage,
+        append: Callable[[Place | None], Delivery | Shortage],
+    ) -> Delivery:
+        memory = engine.accumulator.memory
+        loop = engine.supervisor.loop
+        deadline = loop.time() + engine.max_block
+        while True:
+            place = memory.queue(*shortage)
+            engine.sender.wake()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await place.promise
+                self._check()
+                got = append(place)
+            except TimeoutError as error:
+                raise self._leaving(self._no_room(engine)) from error
+            finally:
+                memory.leave(place)
+            if not isinstance(got, Shortage):
+                return got
+            shortage = got
+
+    def _append_run(
+        self, topic: str, values: Sequence[V | None], start: int, partition: int | None
+    ) -> list[Delivery]:
+        """As many values without keys as the open batch of their partition takes at once."""
+        now = self._now()
+        queue = self._topics.get(topic)
+        if now >= self._fast_until or queue is None or not queue.count:
+            return []
+        section = queue.open.get(queue.sticky.current if partition is None else partition)
+        if section is None:
+            return []
+        stamp = int((now + self._wall_offset) * 1000)
+        return section.append_many(stamp, cast("Any", values), None, start)
+
+    def _no_room(self, engine: Engine) -> KafkaError:
+        memory = engine.accumulator.memory
+        return KafkaTimeoutError(
+            f"no room in buffer_memory within max_block_ms ({engine.max_block:g} s): "
+            f"{memory.used} of {memory.total} bytes wait for their acknowledgement"
+        )
+
+    # -- the state of the writer ------------------------------------------------------------------
+
+    def _open_writer(self, engine: Engine) -> None:
+        self._engine = engine
+        self._topics = engine.accumulator.topics
+        self._now = engine.now
+
+    def _shut_writer(self) -> None:
+        """Send every call the long way, where it is checked."""
+        self._fast_until = self._pause_at = SHUT
+
+    def _start_turn(self, engine: Engine) -> None:
+        now = self._now()
+        self._wall_offset = engine.clock.wall() - now
+        self._pause_at = now + TURN
+        self._fast_until = self._pause_at if engine.plain else SHUT
+
+    def _check(self) -> Engine:
+        self._check_writable()
+        engine = self._engine
+        if engine is None:
+            raise IllegalStateError("not started: use `async with`, or await start() first")
+        engine.supervisor.check()
+        return engine
+
+    def _check_writable(self) -> None:
+        """Raise if records cannot be taken now."""
+        raise NotImplementedError
+
+    def _leaving(self, error: KafkaError) -> KafkaError:
+        """The error as it leaves to the caller."""
+        return error
+
+    def _timestamp(self, timestamp: int | None) -> int:
+        if timestamp is not None:
+            return timestamp
+        assert self._engine is not None
+        return int(self._engine.clock.wall() * 1000)
+
+    def _serialize(
+        self, topic: str, key: K | None, value: V | None, headers: Headers
+    ) -> tuple[bytes | None, bytes | None]:
+        assert self._engine is not None
+        config = self._engine.config
+        data: list[Any] = [key, value]
+        for at, (name, serializer) in enumerate(
+            (("key", config.key_serializer), ("value", config.value_serializer))
+        ):
+            if serializer is None:
+                continue
+            try:
+                data[at] = serializer(topic, headers, data[at])
+            except Exception as error:
+                raise self._leaving(
+                    SerializationError(f"the {name}'s serializer failed: {error!r}", topic=topic)
+                ) from error
+        check_record(topic, data[0], data[1], headers)
+        return data[0], data[1]
+
+
+def _never() -> float:
+    return float("inf")
