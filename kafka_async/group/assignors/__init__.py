@@ -1,0 +1,74 @@
+"""How the partitions of a group's topics are shared out among its members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.group.assignors.abc import Assignor, MemberSubscription, RebalanceProtocol
+from kafka_async.group.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka_async.group.assignors.range import RangeAssignor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "MemberSubscription",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "choose",
+    "rebalance_protocol",
+]
+
+_BUILT_IN: Final[dict[str, type[Assignor]]] = {
+    RangeAssignor.name: RangeAssignor,
+    CooperativeStickyAssignor.name: CooperativeStickyAssignor,
+}
+
+
+def choose(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
+    """The assignors of partition_assignment_strategy: names of built-in ones, classes or objects.
+
+    Raises:
+        InvalidConfigurationError: an unknown name, two of one name, or what is no assignor.
+    """
+    chosen = tuple(_assignor(entry) for entry in strategy)
+    names = [assignor.name for assignor in chosen]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidConfigurationError(f"partition_assignment_strategy has {name!r} twice")
+    rebalance_protocol(chosen)
+    return chosen
+
+
+def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """How the group rebalances: the best that all its member's assignors can do.
+
+    Raises:
+        InvalidConfigurationError: they have nothing in common.
+    """
+    common = frozenset(RebalanceProtocol).intersection(
+        *(assignor.rebalance_protocols for assignor in assignors)
+    )
+    if not common:
+        names = ", ".join(assignor.name for assignor in assignors)
+        raise InvalidConfigurationError(
+            f"partition_assignment_strategy: {names} share no rebalance protocol"
+        )
+    return max(common)
+
+
+def _assignor(entry: Any) -> Assignor:
+    if isinstance(entry, Assignor):
+        return entry
+    if isinstance(entry, type) and issubclass(entry, Assignor):
+        return entry()
+    found = _BUILT_IN.get(entry) if isinstance(entry, str) else None
+    if found is None:
+        names = ", ".join(map(repr, _BUILT_IN))
+        raise InvalidConfigurationError(
+            f"partition_assignment_strategy: {entry!r} is neither an Assignor nor one of {names}"
+        )
+    return found()

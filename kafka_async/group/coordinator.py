@@ -1,0 +1,459 @@
+"""The one task that owns a membership, and the one that says it is alive.
+
+The owner does what its state says until an event ends the state (`state.py`); a broker's error is
+looked up in the table of its request. Callers never touch the membership: they say what they want
+(`join`, `rejoin`, `leave`, `asked`) and the owner hears of it where it waits. JoinGroup and
+SyncGroup are abandoned when the caller no longer wants them; listeners of the application are not.
+
+Heartbeats share the lane with JoinGroup and SyncGroup, which park; commits do not use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from anyio import CancelScope, move_on_after
+
+from kafka_async import hooks
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.cluster.lane import LaneKind
+from kafka_async.errors import KafkaError
+from kafka_async.group import classic
+from kafka_async.group.membership import GroupProtocol, Membership, QuietError
+from kafka_async.group.state import (
+    BEATING,
+    FINAL,
+    HEARTBEAT,
+    JOIN,
+    SYNC,
+    Event,
+    Reactions,
+    State,
+    Void,
+    follow,
+    reaction,
+)
+from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Mapping
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.lane import Lane
+    from kafka_async.group.membership import GroupSettings
+    from kafka_async.supervisor import Supervisor
+    from kafka_async.types import GroupMetadata
+
+R = TypeVar("R")
+logger = logging.getLogger("kafka_async.group")
+
+_JOIN_GRACE = 5.0
+"""JoinGroup is answered at the latest when the rebalance times out; this is for the way."""
+_LEAVE_TIMEOUT = 5.0
+_SETTLED = frozenset({State.STABLE, State.OUT, State.REFUSED, State.SILENT, State.CLOSED})
+_NO_MEMBER = frozenset({State.OUT, State.CLOSED})
+
+
+class GroupCoordinator:
+    """A membership of a group. `error` is why the group refuses it, None if it does not."""
+
+    def __init__(
+        self,
+        client: Client,
+        supervisor: Supervisor,
+        settings: GroupSettings,
+        protocol: GroupProtocol,
+    ) -> None:
+        self.error: Exception | None = None
+        self.rebalances = 0
+        self.on_refused: Callable[[], None] = _nothing
+        """Called when `error` has been set."""
+        self._client = client
+        self._supervisor = supervisor
+        self._settings = settings
+        self._protocol = protocol
+        self._membership = Membership(settings)
+        self._state = State.OUT
+        self._wanted = self._closing = self._asked = False
+        self._reason: str | None = None  # why everybody should join again
+        self._heard: Event | None = None  # what heartbeats found
+        self._void = Void.NOTHING
+        self._joined: classic.Joined | None = None
+        self._share = b""
+        self._began = 0.0
+        self._why = ""
+        self._poke = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._absent = asyncio.Event()
+        self._interrupt: CancelScope | None = None
+        self._lane: Lane | None = None
+        self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        self._steps: Mapping[State, Callable[[], Awaitable[Event]]] = {
+            State.OUT: self._out,
+            State.PREPARING: self._preparing,
+            State.JOINING: self._joining,
+            State.SYNCING: self._syncing,
+            State.TAKING: self._taking,
+            State.STABLE: self._stable,
+            State.LOST: self._lost,
+            State.SILENT: self._silent,
+            State.REFUSED: self._refused,
+            State.LEAVING: self._leaving,
+        }
+
+    # -- what callers may say ---------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """What the member is doing."""
+        return self._state
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who the member is right now."""
+        return self._membership.metadata()
+
+    @property
+    def generation(self) -> int:
+        """The group's generation, -1 while this is no member."""
+        return self._membership.generation
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether asking the group again cannot change its refusal."""
+        return type(self.error) in FINAL
+
+    def start(self) -> None:
+        """Start the tasks; the member joins when `join` has been called."""
+        self._supervisor.on_failure(self._died)
+        self._supervisor.spawn(self._run, name=f"group {self._settings.group_id}")
+        self._supervisor.spawn(self._beat, name=f"heartbeats of {self._settings.group_id}")
+
+    def join(self, reason: str) -> None:
+        """Be a member from now on; one that is joins again."""
+        self._wanted = True
+        self.rejoin(reason)
+
+    def rejoin(self, reason: str) -> None:
+        """Have everybody join again: what this member says, or shares out, has changed."""
+        self._reason = reason
+        self._poke.set()
+
+    def asked(self) -> None:
+        """The application has asked for something: one that was silent comes back."""
+        if self._state in (State.SILENT, State.REFUSED):
+            self._asked = True
+            self._poke.set()
+
+    async def leave(self, *, close: bool = False) -> None:
+        """Give everything up and leave; returns when that is done. `close`: for good."""
+        self._wanted = False
+        self._closing = self._closing or close
+        self._poke.set()
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+        await asyncio.sleep(0)
+        await self._absent.wait()
+
+    async def wait_settled(self) -> None:
+        """Wait until no rebalance is under way."""
+        await self._settled.wait()
+
+    def _died(self, _: KafkaError) -> None:
+        self._absent.set()
+        self._settled.set()
+
+    # -- the owner --------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        self._enter(State.OUT)
+        while self._state is not State.CLOSED:
+            event = await self._steps[self._state]()
+            self._enter(follow(self._state, event))
+        await self._use_lane(None)
+
+    def _enter(self, state: State) -> None:
+        if state is not self._state:
+            logger.info("group %s: %s", self._settings.group_id, state.value)
+        self._state = state
+        for event, states in ((self._settled, _SETTLED), (self._absent, _NO_MEMBER)):
+            event.set() if state in states else event.clear()
+
+    async def _out(self) -> Event:
+        while True:
+            if self._wanted:
+                return Event.WANTED
+            if self._closing:
+                return Event.STOPPED
+            await self._poked()
+
+    async def _preparing(self) -> Event:
+        reason, self._reason = self._reason or "the group rebalances", None
+        self._begin(reason)
+        try:
+            await self._protocol.prepare()
+        except QuietError:
+            return Event.QUIET
+        if self._heard in (Event.FORGOTTEN, Event.DENIED):
+            return self._take_heard()
+        self._heard = None
+        return Event.PREPARED if self._wanted else Event.UNWANTED
+
+    async def _joining(self) -> Event:
+        while self._wanted:
+            with self._interruptible():
+                event = await self._attempt(JOIN, self._join)
+                if event is not None:
+                    return event
+        return Event.UNWANTED
+
+    async def _join(self) -> Event:
+        self._joined = joined = await self._exchange(
+            classic.join(
+                self._membership,
+                self._protocol.protocol_type,
+                self._protocol.protocols(),
+                self._why,
+            ),
+            max(self._settings.request_timeout, self._settings.rebalance_timeout + _JOIN_GRACE),
+        )
+        self._membership.member_id = joined.member_id
+        self._membership.generation = joined.generation
+        self._membership.protocol_name = joined.protocol_name
+        return Event.JOINED
+
+    async def _syncing(self) -> Event:
+        while self._wanted:
+            with self._interruptible():
+                event = await self._attempt(SYNC, self._sync)
+                if event is not None:
+                    return event
+        return Event.UNWANTED
+
+    async def _sync(self) -> Event:
+        joined = self._joined
+        assert joined is not None
+        shares: Mapping[str, bytes] = {}
+        if joined.leads and not joined.skip_assignment:
+            shares = await self._protocol.assign(joined.protocol_name, joined.members)
+        self._share = await self._exchange(
+            classic.sync(self._membership, self._protocol.protocol_type, shares),
+            max(self._settings.request_timeout, self._settings.rebalance_timeout + _JOIN_GRACE),
+        )
+        return Event.SYNCED
+
+    async def _taking(self) -> Event:
+        assert self._joined is not None
+        self._heard = None
+        name, generation = self._joined.protocol_name, self._joined.generation
+        try:
+            again = await self._protocol.take(name, self._share, generation)
+        except QuietError:
+            return Event.QUIET
+        except KafkaError as error:
+            self.error = error
+            return Event.DENIED
+        if again and self._reason is None:
+            self._reason = "partitions were given up for other members"
+        self._end()
+        return Event.TAKEN
+
+    async def _stable(self) -> Event:
+        self._backoff.reset()
+        while True:
+            if not self._wanted:
+                return Event.UNWANTED
+            if self._heard is not None:
+                return self._take_heard()
+            if self._reason is not None:
+                return Event.DISTURBED
+            left = self._protocol.last_asked() + self._settings.rebalance_timeout - self._now()
+            if left <= 0:
+                return Event.QUIET
+            await self._poked(left)
+
+    async def _lost(self) -> Event:
+        await self._protocol.lose()
+        self._membership.void(max(self._void, Void.GENERATION))
+        self._void, self._heard, self.error = Void.NOTHING, None, None
+        return Event.GIVEN_UP if self._wanted else Event.UNWANTED
+
+    async def _silent(self) -> Event:
+        logger.warning(
+            "group %s: nothing was asked of the consumer for max_poll_interval_ms (%.0f s), so it "
+            "leaves; it comes back when it is asked",
+            self._settings.group_id,
+            self._settings.rebalance_timeout,
+        )
+        self._void, self._asked = Void.MEMBER, False
+        await self._say_goodbye("max.poll.interval.ms has passed without a poll")
+        return await self._until_asked()
+
+    async def _refused(self) -> Event:
+        self.on_refused()
+        self._void, self._asked = Void.MEMBER, False
+        return await self._until_asked()
+
+    async def _until_asked(self) -> Event:
+        while self._wanted:
+            if self._asked and not self.hopeless:
+                return Event.ASKED
+            await self._poked()
+        return Event.UNWANTED
+
+    async def _leaving(self) -> Event:
+        if self._void is Void.NOTHING and self._heard is not Event.FORGOTTEN:
+            await self._protocol.release()
+            await self._say_goodbye("the consumer is being closed or unsubscribed")
+        else:
+            await self._protocol.lose()
+        self._membership.void(Void.MEMBER)
+        self._void, self._heard, self._reason, self.error = Void.NOTHING, None, None, None
+        return Event.LEFT
+
+    # -- requests and their errors ----------------------------------------------------------------
+
+    async def _attempt(
+        self, table: Reactions, request: Callable[[], Awaitable[Event]]
+    ) -> Event | None:
+        """The event that a request brings about, by success or by error; None: try again."""
+        try:
+            return await request()
+        except KafkaError as error:
+            row = reaction(table, error)
+            logger.debug("group %s: %s", self._settings.group_id, error)
+            self._void = max(self._void, row.void)
+            if row.find:
+                self._client.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
+            if row.event is Event.DENIED:
+                self.error = error
+            else:
+                await asyncio.sleep(self._backoff.next())
+            return row.event
+        except Exception as error:  # noqa: BLE001  # an assignor of the application's own failed  # an assignor of the application's own failed
+            self.error = error
+            return Event.DENIED
+
+    async def _exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
+        lane = await self._find_lane()
+        request = next(procedure)
+        while True:
+            response = await lane.send(request, timeout=timeout)
+            try:
+                request = procedure.send(response)
+            except StopIteration as result:
+                return result.value
+
+    async def _find_lane(self) -> Lane:
+        node_id = await self._client.coordinator(
+            CoordinatorKind.GROUP, self._settings.group_id, timeout=self._settings.request_timeout
+        )
+        lane = self._lane
+        if lane is None or lane.node_id != node_id:
+            lane = self._client.lane(node_id, LaneKind.COORDINATOR, self)
+            await self._use_lane(lane)
+        return lane
+
+    async def _use_lane(self, lane: Lane | None) -> None:
+        old, self._lane = self._lane, lane
+        if old is not None:
+            await old.close()
+
+    async def _say_goodbye(self, reason: str) -> None:
+        """LeaveGroup, if the coordinator would otherwise wait for this member's session to end."""
+        membership = self._membership
+        if not membership.member_id or self._settings.group_instance_id is not None:
+            return
+        with move_on_after(_LEAVE_TIMEOUT, shield=True):
+            try:
+                lane = await self._find_lane()
+                await lane.connect(_LEAVE_TIMEOUT)
+                version = lane.version(LeaveGroupRequest.API_KEY)
+                await self._exchange(classic.leave(membership, version, reason), _LEAVE_TIMEOUT)
+            except KafkaError as error:
+                logger.info("leaving group %s: %s", self._settings.group_id, error)
+
+    # -- heartbeats -------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        settings = self._settings
+        timeout = min(settings.request_timeout, settings.session_timeout)
+        backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        delay = settings.heartbeat_interval
+        while self._state is not State.CLOSED:
+            await asyncio.sleep(delay)
+            delay = settings.heartbeat_interval
+            generation = self._membership.generation
+            if self._state not in BEATING or generation < 0:
+                continue
+            try:
+                await self._exchange(classic.heartbeat(self._membership), timeout)
+                backoff.reset()
+            except KafkaError as error:
+                if self._state in BEATING and generation == self._membership.generation:
+                    self._hear(error)
+                if reaction(HEARTBEAT, error).event is None:
+                    delay = min(delay, backoff.next())
+
+    def _hear(self, error: KafkaError) -> None:
+        row = reaction(HEARTBEAT, error)
+        logger.debug("heartbeat of group %s: %s", self._settings.group_id, error)
+        if row.find:
+            self._client.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
+        if row.event is None or self._heard in (Event.FORGOTTEN, Event.DENIED):
+            return
+        if row.event is Event.DENIED:
+            self.error = error
+        self._void = max(self._void, row.void)
+        self._heard = row.event
+        self._poke.set()
+
+    # -- small things -----------------------------------------------------------------------------
+
+    def _take_heard(self) -> Event:
+        heard, self._heard = self._heard, None
+        assert heard is not None
+        return heard
+
+    def _interruptible(self) -> CancelScope:
+        self._interrupt = CancelScope()
+        return self._interrupt
+
+    async def _poked(self, timeout: float | None = None) -> None:
+        """Wait until a caller or a heartbeat has something to say, or the time is over."""
+        with move_on_after(timeout):
+            await self._poke.wait()
+        self._poke.clear()
+
+    def _begin(self, reason: str) -> None:
+        self._why, self._began = reason, self._now()
+        if self._client.hooks.active:
+            self._client.hooks.emit(
+                hooks.RebalanceBegun(self._client.config.client_id, self._settings.group_id, reason)
+            )
+
+    def _end(self) -> None:
+        self.rebalances += 1
+        if not self._client.hooks.active:
+            return
+        membership = self._membership
+        self._client.hooks.emit(
+            hooks.RebalanceEnded(
+                self._client.config.client_id,
+                self._settings.group_id,
+                membership.generation,
+                membership.member_id,
+                self._now() - self._began,
+            )
+        )
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,118 @@
+"""What consumers write into the group protocol's opaque bytes: subscriptions and assignments. Pure.
+
+Both begin with their own version. Newer versions append fields, so a version we do not know is read
+as the newest that we do, and what follows is left alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
+
+from kafka_async.errors import DecodeError
+from kafka_async.group.assignors.abc import MemberSubscription
+from kafka_async.protocol.message import Message
+from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafka_async.protocol.messages.consumer_protocol_assignment import (
+    TopicPartition as AssignedTopic,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    TopicPartition as OwnedTopic,
+)
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PROTOCOL_TYPE = "consumer"
+_VERSION = struct.Struct(">h")
+_NEWEST = 3
+
+M = TypeVar("M", bound=Message)
+
+
+def encode_subscription(subscription: MemberSubscription) -> bytes:
+    """A member's subscription, as JoinGroup carries it."""
+    return _encode(
+        ConsumerProtocolSubscription(
+            topics=sorted(subscription.topics),
+            user_data=subscription.user_data,
+            owned_partitions=[
+                OwnedTopic(topic=topic, partitions=partitions)
+                for topic, partitions in by_topic(subscription.owned).items()
+            ],
+            generation_id=subscription.generation,
+            rack_id=subscription.rack_id,
+        )
+    )
+
+
+def decode_subscription(
+    metadata: bytes, group_instance_id: str | None = None
+) -> MemberSubscription:
+    """A member's subscription. Raises DecodeError."""
+    read = _decode(ConsumerProtocolSubscription, metadata)
+    return MemberSubscription(
+        topics=frozenset(read.topics),
+        owned=frozenset(
+            TopicPartition(row.topic, partition)
+            for row in read.owned_partitions
+            for partition in row.partitions
+        ),
+        generation=read.generation_id,
+        user_data=read.user_data,
+        rack_id=read.rack_id,
+        group_instance_id=group_instance_id,
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    """A member's share, as SyncGroup carries it."""
+    return _encode(
+        ConsumerProtocolAssignment(
+            assigned_partitions=[
+                AssignedTopic(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic(partitions).items()
+            ],
+            user_data=user_data,
+        )
+    )
+
+
+def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
+    """The partitions of a share; no bytes at all are no partitions. Raises DecodeError."""
+    if not assignment:
+        return frozenset()
+    read = _decode(ConsumerProtocolAssignment, assignment)
+    return frozenset(
+        TopicPartition(row.topic, partition)
+        for row in read.assigned_partitions
+        for partition in row.partitions
+    )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
+    """Partition numbers by topic, both in order."""
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        topics[topic].append(partition)
+    return topics
+
+
+def _encode(message: Message) -> bytes:
+    return _VERSION.pack(_NEWEST) + message.encode(_NEWEST)
+
+
+def _decode(cls: type[M], data: bytes) -> M:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"{cls.__name__}: the bytes end before the version")
+    version = _VERSION.unpack_from(data)[0]
+    if version < 0:
+        raise DecodeError(f"{cls.__name__} has no version {version}")
+    return cls.decode_from(data, _VERSION.size, min(version, _NEWEST))[0]
