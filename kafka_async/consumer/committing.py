@@ -1,0 +1,121 @@
+"""Committing what a consumer was handed, and going back to what was committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafka_async.consumer.handle import Handle, Partitions, listed
+from kafka_async.consumer.subscription import UNKNOWN
+from kafka_async.errors import CommitFailedError, IllegalStateError
+from kafka_async.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.types import GroupMetadata
+
+Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
+
+
+class Committing(Handle):
+    """The calls about committed offsets."""
+
+    async def commit(
+        self,
+        what: str | TopicPartition | Offsets | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Commit all that was handed out, the record in hand included.
+
+        `what` narrows it to a topic or a partition, or says what to commit: the offset of the next
+        record to read, by partition. During a rebalance it waits until that is over.
+
+        Raises:
+            CommitFailedError: the group has given a partition to somebody else.
+            KafkaTimeoutError: not committed within `timeout` seconds (default:
+                default_api_timeout_ms).
+        """
+        engine = self._engine
+        engine.settle()
+        await engine.commit(self._to_commit(what), self._limit(timeout))
+
+    def _to_commit(
+        self, what: str | TopicPartition | Offsets | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        if isinstance(what, Mapping):
+            return {
+                partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+                for partition, offset in what.items()
+            }
+        due = self._subscription.to_commit(in_hand=True)
+        if what is None:
+            return due
+        if isinstance(what, TopicPartition):
+            self._subscription.state(what)
+            return {what: due[what]} if what in due else {}
+        return {partition: offset for partition, offset in due.items() if partition.topic == what}
+
+    async def committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed, of these partitions or of the assigned; None if nothing."""
+        commits = self._engine.commits
+        if commits is None:
+            raise IllegalStateError("committed offsets need a group_id")
+        return await commits.fetch(self._chosen(partitions), self._limit(timeout))
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group (KIP-447)."""
+        commits = self._engine.commits
+        if commits is None:
+            raise IllegalStateError("a consumer without group_id has no group")
+        return commits.group_metadata()
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions of what was handed out and not committed: what a transaction has to commit.
+
+        Raises:
+            CommitFailedError: some of it was of partitions that this consumer has lost since:
+                abort, then `seek_to_committed`.
+        """
+        self._engine.settle()
+        if self._subscription.forfeited:
+            lost = ", ".join(map(str, sorted(self._subscription.forfeited)))
+            raise CommitFailedError(
+                f"records of partitions were handed out that are somebody else's by now: {lost}; "
+                "abort the transaction and seek_to_committed()"
+            )
+        due = self._subscription.to_commit(in_hand=True)
+        return {p: due[p] for p in due if self._subscription.states[p].moved}
+
+    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Note that these offsets were committed by somebody else, as a transaction."""
+        self._engine.committed(offsets)
+
+    async def seek_to_committed(
+        self, partitions: Partitions = (), *, timeout: float | None = None
+    ) -> None:
+        """Go on at what the group has committed, as after an aborted transaction.
+
+        A partition without a committed offset follows auto_offset_reset.
+        """
+        engine = self._engine
+        if engine.commits is None:
+            raise IllegalStateError("committed offsets need a group_id")
+        versions = {
+            state.partition: state.version
+            for state in self._subscription.select(listed(partitions))
+        }
+        found = await engine.commits.fetch(versions, self._limit(timeout))
+        for partition, offset in found.items():
+            state = self._subscription.states.get(partition)
+            if state is None or state.version != versions[partition]:
+                continue  # taken away, or sought, meanwhile
+            engine.cut(state)
+            if offset is None:
+                engine.fetcher.reset(state, None)
+            else:
+                epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
+                state.found_committed(offset.offset, epoch)
+        self._subscription.forfeited.clear()
+        engine.changed()

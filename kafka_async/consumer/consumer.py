@@ -1,0 +1,372 @@
+"""The consumer, as its user sees it: checks what it is given, and hands it to the parts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import warnings
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+from typing_extensions import TypeVar
+
+from kafka_async.cluster.client import Client
+from kafka_async.config import ConsumerConfig, seconds
+from kafka_async.consumer.batches import PartitionBatch
+from kafka_async.consumer.committing import Committing
+from kafka_async.consumer.handle import Partitions, listed
+from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
+from kafka_async.consumer.seeking import Seeking
+from kafka_async.consumer.statistics import ConsumerStatistics
+from kafka_async.errors import IllegalStateError, InvalidConfigurationError, KafkaTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from typing_extensions import Unpack
+
+    from kafka_async.clock import Clock, Dialer
+    from kafka_async.config import ConsumerOptions
+    from kafka_async.consumer.engine import Engine
+    from kafka_async.consumer.stream import RecordStream
+    from kafka_async.hooks import Hooks
+    from kafka_async.kernel import Record
+    from kafka_async.types import TopicPartition
+
+__all__ = ["Consumer", "PartitionBatch", "RebalanceListener"]
+
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
+
+HURRY: Final = 10.0
+"""Seconds for closing when an `async with` is left by an exception."""
+
+
+class Consumer(Seeking, Committing, Generic[K, V]):
+    """Reads records.
+
+        async with Consumer("localhost:9092", topics=["clicks"], group_id="web") as consumer:
+            async for record in consumer:
+                ...
+
+    The first argument is bootstrap servers, or a started `Client`, whose connections and metadata
+    are shared then and not closed. `topics` are shared out among the consumers of the group, or all
+    read by this one if it has no group; `partitions` are read besides, whatever the group does. All
+    others are keyword options (see `ConsumerConfig`), under Kafka's own names.
+
+    Records that were handed out stay in the application's hands until it asks for more or commits
+    them: until then none of their partitions leaves this consumer, unless it takes longer than
+    max_poll_interval_ms. Auto-commit commits a record only once the next was asked for. Keys and
+    values are bytes unless deserializers are given. A consumer belongs to the event loop and the
+    process it is started in, and one task at a time asks it for records.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] | Client,
+        *,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        listener: RebalanceListener | None = None,
+        hooks: Hooks | None = None,
+        clock: Clock | None = None,
+        dialer: Dialer | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> None:
+        given: dict[str, Any] = dict(options)
+        if isinstance(bootstrap_servers, Client):
+            if hooks is not None or clock is not None or dialer is not None:
+                raise InvalidConfigurationError(
+                    "hooks, clock and dialer belong to the shared Client: give them to it"
+                )
+            config = ConsumerConfig.shared(bootstrap_servers.config, **given)
+            self._init(config, bootstrap_servers, owned=False)
+        else:
+            config = ConsumerConfig.create(bootstrap_servers, **given)
+            client = Client.from_config(config, hooks=hooks, clock=clock, dialer=dialer)
+            self._init(config, client, owned=True)
+        self._read(topics, partitions, listener)
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, object],
+        *,
+        topics: Iterable[str] | None = None,
+        partitions: Iterable[TopicPartition] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> Self:
+        """A consumer with options under Java's names, as {"fetch.min.bytes": 1}."""
+        config = ConsumerConfig.from_properties(properties)
+        consumer = cls.__new__(cls)
+        consumer._init(config, Client.from_config(config), owned=True)  # noqa: SLF001  # its own
+        consumer._read(topics, partitions, listener)  # noqa: SLF001  # its own
+        return consumer
+
+    def _init(self, config: ConsumerConfig, client: Client, *, owned: bool) -> None:
+        super().__init__(config, client)
+        self._herald = Herald()
+        self._owned = owned
+        self._started = False
+
+    def _read(
+        self,
+        topics: Iterable[str] | None,
+        partitions: Iterable[TopicPartition] | None,
+        listener: RebalanceListener | None,
+    ) -> None:
+        if listener is not None:
+            self._herald.add(listener)
+        if topics is not None:
+            self._subscription.topics = _topics(topics)
+        if partitions is not None:
+            self._subscription.set_static(listed(partitions))
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin to read. Raises BootstrapError: no bootstrap server could be used."""
+        if self._owned:
+            await self.client.start()
+        try:
+            await self._supervisor.start()
+            make = await self._supervisor.offload(_engine_class)
+            self._running = make(
+                self.client, self._supervisor, self.config, self._subscription, self._herald
+            )
+            self._started = True
+            self._running.start()
+        except BaseException:
+            await self._tear_down()
+            raise
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Stop reading, commit what was asked past if that is automatic, leave the group, close.
+
+        `timeout` bounds it, in seconds (default: default_api_timeout_ms). Safe to call again.
+
+        Raises:
+            KafkaError: the automatic commit failed; the consumer is closed all the same.
+        """
+        await self._stop(timeout, finished=False)
+
+    async def _stop(self, timeout: float | None, *, finished: bool) -> None:
+        engine = self._running
+        if self._stopped or engine is None:
+            return
+        self._stopped = True
+        limit = seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                await engine.stop(finished=finished)
+        except TimeoutError as error:
+            if isinstance(error, KafkaTimeoutError):
+                raise
+            raise KafkaTimeoutError(
+                f"the consumer was closed, but did not leave in order within {limit:g} s"
+            ) from None
+        finally:
+            await self._tear_down()
+
+    async def _tear_down(self) -> None:
+        self._stopped = True
+        if self._running is not None:
+            self._running.close()
+        try:
+            await self._supervisor.stop()
+        finally:
+            if self._owned:
+                await self.client.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop. Left in order, what is in hand counts as done; by an exception, it doesn't."""
+        if error is None:
+            await self._stop(None, finished=True)
+            return
+        try:
+            await self._stop(HURRY, finished=False)
+        except Exception as failure:  # noqa: BLE001  # the body's own exception is the one to leave  # the body's own exception is the one to leave
+            error.add_note(f"closing the consumer failed too: {failure!r}")
+
+    def __del__(self) -> None:
+        if getattr(self, "_started", False) and not self._stopped:
+            warnings.warn(
+                f"{self._supervisor.name} was started and never stopped: use `async with`, "
+                "or await stop()",
+                ResourceWarning,
+                stacklevel=1,
+                source=self,
+            )
+
+    # -- what to read -----------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics and no other ones, or all whose whole name matches `pattern`.
+
+        Takes effect in the background. Static partitions stay.
+        """
+        if (topics is None) == (pattern is None):
+            raise IllegalStateError("subscribe takes topics or a pattern, one of the two")
+        self._subscription.pattern = None if pattern is None else re.compile(pattern)
+        self._subscription.topics = frozenset() if topics is None else _topics(topics)
+        if listener is not None:
+            self._herald.add(listener)
+        if self._running is not None:
+            self._engine.subscribed()
+
+    async def unsubscribe(self) -> None:
+        """Read no topics any more and leave the group; returns when that is done."""
+        engine = self._engine
+        self._subscription.topics, self._subscription.pattern = frozenset(), None
+        engine.done()
+        if engine.coordinator is not None:
+            await engine.coordinator.leave()
+        else:
+            self._subscription.set_static(())
+        engine.changed()
+
+    def assign(self, partitions: Partitions) -> None:
+        """Read these partitions, and no other static ones; what the group gives stays."""
+        self._subscription.set_static(listed(partitions))
+        if self._running is not None:
+            self._engine.cut()
+            self._engine.changed()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return self._subscription.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions read now: the group's share and static ones."""
+        return self._subscription.assignment
+
+    def on_assigned(self, callback: Callback) -> Callback:
+        """Have `callback(partitions)` called, or awaited, when partitions are newly ours."""
+        self._herald.assigned.append(callback)
+        return callback
+
+    def on_revoked(self, callback: Callback) -> Callback:
+        """Have `callback(partitions)` called, or awaited, before partitions are given up."""
+        self._herald.revoked.append(callback)
+        return callback
+
+    def on_lost(self, callback: Callback) -> Callback:
+        """Have `callback(partitions)` called, or awaited, when partitions may be another's."""
+        self._herald.lost.append(callback)
+        return callback
+
+    def pause(self, partitions: Partitions = ()) -> None:
+        """Hand out nothing of these partitions, or of any, until `resume`; they stay assigned."""
+        for state in self._subscription.select(listed(partitions)):
+            state.paused = True
+            self._engine.cut(state)
+
+    def resume(self, partitions: Partitions = ()) -> None:
+        """Undo `pause` for these partitions, or for all."""
+        for state in self._subscription.select(listed(partitions)):
+            state.paused = False
+            self._engine.fetcher.resumed(state)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return frozenset(state.partition for state in self._subscription if state.paused)
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> RecordStream[K, V]:
+        """Records without end; the stream ends when the consumer is stopped."""
+        return self._engine.iterate()
+
+    async def __anext__(self) -> Record[K, V]:
+        """The next record."""
+        return await self._engine.single().__anext__()
+
+    async def poll(
+        self, max_records: int | None = None, timeout: float | None = 1.0
+    ) -> list[Record[K, V]]:
+        """Records of any partitions, at most `max_records` (default: max_poll_records).
+
+        Waits until there is one, at most `timeout` seconds (None: for ever), and gives an empty
+        list then.
+
+        Raises:
+            CorruptRecordError, RecordDeserializationError: the next record cannot be read; `seek`
+                past it to go on.
+            NoOffsetForPartitionError, OffsetOutOfRangeError: there is nowhere to go on, and
+                auto_offset_reset is "none".
+            KafkaError: the group refuses this consumer, or a task of it has died.
+        """
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise IllegalStateError(f"max_records={limit} is less than 1")
+        return await self._engine.poll(limit, timeout)
+
+    async def poll_batches(self, timeout: float | None = 1.0) -> list[PartitionBatch]:
+        """All that was fetched, by partition, as it came: for Arrow, or to parse elsewhere.
+
+        Waits like `poll`, and raises what it raises; deserializers are not used.
+        """
+        return await self._engine.poll_batches(timeout)
+
+    # -- the cluster, and figures -----------------------------------------------------------------
+
+    async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
+        """The names of all topics but internal ones."""
+        self._engine.check()
+        metadata = await self.client.refresh_metadata(all_topics=True, timeout=self._limit(timeout))
+        return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
+
+    async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
+        """A topic's partitions. Raises UnknownTopicOrPartitionError: there is no such topic."""
+        self._engine.check()
+        metadata = await self.client.metadata_for([topic], timeout=self._limit(timeout))
+        return list(range(metadata.partitions(topic) or 0))
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it has done since its start."""
+        engine = self._engine
+        engine.settle()
+        lags = {s.partition: lag for s in self._subscription if (lag := s.lag) is not None}
+        return ConsumerStatistics(
+            records_consumed_total=engine.fetcher.records,
+            bytes_consumed_total=engine.fetcher.bytes,
+            fetch_total=engine.fetcher.fetches,
+            commit_total=0 if engine.commits is None else engine.commits.count,
+            rebalance_total=0 if engine.coordinator is None else engine.coordinator.rebalances,
+            assigned_partitions=len(self._subscription.assignment),
+            records_lag=lags,
+            records_lag_max=max(lags.values(), default=None),
+            buffered_bytes=sum(state.buffer.size for state in self._subscription),
+        )
+
+
+def _engine_class() -> type[Engine]:
+    """Load what a consumer needs; in a thread, because it would stall the loop."""
+    from kafka_async.consumer.engine import Engine
+    from kafka_async.records.compression import Codec, compress
+
+    for codec in Codec:
+        compress(codec, b"")
+    return Engine
+
+
+def _topics(topics: Iterable[str]) -> frozenset[str]:
+    if isinstance(topics, str):
+        raise InvalidConfigurationError(f"topics={topics!r} is one name: write [{topics!r}]")
+    return frozenset(topics)

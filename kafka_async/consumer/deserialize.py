@@ -1,0 +1,53 @@
+"""Keys and values as the application wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafka_async.consumer.buffer import AnyRecord
+from kafka_async.errors import RecordDeserializationError
+from kafka_async.kernel import Record
+
+if TYPE_CHECKING:
+    from kafka_async.config import Deserializer
+
+Convert = Callable[[AnyRecord], Record[Any, Any]]
+
+
+def converter(key: Deserializer | None, value: Deserializer | None) -> Convert | None:
+    """Records with key and value deserialized; None if there is nothing to do.
+
+    What it gives raises RecordDeserializationError, which carries the raw record.
+    """
+    if key is None and value is None:
+        return None
+
+    def convert(raw: AnyRecord) -> AnyRecord:
+        name = "key"
+        try:
+            new_key = raw.key if key is None else key(raw.topic, raw.headers, raw.key)
+            name = "value"
+            new_value = raw.value if value is None else value(raw.topic, raw.headers, raw.value)
+        except Exception as error:
+            raise RecordDeserializationError(
+                f"the {name}'s deserializer failed: {error!r}; seek to offset {raw.offset + 1} to "
+                "go past the record",
+                record=raw,
+                topic=raw.topic,
+                partition=raw.partition,
+                offset=raw.offset,
+            ) from error
+        return Record(
+            raw.topic,
+            raw.partition,
+            raw.offset,
+            raw.timestamp,
+            raw.timestamp_type,
+            new_key,
+            new_value,
+            raw.headers,
+            raw.leader_epoch,
+        )
+
+    return convert

@@ -1,0 +1,465 @@
+"""What a started consumer consists of, and how its parts wake one another.
+
+    positions ──▶ subscription ◀── group (protocol, coordinator)
+        │              │                      │
+        ▼              ▼                      ▼
+    fetcher ──▶ buffers ──▶ gate ──▶ the application
+
+The subscription is the one thing that all share; whoever changes it calls `changed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafka_async.config import seconds
+from kafka_async.consumer.batches import PartitionBatch
+from kafka_async.consumer.commits import Commits
+from kafka_async.consumer.deserialize import converter
+from kafka_async.consumer.fetcher import Fetcher
+from kafka_async.consumer.gate import Gate
+from kafka_async.consumer.group import ConsumerProtocol
+from kafka_async.consumer.lookups import Lookups
+from kafka_async.consumer.offsets import Positions
+from kafka_async.consumer.stream import SLICE, Cursor, RecordStream
+from kafka_async.errors import (
+    ClientClosedError,
+    IllegalStateError,
+    KafkaError,
+    RebalanceInProgressError,
+    RecordDeserializationError,
+)
+from kafka_async.group.coordinator import GroupCoordinator
+from kafka_async.group.membership import GroupSettings
+from kafka_async.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.cluster.metadata import ClusterMetadata
+    from kafka_async.config import ConsumerConfig
+    from kafka_async.consumer.buffer import AnyRecord
+    from kafka_async.consumer.listener import Herald
+    from kafka_async.consumer.subscription import PartitionState, Subscription
+    from kafka_async.supervisor import Supervisor
+
+T = TypeVar("T")
+logger = logging.getLogger("kafka_async.consumer")
+
+
+class Engine:
+    """The parts of a started consumer."""
+
+    def __init__(
+        self,
+        client: Client,
+        supervisor: Supervisor,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        herald: Herald,
+    ) -> None:
+        self.subscription = subscription
+        self.herald = herald
+        self._client = client
+        self._supervisor = supervisor
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._convert = converter(config.key_deserializer, config.value_deserializer)
+        self._yield_at = 0.0
+        self._closing = False
+        self._told: Exception | None = None
+        self._tracked = frozenset[str]()
+        self._cursor = Cursor()
+        self._active: weakref.ref[RecordStream[Any, Any]] | None = None
+        self._single: RecordStream[Any, Any] | None = None
+        self.gate = Gate(self._in_hand, self._progress, seconds(config.max_poll_interval_ms))
+        self.gate.on_hold = self.cut
+        self.lookups = Lookups(client, config)
+        self.fetcher = Fetcher(client, supervisor, config, subscription, self.gate)
+        self.coordinator: GroupCoordinator | None = None
+        self.commits: Commits | None = None
+        self._protocol: ConsumerProtocol | None = None
+        if config.group_id is not None:
+            self._protocol = ConsumerProtocol(
+                client, config, subscription, self.gate, herald, self._commit_done, self.changed
+            )
+            self.coordinator = GroupCoordinator(
+                client, supervisor, GroupSettings.of(config), self._protocol
+            )
+            self.coordinator.on_refused = self.gate.arrived.set
+            self.commits = Commits(client, config, self.coordinator, self.committed)
+        self.positions = Positions(
+            client, supervisor, config, subscription, self.fetcher, self.lookups, self.commits
+        )
+        self.fetcher.on_reset = self.positions.wake
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the tasks."""
+
+        def died(_: KafkaError) -> None:
+            self.gate.arrived.set()
+            self.positions.found.beat()
+
+        self._supervisor.on_failure(died)
+        self._undo = [
+            self._client.supervisor.on_failure(died),
+            self._client.on_metadata(self._on_metadata),
+        ]
+        self._supervisor.spawn(self.positions.run, name="positions")
+        if self.coordinator is not None:
+            self.coordinator.start()
+            if self._config.enable_auto_commit:
+                self._supervisor.spawn(self._auto_commit, name="auto-commit")
+        self.subscribed()
+
+    async def stop(self, *, finished: bool) -> None:
+        """Commit, if that is automatic, and leave the group; raises what the commit met.
+
+        `finished` says that the application is done with what it has in its hands.
+        """
+        self._closing = True
+        if finished:
+            self.done()
+        self.cut()
+        self.gate.close()
+        failure: KafkaError | None = None
+        if self._supervisor.failure is None and self._client.supervisor.failure is None:
+            if self._config.enable_auto_commit and self.commits is not None:
+                failure = await self._last_commit()
+            if self.coordinator is not None:
+                await self.coordinator.leave(close=True)
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._closing = True
+        self.gate.close()
+        for undo in self._undo:
+            undo()
+        self._client.untrack_topics(self._tracked)
+
+    def check(self) -> None:
+        """Raise if this consumer cannot go on, or not here."""
+        self._supervisor.check()
+        self._client.supervisor.check()
+
+    async def _last_commit(self) -> KafkaError | None:
+        try:
+            await self._commit(self.subscription.to_commit(in_hand=False), patient=False)
+        except RebalanceInProgressError as error:
+            logger.info("not committed at the end: %s", error)
+        except KafkaError as error:
+            return error
+        return None
+
+    # -- what to read -----------------------------------------------------------------------------
+
+    def subscribed(self) -> None:
+        """The topics or the static partitions are others now."""
+        topics = self.subscription.topics
+        if topics and self.coordinator is not None:
+            self.coordinator.join("the consumer subscribes")
+        if topics:
+            self._supervisor.spawn(self._make_known, topics, name="topics")
+        if self.subscription.pattern is not None:
+            self._supervisor.spawn(self._follow_pattern, self.subscription.pattern, name="pattern")
+        self.changed()
+        self._on_metadata(self._client.metadata)
+
+    def changed(self) -> None:
+        """Partitions came, went, were sought or paused."""
+        wanted = frozenset(p.topic for p in self.subscription.states) | self.subscription.topics
+        self._client.track_topics(wanted - self._tracked)
+        self._client.untrack_topics(self._tracked - wanted)
+        self._tracked = wanted
+        self.gate.moved()
+        self.positions.wake()
+        self.fetcher.wake()
+
+    def _on_metadata(self, metadata: ClusterMetadata) -> None:
+        if self._closing:
+            return
+        subscription = self.subscription
+        if self.coordinator is None and subscription.topics:
+            found = [
+                TopicPartition(topic, partition)
+                for topic in subscription.topics
+                for partition in range(metadata.partitions(topic) or 0)
+            ]
+            if not subscription.static.issuperset(found):
+                subscription.set_static(subscription.static.union(found))
+                self.changed()
+        elif self.coordinator is not None and self._protocol is not None:
+            reason = self._protocol.changed(metadata)
+            if reason is not None:
+                self.coordinator.rejoin(reason)
+        self.fetcher.on_metadata(metadata)
+
+    async def _make_known(self, topics: frozenset[str]) -> None:
+        """Have topics created where that is allowed; say which ones there are not."""
+        timeout = seconds(self._config.default_api_timeout_ms)
+        create = self._config.allow_auto_create_topics
+        try:
+            await self._client.metadata_for(topics, timeout=timeout, allow_auto_create=create)
+        except KafkaError as error:
+            logger.warning("subscribed to what is not there: %s", error)
+
+    async def _follow_pattern(self, pattern: object) -> None:
+        """Subscribe to the topics that the pattern matches, and look for new ones now and then."""
+        while self.subscription.pattern is pattern and not self._closing:
+            try:
+                metadata = await self._client.refresh_metadata(all_topics=True)
+            except KafkaError as error:
+                logger.debug("looking for topics: %s", error)
+            else:
+                self._match(metadata)
+            await asyncio.sleep(seconds(self._config.metadata_max_age_ms))
+
+    def _match(self, metadata: ClusterMetadata) -> None:
+        pattern = self.subscription.pattern
+        if pattern is None:
+            return
+        topics = frozenset(
+            name
+            for name, topic in metadata.topics.items()
+            if not topic.is_internal and pattern.fullmatch(name)
+        )
+        if topics != self.subscription.topics:
+            self.subscription.topics = topics
+            if self.coordinator is not None:
+                self.coordinator.join("topics have come or gone that the pattern matches")
+            self.changed()
+            self._on_metadata(metadata)
+
+    # -- handing out ------------------------------------------------------------------------------
+
+    def iterate(self) -> RecordStream[Any, Any]:
+        """A stream of records; there may be one at a time."""
+        self.check()
+        self._begin()
+        self._single = None
+        stream = RecordStream[Any, Any](self, self._cursor, self._convert)
+        self._active = weakref.ref(stream)
+        return stream
+
+    def single(self) -> RecordStream[Any, Any]:
+        """The stream behind `anext(consumer)`."""
+        if self._single is None:
+            self._begin()
+            self._single = RecordStream[Any, Any](self, self._cursor, self._convert)
+        return self._single
+
+    async def poll(self, limit: int, timeout: float | None) -> list[AnyRecord]:
+        """Records of any partition."""
+        take = self._take if self._convert is None else self._take_converted
+        return await self._ask(lambda: take(limit), timeout) or []
+
+    async def poll_batches(self, timeout: float | None) -> list[PartitionBatch]:
+        """Batches, by partition."""
+        taken = await self._ask(self.fetcher.take_views, timeout, unpack=False) or []
+        return [
+            PartitionBatch(state.partition, views, start, end) for state, views, start, end in taken
+        ]
+
+    async def _ask(
+        self, take: Callable[[], T], timeout: float | None, *, unpack: bool = True
+    ) -> T | None:
+        self._begin()
+        self._single = None
+        with self.gate:
+            self.asked_past()
+            return await self._until(take, timeout, unpack=unpack)
+
+    async def next_batch(self) -> tuple[PartitionState, list[AnyRecord]]:
+        """A stream's next batch (`Supply`)."""
+        with self.gate:
+            self.asked_past()
+            taken = await self._until(self.fetcher.take_batch, None)
+            assert taken is not None
+            return taken
+
+    async def breathe(self) -> None:
+        """A stream lets go of the loop (`Supply`)."""
+        with self.gate:
+            self.settle()
+            self.asked_past()
+            await asyncio.sleep(0)
+
+    def put_back(self, rest: tuple[PartitionState, list[AnyRecord]] | None) -> None:
+        """A stream returns records (`Supply`)."""
+        if rest is not None:
+            self.fetcher.put_back(*rest)
+
+    async def _until(
+        self, take: Callable[[], T], timeout: float | None, *, unpack: bool = True
+    ) -> T | None:
+        """What `take` gives once it gives something; None at the time-out.
+
+        With `unpack` large batches are decompressed in a thread before they are taken.
+        """
+        now = self._loop.time()
+        deadline = None if timeout is None else now + timeout
+        if now >= self._yield_at:
+            await asyncio.sleep(0)
+            self._yield_at = self._loop.time() + SLICE
+        if self.coordinator is not None:
+            self.coordinator.asked()
+        while True:
+            if self._closing:
+                raise ClientClosedError(f"{self._supervisor.name} is closed")
+            self.check()
+            self._raise_failure()
+            if not self.gate.held:
+                if unpack and (packed := self.fetcher.packed()) is not None:
+                    await self._supervisor.offload(packed.unpack)
+                    continue  # much may have changed meanwhile
+                taken = take()
+                if taken:
+                    return taken
+            if not await self.gate.wait(deadline):
+                return None
+            self._yield_at = self._loop.time() + SLICE
+
+    def _take(self, limit: int) -> list[AnyRecord]:
+        return self.fetcher.take(limit)
+
+    def _take_converted(self, limit: int) -> list[AnyRecord]:
+        convert = self._convert
+        assert convert is not None
+        out: list[AnyRecord] = []
+        while len(out) < limit:
+            if out and self.fetcher.packed() is not None:
+                break
+            try:
+                taken = self.fetcher.take_batch(limit - len(out))
+                if taken is None:
+                    break
+                state, raw = taken
+                for place, record in enumerate(raw):
+                    try:
+                        out.append(convert(record))
+                    except RecordDeserializationError:
+                        self.fetcher.put_back(state, raw[place:])
+                        raise
+            except KafkaError:
+                if not out:
+                    raise
+                break  # it is met again when these have been handed out
+        return out
+
+    def _raise_failure(self) -> None:
+        failure, self.herald.failure = self.herald.failure, None
+        if failure is not None:
+            raise failure
+        if self.coordinator is None:
+            return
+        error = self.coordinator.error
+        if error is not None and (error is not self._told or self.coordinator.hopeless):
+            self._told = error
+            raise error
+
+    # -- what the application has in its hands ----------------------------------------------------
+
+    def _begin(self) -> None:
+        """Another way to ask begins: refuse it while a stream is used, else end that stream."""
+        active = None if self._active is None else self._active()
+        if active is not None and self._cursor.record is not None:
+            raise IllegalStateError(
+                "an `async for` over this consumer is under way: poll, poll_batches and async for "
+                "exclude each other"
+            )
+        self.cut()
+
+    def settle(self) -> None:
+        """Bring the positions up to date with what a stream has handed out."""
+        self._cursor.settle()
+
+    def cut(self, state: PartitionState | None = None) -> None:
+        """Take back what a stream holds of a partition, or of any, and has not handed out."""
+        if state is None or self._cursor.state is state:
+            self.put_back(self._cursor.cut())
+
+    def done(self) -> None:
+        """The application gives back what it has in its hands: it is done with it."""
+        self.cut()
+        self.asked_past()
+        self.gate.moved()
+
+    def asked_past(self) -> None:
+        """The application is done with all it was given."""
+        for state in self.fetcher.handed:
+            state.asked_past()
+        self.fetcher.handed.clear()
+
+    def _in_hand(self) -> bool:
+        self.settle()
+        return any(
+            state.in_hand
+            for state in self.fetcher.handed
+            if self.subscription.states.get(state.partition) is state
+        )
+
+    def _progress(self) -> object:
+        return self._cursor.record
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The group has taken these."""
+        for partition, offset in offsets.items():
+            state = self.subscription.states.get(partition)
+            if state is not None:
+                state.was_committed(offset.offset)
+        self.gate.moved()
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+    ) -> None:
+        """Commit what the application says."""
+        if self.commits is None:
+            raise IllegalStateError("committing needs a group_id")
+        if offsets:
+            await self.commits.commit(offsets, timeout, owned=self._owns(offsets))
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, patient: bool
+    ) -> None:
+        assert self.commits is not None
+        timeout = seconds(self._config.request_timeout_ms)
+        if offsets:
+            await self.commits.commit(offsets, timeout, owned=self._owns(offsets), patient=patient)
+
+    def _owns(self, offsets: Collection[TopicPartition]) -> Callable[[TopicPartition], bool]:
+        """Whether a partition is still this consumer's; one that never was is nobody's business."""
+        ours = self.subscription.assignment.intersection(offsets)
+        return lambda partition: partition not in ours or partition in self.subscription.states
+
+    async def _commit_done(self, partitions: Collection[TopicPartition]) -> None:
+        """Before partitions are given up: commit what the application is done with."""
+        if not self._config.enable_auto_commit:
+            return
+        self.settle()
+        due = self.subscription.to_commit(in_hand=False)
+        try:
+            await self._commit({p: due[p] for p in partitions if p in due}, patient=False)
+        except KafkaError as error:
+            logger.warning("committing before partitions are given up: %s", error)
+
+    async def _auto_commit(self) -> None:
+        interval = seconds(self._config.auto_commit_interval_ms)
+        while True:
+            await asyncio.sleep(interval)
+            if self.gate.held:
+                continue
+            self.settle()
+            try:
+                await self._commit(self.subscription.to_commit(in_hand=False), patient=False)
+            except KafkaError as error:
+                logger.warning("auto-commit: %s", error)

@@ -1,0 +1,124 @@
+"""Where a consumer stands in its partitions, and going elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kafka_async.consumer.handle import Handle, Partitions, listed
+from kafka_async.consumer.subscription import EARLIEST, LATEST, UNKNOWN
+from kafka_async.errors import IllegalStateError, KafkaTimeoutError
+from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.consumer.lookups import Found
+
+
+class Seeking(Handle):
+    """The calls about positions and offsets."""
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at an offset of a partition; what is in hand of it is forgotten."""
+        place = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        if place.offset < 0:
+            raise IllegalStateError(f"{partition}: offset {place.offset} is negative")
+        engine = self._engine
+        state = self._subscription.state(partition)
+        engine.cut(state)
+        state.seek(place.offset, UNKNOWN if place.leader_epoch is None else place.leader_epoch)
+        engine.changed()
+
+    async def seek_to_beginning(self, partitions: Partitions = ()) -> None:
+        """Go on at the first record that there is, of these partitions or of all."""
+        await self._seek_by_time(dict.fromkeys(self._chosen(partitions), EARLIEST), None)
+
+    async def seek_to_end(self, partitions: Partitions = ()) -> None:
+        """Go on with records that come after now, of these partitions or of all."""
+        await self._seek_by_time(dict.fromkeys(self._chosen(partitions), LATEST), None)
+
+    async def seek_to_time(
+        self,
+        when: float | datetime | Mapping[TopicPartition, float | datetime],
+        partitions: Partitions = (),
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Go on at the first record not older than `when` (seconds since the epoch, or a datetime).
+
+        A partition that has none that young goes on at its end.
+        """
+        times = when if isinstance(when, Mapping) else dict.fromkeys(self._chosen(partitions), when)
+        await self._seek_by_time({p: _milliseconds(time) for p, time in times.items()}, timeout)
+
+    async def _seek_by_time(
+        self, times: Mapping[TopicPartition, int], timeout: float | None
+    ) -> None:
+        engine = self._engine
+        for partition in times:
+            self._subscription.state(partition)
+        found = await engine.lookups.find(times, self._limit(timeout))
+        beyond = [partition for partition, place in found.items() if place.offset < 0]
+        if beyond:
+            found |= await engine.lookups.find(dict.fromkeys(beyond, LATEST), self._limit(timeout))
+        for partition, place in found.items():
+            self.seek(partition, place.offset)
+
+    async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
+        """The offset of the next record to be handed out; waits until it is known."""
+        engine = self._engine
+        state = self._subscription.state(partition)
+        try:
+            async with asyncio.timeout(self._limit(timeout)):
+                while state.position == UNKNOWN:
+                    if state.error is not None:
+                        raise state.error
+                    self._subscription.state(partition)
+                    engine.check()
+                    await engine.positions.found.wait()
+        except TimeoutError as error:
+            if isinstance(error, KafkaTimeoutError):
+                raise
+            raise KafkaTimeoutError(f"the position of {partition} is not known yet") from None
+        engine.settle()
+        return state.position
+
+    async def beginning_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record that each partition still has."""
+        wanted = dict.fromkeys(listed(partitions), EARLIEST)
+        found = await self._engine.lookups.find(wanted, self._limit(timeout))
+        return {partition: place.offset for partition, place in found.items()}
+
+    async def end_offsets(
+        self, partitions: Partitions, *, timeout: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record that isolation_level lets this consumer read."""
+        wanted = dict.fromkeys(listed(partitions), LATEST)
+        found = await self._engine.lookups.find(wanted, self._limit(timeout))
+        return {partition: place.offset for partition, place in found.items()}
+
+    async def offsets_for_times(
+        self,
+        times: Mapping[TopicPartition, float | datetime],
+        *,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record not older than a time; None where there is none that young."""
+        wanted = {partition: _milliseconds(time) for partition, time in times.items()}
+        found = await self._engine.lookups.find(wanted, self._limit(timeout))
+        return {partition: _place(place) for partition, place in found.items()}
+
+
+def _milliseconds(when: float | datetime) -> int:
+    return round((when.timestamp() if isinstance(when, datetime) else when) * 1000)
+
+
+def _place(found: Found) -> OffsetAndTimestamp | None:
+    if found.offset < 0:
+        return None
+    return OffsetAndTimestamp(
+        found.offset, found.timestamp, None if found.epoch < 0 else found.epoch
+    )

@@ -1,0 +1,39 @@
+"""A snapshot of what a consumer has done, under Kafka's own metric names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatistics:
+    """Totals since the start.
+
+    Attributes:
+        records_consumed_total: records handed out.
+        bytes_consumed_total: bytes of batches fetched.
+        fetch_total: answers to fetches.
+        commit_total: answers to commits that took something.
+        rebalance_total: assignments taken over.
+        assigned_partitions: partitions read now.
+        records_lag: by partition, records between its position and its high watermark, as of the
+            last fetch; partitions not fetched yet are missing.
+        records_lag_max: the largest of them, None if there are none.
+        buffered_bytes: bytes fetched and not handed out.
+    """
+
+    records_consumed_total: int
+    bytes_consumed_total: int
+    fetch_total: int
+    commit_total: int
+    rebalance_total: int
+    assigned_partitions: int
+    records_lag: Mapping[TopicPartition, int]
+    records_lag_max: int | None
+    buffered_bytes: int
