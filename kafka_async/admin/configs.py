@@ -1,0 +1,67 @@
+"""Configuration of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafka_async.admin.call import Outcome, item_error
+from kafka_async.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from kafka_async.cluster.destinations import AnyBroker, Broker
+from kafka_async.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.admin.call import Call
+
+
+async def describe(
+    call: Call, resources: Iterable[ConfigResource]
+) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    """Configurations; see `Admin.describe_configs`."""
+
+    async def attempt(
+        pending: list[ConfigResource],
+    ) -> Outcome[ConfigResource, dict[str, ConfigEntry]]:
+        outcome: Outcome[ConfigResource, dict[str, ConfigEntry]] = Outcome()
+        for to, rows in _by_broker(pending).items():
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=row.type, resource_name=row.name, configuration_keys=None
+                    )
+                    for row in rows
+                ]
+            )
+            answer = await call.client.request(request, to=to, timeout=call.left)
+            for row in answer.results:
+                resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
+                if row.error_code:
+                    kind = resource.type.name.lower().replace("_", " ")
+                    outcome.errors[resource] = item_error(
+                        row.error_code, kind, resource.name, row.error_message
+                    )
+                else:
+                    outcome.results[resource] = {entry.name: _entry(entry) for entry in row.configs}
+        return outcome
+
+    return await call.settle(resources, attempt)
+
+
+def _by_broker(
+    resources: Iterable[ConfigResource],
+) -> dict[AnyBroker | Broker, list[ConfigResource]]:
+    """Who knows: a broker's own options only that broker, all else any."""
+    rows: dict[AnyBroker | Broker, list[ConfigResource]] = {}
+    for resource in resources:
+        own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
+        to = Broker(int(resource.name)) if own else AnyBroker()
+        rows.setdefault(to, []).append(resource)
+    return rows
+
+
+def _entry(row: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(row.value, ConfigSource(row.config_source), row.read_only, row.is_sensitive)

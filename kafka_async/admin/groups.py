@@ -1,0 +1,216 @@
+"""Groups: list, describe, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kafka_async.admin.call import Outcome, item_error
+from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
+from kafka_async.cluster.destinations import Broker, CoordinatorKind
+from kafka_async.errors import (
+    GroupIdNotFoundError,
+    KafkaConnectionError,
+    KafkaError,
+    RefreshRetriableError,
+    UnsupportedVersionError,
+    error_for,
+)
+from kafka_async.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+)
+from kafka_async.protocol.messages.consumer_group_describe import (
+    DescribedGroup as ConsumerGroup,
+)
+from kafka_async.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafka_async.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeVar
+
+    from kafka_async.admin.call import Call
+
+    V = TypeVar("V")
+
+_CONSUMER = "consumer"
+_DEAD = "Dead"
+
+
+async def list_all(
+    call: Call, *, states: Sequence[str], types: Sequence[str]
+) -> dict[str, GroupListing]:
+    """All groups, from every broker; see `Admin.list_groups`."""
+    cluster = await call.client.refresh_metadata(timeout=call.left)
+
+    async def attempt(node_ids: list[int]) -> Outcome[int, ListGroupsResponse]:
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
+        answers = {
+            node_id: call.client.submit(request, to=Broker(node_id), timeout=call.left)
+            for node_id in node_ids
+        }
+        outcome: Outcome[int, ListGroupsResponse] = Outcome()
+        for node_id, future in answers.items():
+            answer = await future
+            if answer.error_code:
+                outcome.errors[node_id] = error_for(answer.error_code)
+            else:
+                outcome.results[node_id] = answer
+        return outcome
+
+    answers = await call.settle(cluster.brokers, attempt)
+    return {
+        row.group_id: GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
+        for answer in answers.values()
+        for row in answer.groups
+    }
+
+
+async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+    """Groups and their members; see `Admin.describe_groups`."""
+
+    async def ask(node_id: int, names: list[str], outcome: Outcome[str, GroupDescription]) -> None:
+        classic = names
+        try:
+            answer = await call.client.request(
+                ConsumerGroupDescribeRequest(group_ids=names), to=Broker(node_id), timeout=call.left
+            )
+        except UnsupportedVersionError:
+            pass  # a broker without KIP-848 has classic groups only
+        else:
+            other = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
+            classic = [row.group_id for row in answer.groups if row.error_code in other]
+            for row in answer.groups:
+                if row.group_id not in classic:
+                    _settle_consumer(row, node_id, outcome)
+        if not classic:
+            return
+        request = DescribeGroupsRequest(groups=classic)
+        described = await call.client.request(request, to=Broker(node_id), timeout=call.left)
+        for row in described.groups:
+            _settle_classic(row, node_id, outcome)
+
+    return await call.settle(group_ids, lambda names: _by_coordinator(call, names, ask))
+
+
+async def delete(call: Call, group_ids: Iterable[str]) -> None:
+    """Delete groups; see `Admin.delete_groups`."""
+
+    async def ask(node_id: int, names: list[str], outcome: Outcome[str, None]) -> None:
+        request = DeleteGroupsRequest(groups_names=names)
+        answer = await call.client.request(request, to=Broker(node_id), timeout=call.left)
+        for row in answer.results:
+            if row.error_code:
+                outcome.errors[row.group_id] = item_error(
+                    row.error_code, "group", row.group_id, row.error_message
+                )
+            else:
+                outcome.results[row.group_id] = None
+
+    await call.settle(group_ids, lambda names: _by_coordinator(call, names, ask))
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+async def _by_coordinator(
+    call: Call,
+    names: list[str],
+    ask: Callable[[int, list[str], Outcome[str, V]], Awaitable[None]],
+) -> Outcome[str, V]:
+    """Ask each coordinator about its groups; what it no longer coordinates is forgotten."""
+    found = await call.client.coordinators(CoordinatorKind.GROUP, names, timeout=call.left)
+    nodes: dict[int, list[str]] = {}
+    for name in names:
+        nodes.setdefault(found[name], []).append(name)
+    outcome: Outcome[str, V] = Outcome()
+    for node_id, groups in nodes.items():
+        try:
+            await ask(node_id, groups, outcome)
+        except KafkaConnectionError as error:
+            outcome.errors.update(dict.fromkeys(groups, error))
+    for name, error in outcome.errors.items():
+        if isinstance(error, RefreshRetriableError):
+            call.client.forget_coordinator(CoordinatorKind.GROUP, name)
+    return outcome
+
+
+def _settle_consumer(
+    row: ConsumerGroup, node_id: int, outcome: Outcome[str, GroupDescription]
+) -> None:
+    if row.error_code:
+        error = item_error(row.error_code, "group", row.group_id, row.error_message)
+        outcome.errors[row.group_id] = error
+        return
+    members = [
+        MemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            frozenset(
+                TopicPartition(topic.topic_name, partition)
+                for topic in member.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
+        for member in row.members
+    ]
+    outcome.results[row.group_id] = GroupDescription(
+        row.group_id,
+        _CONSUMER,
+        row.group_state,
+        _CONSUMER,
+        row.assignor_name,
+        node_id,
+        tuple(members),
+    )
+
+
+def _settle_classic(
+    row: DescribedGroup, node_id: int, outcome: Outcome[str, GroupDescription]
+) -> None:
+    error: KafkaError | None = None
+    if row.error_code:
+        error = item_error(row.error_code, "group", row.group_id, row.error_message)
+    elif row.group_state == _DEAD:  # how brokers before KIP-1043 say that there is no such group
+        error = GroupIdNotFoundError(f"group {row.group_id}: there is no such group")
+    if error is not None:
+        outcome.errors[row.group_id] = error
+        return
+    members = [
+        MemberDescription(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _assignment(row.protocol_type, member.member_assignment),
+        )
+        for member in row.members
+    ]
+    outcome.results[row.group_id] = GroupDescription(
+        row.group_id,
+        "classic",
+        row.group_state,
+        row.protocol_type,
+        row.protocol_data,
+        node_id,
+        tuple(members),
+    )
+
+
+def _assignment(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
+    if protocol_type != _CONSUMER or len(data) < 2:
+        return frozenset()
+    version = int.from_bytes(data[:2], "big")
+    known = ConsumerProtocolAssignment.VERSIONS.max
+    # A newer version only appends to what we know, and so is read as the newest that we do.
+    found, _ = ConsumerProtocolAssignment.decode_from(data, 2, min(version, known))
+    return frozenset(
+        TopicPartition(topic.topic, partition)
+        for topic in found.assigned_partitions
+        for partition in topic.partitions
+    )

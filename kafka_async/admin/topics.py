@@ -1,0 +1,231 @@
+"""Topics: create, delete, list, describe, add partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafka_async.admin.call import Outcome, raise_first
+from kafka_async.admin.values import (
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+)
+from kafka_async.cluster.destinations import AnyBroker, Controller
+from kafka_async.errors import (
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+    error_for,
+    raise_for,
+)
+from kafka_async.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafka_async.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from kafka_async.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafka_async.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.admin.call import Call
+
+
+async def create(
+    call: Call, topics: Iterable[NewTopic], *, wait: bool, validate_only: bool
+) -> dict[str, TopicListing]:
+    """Create topics; see `Admin.create_topics`."""
+    wanted = {topic.name: topic for topic in topics}
+
+    async def attempt(names: list[str]) -> Outcome[str, TopicListing]:
+        request = CreateTopicsRequest(
+            topics=[_creatable(wanted[name]) for name in names],
+            timeout_ms=int(call.left * 1000),
+            validate_only=validate_only,
+        )
+        answer = await call.client.request(request, to=Controller(), timeout=call.left)
+        outcome: Outcome[str, TopicListing] = Outcome()
+        for row in answer.topics:
+            if row.error_code:
+                outcome.errors[row.name] = error_for(
+                    row.error_code, row.error_message, topic=row.name
+                )
+            else:
+                outcome.results[row.name] = _created(row, wanted[row.name])
+        return outcome
+
+    created = await call.collect(wanted, attempt)
+    if wait and not validate_only:
+        counts = {name: topic.partitions for name, topic in created.results.items()}
+        await _wait_for(call, counts)
+    raise_first(created.errors.values())
+    return created.results
+
+
+async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
+    """Delete topics; see `Admin.delete_topics`."""
+
+    async def attempt(pending: list[str]) -> Outcome[str, None]:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in pending],
+            timeout_ms=int(call.left * 1000),
+        )
+        answer = await call.client.request(request, to=Controller(), timeout=call.left)
+        outcome: Outcome[str, None] = Outcome()
+        for row in answer.responses:
+            name = row.name or ""
+            if row.error_code:
+                outcome.errors[name] = error_for(row.error_code, row.error_message, topic=name)
+            else:
+                outcome.results[name] = None
+        return outcome
+
+    deleted = await call.collect(names, attempt, final=(UnknownTopicOrPartitionError,))
+    if wait:
+        await _wait_until_gone(call, set(deleted.results))
+    raise_first(deleted.errors.values())
+
+
+async def list_all(call: Call, *, internal: bool) -> dict[str, TopicListing]:
+    """All topics by name; see `Admin.list_topics`."""
+    answer = await call.client.request(
+        MetadataRequest(topics=None, allow_auto_topic_creation=False),
+        to=AnyBroker(),
+        timeout=call.left,
+    )
+    raise_for(answer.error_code)
+    return {
+        row.name: TopicListing(row.name, row.topic_id, len(row.partitions), row.is_internal)
+        for row in answer.topics
+        if row.name is not None and not row.error_code and (internal or not row.is_internal)
+    }
+
+
+async def describe(call: Call, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """Topics and their partitions; see `Admin.describe_topics`."""
+
+    async def attempt(pending: list[str]) -> Outcome[str, TopicDescription]:
+        outcome: Outcome[str, TopicDescription] = Outcome()
+        for row in await _look_up(call, pending):
+            name = row.name or ""
+            if row.error_code:
+                unknown = row.error_code == UnknownTopicOrPartitionError.code
+                text = "there is no such topic" if unknown else None
+                outcome.errors[name] = error_for(row.error_code, text, topic=name)
+            else:
+                outcome.results[name] = _described(name, row)
+        return outcome
+
+    return await call.settle(names, attempt, final=(UnknownTopicOrPartitionError,))
+
+
+async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool) -> None:
+    """Grow topics; see `Admin.create_partitions`."""
+
+    async def attempt(names: list[str]) -> Outcome[str, None]:
+        request = CreatePartitionsRequest(
+            topics=[
+                CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+                for name in names
+            ],
+            timeout_ms=int(call.left * 1000),
+        )
+        answer = await call.client.request(request, to=Controller(), timeout=call.left)
+        outcome: Outcome[str, None] = Outcome()
+        for row in answer.results:
+            if row.error_code:
+                outcome.errors[row.name] = error_for(
+                    row.error_code, row.error_message, topic=row.name
+                )
+            else:
+                outcome.results[row.name] = None
+        return outcome
+
+    grown = await call.collect(counts, attempt)
+    if wait:
+        await _wait_for(call, {name: counts[name] for name in grown.results})
+    raise_first(grown.errors.values())
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.assignments else topic.partitions,
+        replication_factor=-1 if topic.assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in topic.assignments.items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
+
+
+def _created(row: CreatableTopicResult, asked: NewTopic) -> TopicListing:
+    count = row.num_partitions
+    if count < 0:
+        count = len(asked.assignments) or asked.partitions
+    return TopicListing(row.name, row.topic_id, count, is_internal=False)
+
+
+def _described(name: str, row: MetadataResponseTopic) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            partition.partition_index,
+            partition.leader_id if partition.leader_id >= 0 else None,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+        )
+        for partition in sorted(row.partitions, key=lambda partition: partition.partition_index)
+    ]
+    return TopicDescription(name, row.topic_id, row.is_internal, tuple(partitions))
+
+
+async def _look_up(call: Call, names: Iterable[str]) -> Sequence[MetadataResponseTopic]:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+    )
+    answer = await call.client.request(request, to=AnyBroker(), timeout=call.left)
+    raise_for(answer.error_code)
+    return answer.topics
+
+
+async def _wait_for(call: Call, counts: Mapping[str, int]) -> None:
+    """Until metadata shows each topic with so many partitions, all of them led."""
+    pending = dict(counts)
+    while pending:
+        for row in await _look_up(call, pending):
+            led = [partition for partition in row.partitions if partition.leader_id >= 0]
+            if row.name in pending and not row.error_code and len(led) >= pending[row.name]:
+                del pending[row.name]
+        if pending and not await call.pause():
+            names = ", ".join(pending)
+            raise KafkaTimeoutError(f"the topics exist, but have no leaders yet: {names}")
+
+
+async def _wait_until_gone(call: Call, pending: set[str]) -> None:
+    while pending:
+        for row in await _look_up(call, pending):
+            if row.error_code == UnknownTopicOrPartitionError.code and row.name is not None:
+                pending.discard(row.name)
+        if pending and not await call.pause():
+            raise KafkaTimeoutError(
+                f"the deletion was accepted and is not done yet: {', '.join(sorted(pending))}"
+            )
