@@ -1,0 +1,1 @@
+"""Handlers, one module an API, each with its `ROUTE`; see context.py."""

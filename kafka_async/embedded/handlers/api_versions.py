@@ -1,0 +1,64 @@
+"""ApiVersions: what the brokers answer, and finalized features (KIP-35, KIP-584, KIP-1242)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+
+SUPPORTED: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
+"""Features that can be finalized, with the lowest and the highest level."""
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """All ranges; an error in place of them if the client meant another cluster or broker."""
+    cluster = context.cluster
+    if context.version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
+    meant = (request.cluster_id, request.node_id)
+    if meant not in ((None, -1), (cluster.settings.cluster_id, context.broker.id)):
+        half = request.cluster_id is None or request.node_id == -1
+        return ApiVersionsResponse(
+            error_code=Code.INVALID_REQUEST if half else Code.REBOOTSTRAP_REQUIRED
+        )
+    levels = {
+        "group.version": cluster.settings.group_version,
+        "transaction.version": cluster.settings.transaction_version,
+    }
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=route.lowest, max_version=route.highest)
+            for key, route in sorted(cluster.routes.items())
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED.items()
+            if low or context.version >= 4  # readers of version 3 refuse a range from 0 (KIP-1022)
+        ],
+        finalized_features_epoch=1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in levels.items()
+            if level
+        ],
+    )
+
+
+ROUTE = Route(18, 0, 5, handle)

@@ -1,0 +1,47 @@
+"""CreatePartitions: more partitions for a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.errors import KafkaError
+from kafka_async.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+
+
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Each topic, grown or refused by itself."""
+    return CreatePartitionsResponse(
+        results=[_topic(context, topic, dry_run=request.validate_only) for topic in request.topics]
+    )
+
+
+def _topic(
+    context: RequestContext, asked: CreatePartitionsTopic, *, dry_run: bool
+) -> CreatePartitionsTopicResult:
+    assignments = (
+        None if asked.assignments is None else [entry.broker_ids for entry in asked.assignments]
+    )
+    try:
+        context.cluster.topics.grow(asked.name, asked.count, assignments, dry_run=dry_run)
+    except KafkaError as error:
+        return CreatePartitionsTopicResult(
+            name=asked.name,
+            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_message=error.message,
+        )
+    return CreatePartitionsTopicResult(name=asked.name)
+
+
+ROUTE = Route(37, 0, 3, handle)

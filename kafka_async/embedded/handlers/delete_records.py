@@ -1,0 +1,53 @@
+"""DeleteRecords: everything below an offset, or all with -1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.embedded.handlers.leadership import led_partition
+from kafka_async.errors import KafkaError
+from kafka_async.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+
+
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """The first offset that is left, a partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_partition(context, topic.name, asked) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(
+    context: RequestContext, topic: str, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    try:
+        partition = led_partition(context, topic, asked.partition_index)
+        low_watermark = partition.log.delete_before(asked.offset)
+    except KafkaError as error:
+        return DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index,
+            low_watermark=-1,
+            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+        )
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low_watermark
+    )
+
+
+ROUTE = Route(21, 0, 2, handle)

@@ -1,0 +1,52 @@
+"""DescribeCluster: the brokers and the controller (KIP-700)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.embedded.handlers.metadata import CLUSTER_OPERATIONS
+from kafka_async.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+
+BROKERS = 1
+
+
+async def handle(
+    context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """The brokers that are alive; those that are not, as fenced, if asked for."""
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=Code.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of the brokers.",
+        )
+    cluster = context.cluster
+    response = DescribeClusterResponse(
+        cluster_id=cluster.settings.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=not broker.alive,
+            )
+            for broker in cluster.brokers.values()
+            if broker.alive or request.include_fenced_brokers
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+ROUTE = Route(60, 0, 2, handle)

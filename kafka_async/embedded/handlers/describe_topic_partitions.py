@@ -1,0 +1,97 @@
+"""DescribeTopicPartitions: metadata in pages, for topics with very many partitions (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.embedded.handlers.metadata import TOPIC_OPERATIONS
+from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.embedded.topics import check_name
+from kafka_async.errors import InvalidTopicError
+from kafka_async.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.partition import Partition
+
+MOST_PARTITIONS: Final = 2_000
+"""Of one page, whatever was asked."""
+
+
+async def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics by name (all if none is named) from the cursor on, and the next cursor."""
+    topics = context.cluster.topics
+    names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics})
+    start_topic, start_index = "", 0
+    if request.cursor is not None:
+        start_topic, start_index = request.cursor.topic_name, request.cursor.partition_index
+    left = min(max(request.response_partition_limit, 1), MOST_PARTITIONS)
+    response = DescribeTopicPartitionsResponse()
+    described: list[DescribeTopicPartitionsResponseTopic] = []
+    response.topics = described
+    for name in names:
+        if name < start_topic:
+            continue
+        first = start_index if name == start_topic else 0
+        if left == 0:
+            response.next_cursor = _cursor(name, first)
+            break
+        topic = _describe(context, name, first, left)
+        described.append(topic)
+        left -= len(topic.partitions)
+        known = topics.get(name)
+        if known is not None and first + len(topic.partitions) < len(known.partitions):
+            response.next_cursor = _cursor(name, first + len(topic.partitions))
+            break
+    return response
+
+
+def _cursor(name: str, index: int) -> DescribeTopicPartitionsResponseCursor:
+    return DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=index)
+
+
+def _describe(
+    context: RequestContext, name: str, first: int, most: int
+) -> DescribeTopicPartitionsResponseTopic:
+    topic = context.cluster.topics.get(name)
+    if topic is None:
+        try:
+            check_name(name)
+        except InvalidTopicError:
+            code = Code.INVALID_TOPIC_EXCEPTION
+        else:
+            code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    alive = set(context.cluster.alive())
+    return DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=topic.id,
+        partitions=[_partition(entry, alive) for entry in topic.partitions[first : first + most]],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: Partition, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
+    led = partition.leader != NO_LEADER
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Code.NONE if led else Code.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+    )
+
+
+ROUTE = Route(75, 0, 0, handle)

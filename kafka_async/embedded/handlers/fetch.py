@@ -1,0 +1,188 @@
+"""Fetch: batches from logs, waiting for enough of them; sessions, topic ids, isolation."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.embedded.handlers.leadership import led_partition, topic_name
+from kafka_async.errors import KafkaError, OffsetOutOfRangeError
+from kafka_async.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.fetch_sessions import FetchEntry, FetchSession
+    from kafka_async.embedded.partition import Partition
+
+READ_COMMITTED: Final = 1
+SESSIONS_SINCE: Final = 7
+LEADER_HINTS_SINCE: Final = 12
+ENDPOINTS_SINCE: Final = 16
+HINTED: Final = {Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH}
+"""Errors with which a client is told the leader right away (KIP-951)."""
+
+
+class Pass(NamedTuple):
+    """One look at all partitions: the answers, their bytes, whether one must go out now."""
+
+    answers: list[tuple[FetchEntry, PartitionData]]
+    size: int
+    urgent: bool
+
+
+async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """What there is, once it is `min_bytes` or `max_wait_ms` are over or a partition fails."""
+    try:
+        session = context.broker.fetch_sessions.begin(request, context.version)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code or Code.UNKNOWN_SERVER_ERROR)
+    found = await _wait(context, request, session)
+    response = FetchResponse(responses=_by_topic(session, found))
+    if context.version >= SESSIONS_SINCE:
+        response.session_id = session.id
+    if context.version >= ENDPOINTS_SINCE:
+        response.node_endpoints = _endpoints(context, found)
+    return response
+
+
+async def _wait(context: RequestContext, request: FetchRequest, session: FetchSession) -> Pass:
+    deadline = context.received + request.max_wait_ms / 1000
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    watched = [
+        partition for entry in session.entries.values() if (partition := _find(context, entry))
+    ]
+    for partition in watched:
+        partition.watch(changed.set)
+    try:
+        while True:
+            found = _look(context, request, session.entries.values())
+            enough = found.size >= request.min_bytes or found.urgent or not session.entries
+            if enough or loop.time() >= deadline:
+                return found
+            changed.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+    finally:
+        for partition in watched:
+            partition.unwatch(changed.set)
+
+
+def _look(context: RequestContext, request: FetchRequest, entries: Iterable[FetchEntry]) -> Pass:
+    answers: list[tuple[FetchEntry, PartitionData]] = []
+    size, urgent = 0, False
+    for entry in entries:
+        try:
+            answer = _read(context, request, entry, size)
+        except KafkaError as error:
+            answer = _refused(context, entry, error)
+        size += len(answer.records or b"")
+        urgent = urgent or bool(answer.error_code) or answer.diverging_epoch.epoch >= 0
+        answers.append((entry, answer))
+    return Pass(answers, size, urgent)
+
+
+def _read(
+    context: RequestContext, request: FetchRequest, entry: FetchEntry, size: int
+) -> PartitionData:
+    """One partition's batches; `size` bytes are in the response already."""
+    asked = entry.asked
+    name = topic_name(context, entry.topic, entry.topic_id)
+    log = led_partition(context, name, asked.partition, asked.current_leader_epoch).log
+    answer = PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.end_offset,
+        last_stable_offset=log.stable_offset,
+        log_start_offset=log.start_offset,
+        records=b"",
+    )
+    if asked.last_fetched_epoch >= 0:
+        end = log.end_of_epoch(asked.last_fetched_epoch)
+        if end.epoch < 0:
+            raise OffsetOutOfRangeError(f"epoch {asked.last_fetched_epoch} is not known")
+        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+            answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+            return answer
+    log.check_offset(asked.fetch_offset)
+    committed = request.isolation_level == READ_COMMITTED
+    data = log.read(
+        asked.fetch_offset,
+        max(min(asked.partition_max_bytes, request.max_bytes - size), 0),
+        committed=committed,
+        at_least_one=size == 0,
+    )
+    answer.records = data.records
+    if data.aborted is None:
+        answer.aborted_transactions = None
+    else:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=found.producer_id, first_offset=found.first_offset)
+            for found in data.aborted
+        ]
+    return answer
+
+
+def _refused(context: RequestContext, entry: FetchEntry, error: KafkaError) -> PartitionData:
+    code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+    answer = PartitionData(
+        partition_index=entry.asked.partition,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+    partition = _find(context, entry)
+    if partition is not None and context.version >= LEADER_HINTS_SINCE and code in HINTED:
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return answer
+
+
+def _find(context: RequestContext, entry: FetchEntry) -> Partition | None:
+    try:
+        name = topic_name(context, entry.topic, entry.topic_id)
+    except KafkaError:
+        return None
+    return context.cluster.topics.partition(TopicPartition(name, entry.asked.partition))
+
+
+def _by_topic(session: FetchSession, found: Pass) -> list[FetchableTopicResponse]:
+    topics: dict[tuple[str, UUID], list[PartitionData]] = {}
+    for entry, answer in found.answers:
+        if session.answered(entry, answer):
+            topics.setdefault((entry.topic, entry.topic_id), []).append(answer)
+    return [
+        FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=partitions)
+        for (topic, topic_id), partitions in topics.items()
+    ]
+
+
+def _endpoints(context: RequestContext, found: Pass) -> list[NodeEndpoint]:
+    leaders = {answer.current_leader.leader_id for _, answer in found.answers}
+    return [
+        NodeEndpoint(node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack)
+        for broker in context.cluster.brokers.values()
+        if broker.id in leaders and broker.alive
+    ]
+
+
+ROUTE = Route(1, 4, 18, handle)

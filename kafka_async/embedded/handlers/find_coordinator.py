@@ -1,0 +1,57 @@
+"""FindCoordinator: which broker speaks for a group or a transactional id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+GROUP, TRANSACTION = 0, 1
+ASKS_FOR_MANY: Final = 4
+
+
+async def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Answers at once; share groups have no coordinator here."""
+    if context.version >= ASKS_FOR_MANY:
+        found = [_find(context, request.key_type, key) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type not in (GROUP, TRANSACTION):
+        return _missing(key, Code.INVALID_REQUEST, f"there is no coordinator for {key!r}")
+    broker_id = context.cluster.coordinator_for(key)
+    if broker_id is None:
+        return _missing(key, Code.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
+    broker = context.cluster.brokers[broker_id]
+    return Coordinator(
+        key=key,
+        node_id=broker.id,
+        host=broker.host,
+        port=broker.port,
+        error_code=Code.NONE,
+        error_message=None,
+    )
+
+
+def _missing(key: str, code: Code, reason: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=reason)
+
+
+ROUTE = Route(10, 0, 6, handle)

@@ -1,0 +1,99 @@
+"""IncrementalAlterConfigs: set, delete, append and subtract settings of topics (KIP-339)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.configs import LISTS, problems
+from kafka_async.embedded.context import Route
+from kafka_async.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+
+TOPIC: Final = 2
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+
+async def handle(
+    context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Each resource, changed as a whole or refused."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            _resource(context, resource, dry_run=request.validate_only)
+            for resource in request.resources
+        ]
+    )
+
+
+def _resource(
+    context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool
+) -> AlterConfigsResourceResponse:
+    response = AlterConfigsResourceResponse(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_message=None,
+    )
+    try:
+        _alter(context, resource, dry_run=dry_run)
+    except KafkaError as error:
+        response.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+        response.error_message = error.message
+    return response
+
+
+def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool) -> None:
+    topics = context.cluster.topics
+    if resource.resource_type != TOPIC:
+        raise InvalidRequestError("only the settings of topics can be changed here")
+    topic = topics.get(resource.resource_name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"Topic '{resource.resource_name}' does not exist.")
+    configs, effective = dict(topic.configs), topics.configs(topic)
+    for change in resource.configs:
+        value = _changed(change, effective.get(change.name, ""))
+        if value is None:
+            configs.pop(change.name, None)
+        else:
+            configs[change.name] = value
+    if text := problems(configs):
+        raise InvalidConfigError(text)
+    if not dry_run:
+        topics.configure(topic, configs)
+
+
+def _changed(change: AlterableConfig, now: str) -> str | None:
+    """A setting's new value; None takes it back to the default."""
+    operation, value = change.config_operation, change.value
+    if operation == DELETE:
+        return None
+    if value is None:
+        raise InvalidRequestError(f"{change.name} was given no value")
+    if operation == SET:
+        return value
+    if operation not in (APPEND, SUBTRACT) or change.name not in LISTS:
+        raise InvalidConfigError(f"operation {operation} is not possible on {change.name}")
+    items = [item for item in now.split(",") if item]
+    if operation == APPEND:
+        return ",".join(dict.fromkeys([*items, *value.split(",")]))
+    return ",".join(item for item in items if item not in value.split(","))
+
+
+ROUTE = Route(44, 0, 1, handle)

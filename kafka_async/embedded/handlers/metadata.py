@@ -1,0 +1,122 @@
+"""Metadata: brokers, topics and leaders; creates missing topics if both sides allow it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
+from kafka_async.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafka_async.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.partition import Partition, Topic
+
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Everything one may do to a topic, as KIP-430's bits: nobody is refused anything here."""
+
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+"""Everything one may do to a cluster."""
+
+
+async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    """The brokers that are alive, and the topics that were asked for (or all)."""
+    cluster = context.cluster
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in cluster.brokers.values()
+            if broker.alive
+        ],
+        cluster_id=cluster.settings.cluster_id,
+        controller_id=cluster.controller_id,
+        topics=_topics(context, request),
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
+    asked = request.topics
+    if asked is None or (context.version == 0 and not asked):
+        return [_describe(context, request, topic) for topic in context.cluster.topics]
+    wanted = dict.fromkeys((topic.name or "", topic.topic_id) for topic in asked)
+    return [_topic(context, request, name, topic_id) for name, topic_id in wanted]
+
+
+def _topic(
+    context: RequestContext, request: MetadataRequest, name: str, topic_id: UUID
+) -> MetadataResponseTopic:
+    topics = context.cluster.topics
+    if topic_id != ZERO_UUID:
+        topic = topics.by_id(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(
+                error_code=Code.UNKNOWN_TOPIC_ID,
+                name=None if context.version >= 12 else "",
+                topic_id=topic_id,
+            )
+        return _describe(context, request, topic)
+    topic = topics.get(name)
+    if topic is not None:
+        return _describe(context, request, topic)
+    return MetadataResponseTopic(error_code=_missing(context, request, name), name=name)
+
+
+def _missing(context: RequestContext, request: MetadataRequest, name: str) -> Code:
+    """Why a topic is not there. One that is created now is there for the next request."""
+    cluster = context.cluster
+    try:
+        if cluster.settings.auto_create_topics and request.allow_auto_topic_creation:
+            cluster.topics.create(name)
+        else:
+            cluster.topics.plan(name)
+    except InvalidTopicError:
+        return Code.INVALID_TOPIC_EXCEPTION
+    except InvalidReplicationFactorError:
+        return Code.INVALID_REPLICATION_FACTOR
+    return Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _describe(
+    context: RequestContext, request: MetadataRequest, topic: Topic
+) -> MetadataResponseTopic:
+    alive = set(context.cluster.alive())
+    described = MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[_partition(partition, alive) for partition in topic.partitions],
+    )
+    if request.include_topic_authorized_operations:
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+    return described
+
+
+def _partition(partition: Partition, alive: set[int]) -> MetadataResponsePartition:
+    led = partition.leader != NO_LEADER
+    return MetadataResponsePartition(
+        error_code=Code.NONE if led else Code.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[replica for replica in partition.replicas if replica not in alive],
+    )
+
+
+ROUTE = Route(3, 0, 13, handle)

@@ -1,0 +1,58 @@
+"""OffsetDelete: drop committed offsets, unless members still read the topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.codes import Code
+from kafka_async.embedded.context import Route
+from kafka_async.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.protocol.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestTopic,
+    )
+
+
+async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Consumers keep the offsets of what they read; other groups must be empty."""
+    groups = context.cluster.groups
+    code = groups.route(context.broker.id, request.group_id)
+    if code is Code.NONE:
+        code = groups.check_offset_delete(request.group_id)
+    if code is not Code.NONE:
+        return OffsetDeleteResponse(error_code=code)
+    return OffsetDeleteResponse(
+        topics=[_topic(context, request.group_id, topic) for topic in request.topics]
+    )
+
+
+def _topic(
+    context: RequestContext, group_id: str, topic: OffsetDeleteRequestTopic
+) -> OffsetDeleteResponseTopic:
+    groups = context.cluster.groups
+    in_use = groups.reads(group_id, topic.name)
+    partitions: list[OffsetDeleteResponsePartition] = []
+    for partition in topic.partitions:
+        tp = TopicPartition(topic.name, partition.partition_index)
+        code = Code.NONE
+        if in_use:
+            code = Code.GROUP_SUBSCRIBED_TO_TOPIC
+        elif context.cluster.topics.partition(tp) is None:
+            code = Code.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            groups.offsets.forget(group_id, tp)
+        partitions.append(
+            OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=code)
+        )
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
+
+
+ROUTE = Route(47, 0, 0, handle)

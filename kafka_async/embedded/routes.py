@@ -1,0 +1,58 @@
+"""The table of all APIs that the embedded cluster answers, put together from its rooms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.embedded.groups.routes import ROUTES as GROUP_ROUTES
+from kafka_async.embedded.handlers import (
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from kafka_async.embedded.transactions.routes import ROUTES as TRANSACTION_ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.embedded.context import Route
+
+DATA_ROUTES: Final[tuple[Route, ...]] = (
+    produce.ROUTE,
+    fetch.ROUTE,
+    list_offsets.ROUTE,
+    metadata.ROUTE,
+    api_versions.ROUTE,
+    create_topics.ROUTE,
+    delete_topics.ROUTE,
+    delete_records.ROUTE,
+    offset_for_leader_epoch.ROUTE,
+    describe_configs.ROUTE,
+    create_partitions.ROUTE,
+    incremental_alter_configs.ROUTE,
+    describe_cluster.ROUTE,
+    describe_topic_partitions.ROUTE,
+)
+
+
+def table(limits: Mapping[int, tuple[int, int]]) -> dict[int, Route]:
+    """The routes by API key; `limits` narrows versions, and drops an API whose range is empty."""
+    routes: dict[int, Route] = {}
+    for route in (*DATA_ROUTES, *GROUP_ROUTES, *TRANSACTION_ROUTES):
+        low, high = limits.get(route.api_key, (route.lowest, route.highest))
+        narrowed = replace(route, lowest=max(low, route.lowest), highest=min(high, route.highest))
+        if narrowed.lowest <= narrowed.highest:
+            routes[route.api_key] = narrowed
+    return routes
