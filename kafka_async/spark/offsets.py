@@ -1,0 +1,135 @@
+"""Offset ranges of a Spark read: pure arithmetic, in the JSON that Spark's own connector writes.
+
+An offset is the next one to read. -2 stands for the earliest and -1 for the latest, as in
+`{"clicks": {"0": 23, "1": -2}}`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets from `start` to before `end` of one partition: what one Spark task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets it spans; not all of them need hold a record."""
+        return self.end - self.start
+
+
+def parse_offsets(text: str, option: str) -> Offsets:
+    """Read the JSON of an option; raises InvalidConfigurationError naming the option."""
+    example = '{"topic": {"0": 23, "1": -2}}'
+    try:
+        topics = json.loads(text)
+        return {
+            TopicPartition(topic, int(partition)): _offset(offset)
+            for topic, partitions in topics.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, AttributeError) as error:
+        raise InvalidConfigurationError(
+            f"{option} is no offsets JSON ({error}): write {example}, -2 earliest, -1 latest"
+        ) from error
+
+
+def _offset(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
+        raise ValueError(f"{value!r} is no offset")
+    return value
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """The JSON of offsets, topics and partitions in order."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def parse_assignment(text: str) -> list[TopicPartition]:
+    """Read `{"topic": [0, 1]}`, the `assign` option."""
+    try:
+        topics = cast("dict[str, list[int]]", json.loads(text))
+        return [TopicPartition(topic, int(p)) for topic, all_ in topics.items() for p in all_]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidConfigurationError(
+            f'assign is no partitions JSON ({error}): write {{"topic": [0, 1]}}'
+        ) from error
+
+
+def plan(
+    partitions: Iterable[TopicPartition],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    available: Mapping[TopicPartition, tuple[int, int]],
+) -> list[OffsetRange]:
+    """The ranges to read: asked-for bounds against the (earliest, latest) that there are.
+
+    A bound that is missing, EARLIEST or LATEST is taken from `available`; others stay as they are,
+    so that an offset which retention has removed shows when it is read. Empty ranges are left out.
+    """
+    ranges: list[OffsetRange] = []
+    for tp in sorted(partitions):
+        earliest, latest = available[tp]
+        start = _resolve(starts.get(tp, EARLIEST), earliest, latest)
+        end = _resolve(ends.get(tp, LATEST), earliest, latest)
+        if start < end:
+            ranges.append(OffsetRange(tp.topic, tp.partition, start, end))
+    return ranges
+
+
+def _resolve(offset: int, earliest: int, latest: int) -> int:
+    return {EARLIEST: earliest, LATEST: latest}.get(offset, offset)
+
+
+def split(
+    ranges: Sequence[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[OffsetRange]:
+    """Cut ranges until there are `min_partitions` of them and none is above `max_records`.
+
+    A range gets parts in proportion to its share of all offsets, at least one, of sizes that
+    differ by one at most.
+    """
+    parts = list(ranges)
+    if max_records is not None:
+        parts = [p for whole in parts for p in _cut(whole, -(-whole.size // max_records))]
+    if min_partitions is not None and parts and len(parts) < min_partitions:
+        total = sum(part.size for part in parts)
+        parts = [
+            p for whole in parts for p in _cut(whole, -(-whole.size * min_partitions // total))
+        ]
+    return parts
+
+
+def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    count = max(1, min(count, whole.size))
+    edges = [whole.start + whole.size * i // count for i in range(count + 1)]
+    return [
+        OffsetRange(whole.topic, whole.partition, start, end)
+        for start, end in itertools.pairwise(edges)
+    ]

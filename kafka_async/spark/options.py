@@ -1,0 +1,166 @@
+"""The options of `format("kafka_async")`, under the names that Spark's own Kafka connector has."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    parse_assignment,
+    parse_offsets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.types import TopicPartition
+
+SOURCES: Final = ("subscribe", "subscribePattern", "assign")
+KNOWN: Final = (
+    *SOURCES,
+    "startingOffsets",
+    "endingOffsets",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "topic",
+)
+NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+# Spark's connector forbids these too: the source decides them itself.
+FORBIDDEN: Final = {
+    "kafka.group.id": "the source joins no group",
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.enable.auto.commit": "the source commits nothing",
+    "kafka.key.deserializer": "columns are bytes: cast them in Spark",
+    "kafka.value.deserializer": "columns are bytes: cast them in Spark",
+    "kafka.key.serializer": "columns are bytes: cast them in Spark",
+    "kafka.value.serializer": "columns are bytes: cast them in Spark",
+    "kafka.transactional.id": "the sink is at-least-once",
+}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What to read. Exactly one of `topics`, `pattern` and `partitions` is set."""
+
+    consumer: Mapping[str, object]
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+    starting: Offsets | int = EARLIEST
+    ending: Offsets | int = LATEST
+    include_headers: bool = False
+    min_partitions: int | None = None
+    max_records: int | None = None
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where to write: `topic` overrides the column of that name."""
+
+    producer: Mapping[str, object]
+    topic: str | None = None
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """Read and check a reader's options; raises InvalidConfigurationError naming the option."""
+    given = _given(options)
+    named = [name for name in SOURCES if name in given]
+    if len(named) != 1:
+        raise InvalidConfigurationError(
+            "say what to read with exactly one of the options subscribe, subscribePattern and "
+            f"assign; {' and '.join(named) or 'none'} is given"
+        )
+    topics = tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip())
+    if "subscribe" in given and not topics:
+        raise InvalidConfigurationError("subscribe names no topic")
+    properties = _properties(options, ConsumerConfig)
+    ConsumerConfig.from_properties(properties)
+    return SourceOptions(
+        consumer=properties,
+        topics=topics or None,
+        pattern=given.get("subscribePattern"),
+        partitions=tuple(parse_assignment(given["assign"])) if "assign" in given else None,
+        starting=_bound(given, "startingOffsets", EARLIEST),
+        ending=_bound(given, "endingOffsets", LATEST),
+        include_headers=_flag(given, "includeHeaders", default=False),
+        min_partitions=_count(given, "minPartitions"),
+        max_records=_count(given, "maxRecordsPerPartition"),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+    )
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Read and check a writer's options; raises InvalidConfigurationError naming the option."""
+    given = _given(options)
+    properties = _properties(options, ProducerConfig)
+    ProducerConfig.from_properties(properties)
+    return SinkOptions(producer=properties, topic=given.get("topic"))
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """Our options under their proper spelling: Spark hands them over in any case."""
+    spelling = {name.lower(): name for name in KNOWN}
+    given: dict[str, str] = {}
+    for key, value in options.items():
+        if key.lower() in spelling:
+            given[spelling[key.lower()]] = value
+        elif not key.lower().startswith("kafka.") and key.lower() != "path":
+            raise InvalidConfigurationError(
+                f"format kafka_async has no option {key} (yet): it takes kafka.* and "
+                + ", ".join(KNOWN)
+            )
+    return given
+
+
+def _properties(options: Mapping[str, str], role: type[ClientConfig]) -> dict[str, object]:
+    names = {row.name for row in dataclasses.fields(role)}
+    properties: dict[str, object] = {}
+    for key, value in options.items():
+        low = key.lower()
+        if low in FORBIDDEN:
+            raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[low]}")
+        if low.startswith("kafka."):
+            name = low.removeprefix("kafka.").replace(".", "_").replace("-", "_")
+            if name not in names:
+                raise InvalidConfigurationError(f"option {key} is not known to kafka_async")
+            properties[name] = value
+    if "bootstrap_servers" not in properties:
+        raise InvalidConfigurationError(
+            'option kafka.bootstrap.servers is missing: name a broker, as "localhost:9092"'
+        )
+    return properties
+
+
+def _bound(given: Mapping[str, str], option: str, default: int) -> Offsets | int:
+    text = given.get(option)
+    if text is None:
+        return default
+    if text.lower() in NAMED:
+        return NAMED[text.lower()]
+    return parse_offsets(text, option)
+
+
+def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
+    text = given.get(option, str(default)).lower()
+    if text not in ("true", "false"):
+        raise InvalidConfigurationError(f"{option}={text!r} is neither true nor false")
+    return text == "true"
+
+
+def _count(given: Mapping[str, str], option: str) -> int | None:
+    text = given.get(option)
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidConfigurationError(f"{option}={text!r} is no number of at least 1")
+    return int(text)

@@ -1,0 +1,141 @@
+"""The batch reader: ranges planned on the driver, a task a range, Arrow batches from the kernel.
+
+The driver asks for the bounds of every partition once, so all tasks of a read see the same end.
+With read_committed the end is the last stable offset: what is open then is not waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kafka_async import blocking
+from kafka_async.errors import (
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.spark.offsets import OffsetRange, Offsets, plan, split
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow
+
+    from kafka_async.spark.options import SourceOptions
+
+# Arrow batches of about so many rows: larger ones gain nothing, smaller ones cost a hand-over each.
+ROWS_PER_BATCH: Final = 32_768
+
+# Seconds that a topic may take to appear: it may have been created a moment ago.
+LOOKUP: Final = 10.0
+
+# Seconds without any data after which a task gives up, and Spark may try it elsewhere.
+PATIENCE: Final = 120.0
+
+# Seconds of one wait: a range may end in markers and aborted records, which bring no batch.
+LOOK: Final = 0.25
+
+
+class RangePartition(InputPartition):
+    """One task's share of a read."""
+
+    def __init__(self, value: OffsetRange) -> None:
+        super().__init__(value)
+        self.range = value
+
+
+class BatchReader(DataSourceReader):
+    """Reads a fixed set of offset ranges. Made on the driver, pickled to the workers."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Plan the read; asks the cluster for partitions and offsets."""
+        options = self._options
+        with blocking.Consumer.from_properties(options.consumer, partitions=()) as consumer:
+            chosen = self._chosen(consumer)
+            available = {
+                tp: (earliest, latest)
+                for (tp, earliest), latest in zip(
+                    consumer.beginning_offsets(chosen).items(),
+                    consumer.end_offsets(chosen).values(),
+                    strict=True,
+                )
+            }
+        starts = _bounds(options.starting, chosen)
+        ends = _bounds(options.ending, chosen)
+        ranges = plan(chosen, starts, ends, available)
+        ranges = [self._without_lost(whole, available) for whole in ranges]
+        parts = split(
+            ranges, min_partitions=options.min_partitions, max_records=options.max_records
+        )
+        return [RangePartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of one range, in offset order."""
+        assert isinstance(partition, RangePartition)
+        part = partition.range
+        tp = TopicPartition(part.topic, part.partition)
+        properties = {**self._options.consumer, "auto_offset_reset": "none"}
+        with blocking.Consumer.from_properties(properties, partitions=[tp]) as consumer:
+            consumer.seek(tp, part.start)
+            quiet = 0.0
+            while (before := consumer.position(tp)) < part.end:
+                batches = consumer.poll_batches(timeout=LOOK)
+                moved = bool(batches) or consumer.position(tp) > before
+                quiet = 0.0 if moved else quiet + LOOK
+                if quiet >= PATIENCE:
+                    raise KafkaTimeoutError(
+                        f"no data for {PATIENCE:.0f} s, yet the partition goes on to {part.end}",
+                        topic=tp.topic,
+                        partition=tp.partition,
+                        offset=before,
+                    )
+                for batch in batches:
+                    rows = batch.to_arrow(end=part.end, headers=self._options.include_headers)
+                    for start in range(0, rows.num_rows, ROWS_PER_BATCH):
+                        yield rows.slice(start, ROWS_PER_BATCH)
+
+    def _chosen(self, consumer: blocking.Consumer) -> list[TopicPartition]:
+        options = self._options
+        if options.partitions is not None:
+            return list(options.partitions)
+        topics = options.topics
+        if topics is None:
+            pattern = re.compile(options.pattern or "")
+            topics = tuple(topic for topic in consumer.topics() if pattern.fullmatch(topic))
+            if not topics:
+                raise UnknownTopicOrPartitionError(
+                    f'subscribePattern "{options.pattern}" matches no topic of the cluster'
+                )
+        return [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in consumer.partitions_for(topic, timeout=LOOKUP)
+        ]
+
+    def _without_lost(
+        self, whole: OffsetRange, available: dict[TopicPartition, tuple[int, int]]
+    ) -> OffsetRange:
+        """The range, cut to what there still is if failOnDataLoss is off."""
+        earliest, latest = available[TopicPartition(whole.topic, whole.partition)]
+        if earliest <= whole.start and whole.end <= latest:
+            return whole
+        if self._options.fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                f"offsets {whole.start} to {whole.end} are asked for, but the partition holds "
+                f"{earliest} to {latest}: set other offsets, or failOnDataLoss=false",
+                topic=whole.topic,
+                partition=whole.partition,
+            )
+        start = min(max(whole.start, earliest), latest)
+        return OffsetRange(whole.topic, whole.partition, start, max(start, min(whole.end, latest)))
+
+
+def _bounds(asked: Offsets | int, chosen: Sequence[TopicPartition]) -> Offsets:
+    return dict.fromkeys(chosen, asked) if isinstance(asked, int) else asked

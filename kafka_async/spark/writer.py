@@ -1,0 +1,118 @@
+"""The Arrow writer: rows in, records out, acknowledged before a task reports success.
+
+At least once: Spark may run a task twice, and the second run writes its rows again. Each task has
+one idempotent producer, so retries inside a run write nothing twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafka_async import blocking
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.types import ProducerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow
+    from pyspark.sql.types import StructType
+
+    from kafka_async.spark.options import SinkOptions
+
+# Arrow arrays by column name; their element types differ, so they are Any to the checker.
+Columns = dict[str, Any]
+
+TYPES: Final = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    records: int
+
+
+def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
+    """Refuse columns that are no record, naming the column; raises InvalidConfigurationError."""
+    if overwrite:
+        raise InvalidConfigurationError('a topic cannot be overwritten: use mode("append")')
+    names = {column.name: column.dataType.simpleString() for column in schema.fields}
+    for name, kind in names.items():
+        if name not in TYPES:
+            raise InvalidConfigurationError(
+                f"column {name} is no part of a record: select only " + ", ".join(TYPES)
+            )
+        if kind not in TYPES[name]:
+            raise InvalidConfigurationError(
+                f"column {name} is of type {kind}: cast it to {' or '.join(TYPES[name])}"
+            )
+    if "value" not in names:
+        raise InvalidConfigurationError("there is no column value")
+    if "topic" not in names and options.topic is None:
+        raise InvalidConfigurationError("there is neither an option topic nor a column topic")
+
+
+class ArrowWriter(DataSourceArrowWriter):
+    """Writes Arrow batches to Kafka. Made on the driver, pickled to the workers."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Written:
+        """Send every row and wait until all are acknowledged; raises DeliveryError."""
+        written = 0
+        with blocking.Producer.from_properties(self._options.producer) as producer:
+            for rows in iterator:
+                self._send(producer, rows)
+                written += rows.num_rows
+            producer.flush()
+        return Written(written)
+
+    def _send(self, producer: blocking.Producer, rows: pyarrow.RecordBatch) -> None:
+        columns: Columns = {name: rows.column(name) for name in rows.schema.names}
+        values = _bytes(columns["value"])
+        keys = _bytes(columns["key"]) if "key" in columns else None
+        if self._options.topic is not None and not columns.keys() & {"partition", "headers"}:
+            producer.send_many(self._options.topic, values, keys=keys)
+        else:
+            producer.send_records(self._records(columns, values, keys))
+
+    def _records(
+        self,
+        columns: Columns,
+        values: list[bytes | None],
+        keys: list[bytes | None] | None,
+    ) -> Iterable[ProducerRecord]:
+        rows = len(values)
+        topics = columns["topic"].to_pylist() if "topic" in columns else [None] * rows
+        partitions = columns["partition"].to_pylist() if "partition" in columns else [None] * rows
+        headers = columns["headers"].to_pylist() if "headers" in columns else [None] * rows
+        for row, value in enumerate(values):
+            topic = self._options.topic or topics[row]
+            if topic is None:
+                raise InvalidConfigurationError(
+                    "a row has null in column topic: set it, or the option topic"
+                )
+            yield ProducerRecord(
+                topic=topic,
+                value=value,
+                key=None if keys is None else keys[row],
+                partition=partitions[row],
+                headers=[(header["key"], header["value"]) for header in headers[row] or ()],
+            )
+
+
+def _bytes(column: Any) -> list[bytes | None]:
+    from pyarrow import binary
+
+    return column.cast(binary()).to_pylist()
