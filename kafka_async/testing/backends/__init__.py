@@ -1,0 +1,49 @@
+"""Clusters to test against, all used alike: embedded, Apache Kafka, in Docker, or somebody's own.
+
+    with ApacheBackend(brokers=3) as cluster:
+        ... cluster.bootstrap_servers ...
+
+`start` and `stop` block: a cluster usually belongs to a test session, not to an event loop.
+"""
+
+from __future__ import annotations
+
+from kafka_async.testing.backends.apache import ApacheBackend
+from kafka_async.testing.backends.base import (
+    Backend,
+    BackendUnavailableError,
+    BrokerControl,
+    ClusterOptions,
+)
+from kafka_async.testing.backends.docker import DockerBackend
+from kafka_async.testing.backends.embedded import EmbeddedBackend
+from kafka_async.testing.backends.external import ExternalBackend
+
+__all__ = [
+    "ApacheBackend",
+    "Backend",
+    "BackendUnavailableError",
+    "BrokerControl",
+    "ClusterOptions",
+    "DockerBackend",
+    "EmbeddedBackend",
+    "ExternalBackend",
+    "create_backend",
+]
+
+
+def create_backend(name: str, options: ClusterOptions | None = None) -> Backend:
+    """Make the backend that a word names: embedded, apache, apache-VERSION, docker or external.
+
+    Raises:
+        ValueError: no backend has that name.
+    """
+    options = options or {}
+    kind, _, version = name.strip().partition("-")
+    if kind == "apache":
+        return ApacheBackend(version, **options) if version else ApacheBackend(**options)
+    makers = {"embedded": EmbeddedBackend, "docker": DockerBackend, "external": ExternalBackend}
+    if kind not in makers or version:
+        known = "embedded, apache, apache-VERSION, docker, external"
+        raise ValueError(f"there is no Kafka backend {name!r}; there are: {known}")
+    return makers[kind](**options)

@@ -1,0 +1,168 @@
+"""Apache Kafka itself, from its jars: combined KRaft nodes, as many as asked for, on this machine.
+
+Maven fetches the jars once. Three nodes serve within some seconds: their JVMs compile fast rather
+than well, and read their classes from an archive that the first run of a version leaves behind.
+Sessions, rebalances and time-outs are as short as Kafka lets them be, since tests wait for them.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from kafka_async.testing.backends.base import Backend, ClusterOptions
+from kafka_async.testing.backends.jars import cache_directory, jar_directory
+from kafka_async.testing.backends.jvm import ClassArchive, Java, find_java
+from kafka_async.testing.backends.nodes import STORAGE_TIMEOUT, Node, free_ports
+from kafka_async.testing.backends.probe import wait_until_ready
+from kafka_async.testing.backends.runs import Run
+from kafka_async.testing.backends.settings import cluster_settings, node_settings
+
+LATEST = "4.4.0"
+HEAP = "384m"
+QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+START_TIMEOUT = 60
+ATTEMPTS = 3
+
+
+class NodeExitedError(RuntimeError):
+    """A node's process ended while the cluster started."""
+
+
+class ApacheBackend(Backend):
+    """Apache Kafka of a version that Maven resolves; needs Java 17, and Maven the first time."""
+
+    def __init__(
+        self, version: str = LATEST, *, heap: str = HEAP, **options: Unpack[ClusterOptions]
+    ) -> None:
+        super().__init__(f"apache {version}", options)
+        self.version = version
+        self._heap = heap
+        self._properties = dict(options.get("properties", {}))
+        self._nodes: dict[int, Node] = {}
+        self._run: Run | None = None
+        self._archive: ClassArchive | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every broker, by commas."""
+        return ",".join(node.address for node in self._nodes.values())
+
+    def start(self) -> None:
+        """Fetch the jars if need be, and start the nodes; returns when all serve."""
+        java, jars = find_java(), jar_directory(self.version)
+        self._run = Run.open(cache_directory() / "runs")
+        self._archive = ClassArchive(cache_directory() / "classes", self.version, java)
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    self._start_nodes(java, jars, self._run.directory / str(attempt))
+                except NodeExitedError:  # most likely somebody took one of its ports
+                    self._end_nodes()
+                    if attempt == ATTEMPTS:
+                        raise
+                else:
+                    return
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the nodes and remove their data."""
+        try:
+            self._end_nodes()
+        finally:
+            run, self._run = self._run, None
+            if run is not None:
+                run.close()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Shut a broker down in order: it hands its leaderships over."""
+        self._nodes[broker_id].stop()
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End a broker by SIGKILL."""
+        self._nodes[broker_id].kill()
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a broker that is down, at the port it had; returns when it serves."""
+        node = self._nodes[broker_id]
+        node.start()
+        alive = sum(node.running for node in self._nodes.values())
+        self._wait([node], alive)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """Freeze a broker by SIGSTOP: its connections stay and nothing answers."""
+        self._nodes[broker_id].pause()
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a frozen broker go on, by SIGCONT."""
+        self._nodes[broker_id].resume()
+
+    def _start_nodes(self, java: Java, jars: Path, directory: Path) -> None:
+        assert self._run is not None
+        assert self._archive is not None
+        words = [java.command, self._run.marker, f"-Xmx{self._heap}", *QUICK, "-cp", f"{jars}/*"]
+        ids = range(1, self.brokers + 1)
+        ports = free_ports(2 * self.brokers)
+        clients, controllers = ports[: self.brokers], ports[self.brokers :]
+        voters = ",".join(
+            f"{node_id}@127.0.0.1:{port}" for node_id, port in zip(ids, controllers, strict=True)
+        )
+        for node_id, port, controller in zip(ids, clients, controllers, strict=True):
+            settings = {
+                **cluster_settings(self.brokers, self.auto_create_topics, self.default_partitions),
+                **node_settings(node_id, port, f"127.0.0.1:{controller}", voters),
+                **self._properties,
+            }
+            command = [words[0], *self._archive.flags(writer=node_id == 1), *words[1:]]
+            home = directory / f"node-{node_id}"
+            self._nodes[node_id] = Node(node_id, port, home, command, settings)
+        nodes = list(self._nodes.values())
+        format_storage(nodes)
+        for node in nodes:
+            node.start()
+        self._wait(nodes, self.brokers)
+
+    def _wait(self, nodes: Sequence[Node], alive: int) -> None:
+        def check() -> None:
+            ended = [node for node in nodes if not node.running]
+            if ended:
+                said = ended[0].output.strip()[-500:] or "it printed nothing"
+                raise NodeExitedError(f"node {ended[0].node_id} of {self.name} ended: {said}")
+
+        servers = [node.address for node in nodes]
+        wait_until_ready(servers, brokers=alive, timeout=START_TIMEOUT, check=check)
+
+    def _end_nodes(self) -> None:
+        # By force: what they hold is removed anyway. The one that writes the archive, if there is
+        # one, ends in order, and first, while the others are there to take its place.
+        nodes = list(self._nodes.values())
+        if nodes and self._archive is not None and self._archive.wanted:
+            nodes[0].stop(timeout=10)
+            self._archive.keep()
+        for node in nodes:
+            node.kill()
+        self._nodes.clear()
+
+
+def format_storage(nodes: Sequence[Node]) -> None:
+    """Format the storage of all nodes of one new cluster, at once.
+
+    Raises:
+        RuntimeError: the storage tool failed; with what it printed.
+    """
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    running = [(node, node.format(cluster_id)) for node in nodes]
+    for node, process in running:
+        try:
+            status = process.wait(STORAGE_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        if status:
+            raise RuntimeError(f"the storage of node {node.node_id}: {node.output[-500:]}")

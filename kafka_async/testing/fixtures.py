@@ -1,0 +1,111 @@
+"""What stands behind the fixture `kafka_cluster`: the session's clusters, and a test's handle."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from kafka_async.testing.backends import (
+    Backend,
+    BackendUnavailableError,
+    BrokerControl,
+    ClusterOptions,
+    create_backend,
+)
+from kafka_async.testing.environment import in_ci
+
+
+class ClusterHandle:
+    """A running cluster as one test sees it: an address, and names that no other test uses."""
+
+    def __init__(self, cluster: Backend) -> None:
+        self.cluster = cluster
+        """The backend itself: an `EmbeddedBackend`, an `ApacheBackend` ..."""
+        self._suffix = uuid.uuid4().hex[:8]
+
+    @property
+    def backend(self) -> str:
+        """Which kind of cluster it is: "embedded", "apache", "docker" or "external"."""
+        return self.cluster.name.partition(" ")[0]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every broker, by commas."""
+        return self.cluster.bootstrap_servers
+
+    @property
+    def control(self) -> BrokerControl:
+        """Control of its single brokers; skips the test on a backend that has none."""
+        if not isinstance(self.cluster, BrokerControl):
+            pytest.skip(f"{self.cluster.name} has no control of single brokers")
+        return self.cluster
+
+    def topic(self, prefix: str = "topic") -> str:
+        """The name of a topic of this test; the same for the same prefix. It is not created."""
+        return f"{prefix}-{self._suffix}"
+
+    def group(self, prefix: str = "group") -> str:
+        """The id of a group of this test; the same for the same prefix."""
+        return f"{prefix}-{self._suffix}"
+
+    def transactional_id(self, prefix: str = "transactions") -> str:
+        """A transactional id of this test; the same for the same prefix."""
+        return f"{prefix}-{self._suffix}"
+
+
+class Clusters:
+    """The clusters of a test session: each is started when it is first asked for, and only once.
+
+    `record` takes ("kafka_backend", name) for each that ran, and ("not_run", reason)
+    for each that could not: pytest's `record_testsuite_property`.
+    """
+
+    def __init__(self, options: ClusterOptions, record: Callable[[str, object], None]) -> None:
+        self._options = options
+        self._record = record
+        self._running: dict[str, Backend] = {}
+        self._missing: dict[str, str] = {}
+        self._broken: dict[str, Exception] = {}
+        self._stack = ExitStack()
+
+    def handle(self, name: str) -> ClusterHandle:
+        """A test's handle of the backend that `name` names.
+
+        Where this machine cannot run it, the test is skipped with the reason, and fails if CI=true.
+        """
+        if name not in {*self._running, *self._missing, *self._broken}:
+            self._start(name)
+        if name in self._broken:  # it is not tried again: each test would wait as long as the first
+            raise self._broken[name]
+        if name in self._missing:
+            report = pytest.fail if in_ci() else pytest.skip
+            report(f"no Kafka backend {name}: {self._missing[name]}")
+        return ClusterHandle(self._running[name])
+
+    def _start(self, name: str) -> None:
+        backend = create_backend(name, self._options)
+        try:
+            self._running[name] = self._stack.enter_context(backend)
+        except BackendUnavailableError as error:
+            self._missing[name] = str(error)
+            self._record("not_run", f"{backend.name} ({error})")
+        except Exception as error:  # noqa: BLE001  # whatever it is, every later test must hear it
+            self._broken[name] = error
+        else:
+            self._record("kafka_backend", backend.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
