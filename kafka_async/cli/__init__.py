@@ -1,0 +1,18 @@
+"""The command `kafka-async`: one module a command, all of them thin over the public API."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; without typer and rich, say in one line what to install."""
+    try:
+        from kafka_async.cli.app import app
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit("kafka-async needs typer and rich for its commands: pip install typer rich")
+    app()

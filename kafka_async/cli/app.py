@@ -1,0 +1,45 @@
+"""All commands, and what they have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafka_async.cli import broker, consume, produce, screen, topics
+from kafka_async.cli.demo import command as demo
+
+app = typer.Typer(
+    name="kafka-async",
+    help="Kafka for asyncio: a demo, a cluster for development, and topics at hand.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        from kafka_async.kernel import IMPLEMENTATION
+
+        screen.out.print(f"kafka-async {version('kafka-async')}, kernel {IMPLEMENTATION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None:
+    """Kafka for asyncio: a demo, a cluster for development, and topics at hand."""
+
+
+app.command("demo")(demo.demo)
+app.command("broker")(broker.broker)
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(topics.app, name="topics")

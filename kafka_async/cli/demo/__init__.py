@@ -1,0 +1,1 @@
+"""The demo: a transactional word count that is killed, aborted and checked."""

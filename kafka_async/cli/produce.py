@@ -1,0 +1,93 @@
+"""`kafka-async produce`: lines of files or of standard input become records."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from kafka_async.cli import options, screen, waiting
+from kafka_async.errors import RecordTooLargeError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from kafka_async import Producer
+    from kafka_async.config import Compression
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILES", help="None: standard input.")
+    ] = None,
+    bootstrap: options.Bootstrap = options.SERVERS,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What stands before it is the key.")
+    ] = None,
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    timeout: options.Timeout = options.PATIENCE,
+) -> None:
+    """Produce each line as a record."""
+    from kafka_async import Producer
+
+    screen.check_readable(files or [])
+    if key_separator == "":
+        screen.fail("--key-separator is empty: give the text that ends a key")
+    separator = None if key_separator is None else key_separator.encode()
+    codec = cast("Compression", compression)
+
+    async def main() -> int:
+        settings = options.producer_options(timeout)
+        settings["compression_type"] = codec
+        async with Producer(bootstrap, **settings) as producer:
+            return await _produce(producer, topic, files or [], separator)
+
+    sent = screen.run(main)
+    screen.err.print(f"{screen.plural(sent, 'record')} produced to {topic}", markup=False)
+
+
+async def _produce(
+    producer: Producer, topic: str, files: list[Path], separator: bytes | None
+) -> int:
+    """Send every line; how many there were."""
+    sent = done = 0
+    size = sum(file.stat().st_size for file in files) or None
+    typed = not files and sys.stdin.isatty()  # what a person types must not run into a bar
+    with screen.progress(counted=False, bounded=bool(size), silent=typed) as progress:
+        task = progress.add_task(f"producing to {topic}", total=size)
+        async for lines in _lines(files, producer.config.max_request_size):
+            for line in lines:
+                sent += 1
+                done += len(line) + 1
+                key, value = _split(line, separator)
+                try:
+                    await producer.enqueue(topic, value, key=key)
+                except RecordTooLargeError as error:
+                    screen.fail(f"line {sent:,}: {error}")
+            told = f"{screen.plural(sent, 'record')} to {topic}"
+            progress.update(task, completed=done, description=told)
+        await producer.flush()
+    return sent
+
+
+def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
+    if separator is None:
+        return None, line
+    key, found, value = line.partition(separator)
+    return (key, value) if found else (None, line)
+
+
+async def _lines(files: list[Path], longest: int) -> AsyncGenerator[list[bytes]]:
+    """The lines of the files, or of standard input."""
+    for file in files or [None]:
+        with ExitStack() as stack:
+            stream = sys.stdin if file is None else stack.enter_context(file.open("rb"))
+            try:
+                async for found in waiting.lines(stream.fileno(), longest):
+                    yield found
+            except ValueError as error:
+                screen.fail(f"{file or 'standard input'}: {error}, the most that a record may have")

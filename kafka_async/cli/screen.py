@@ -1,0 +1,167 @@
+"""The terminal: where text goes, how a command ends, and what it does without colour or UTF-8."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from kafka_async.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
+
+INTERRUPTED: Final = 130
+
+# What a terminal cannot encode shows as an escape; it never ends a command.
+for _stream in (sys.stdout, sys.stderr):
+    if isinstance(_stream, io.TextIOWrapper):
+        _stream.reconfigure(errors="backslashreplace")
+
+# Records go to standard output; everything said to the person goes to standard error.
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+
+
+class _EndedError(Exception):
+    """A signal asked the command to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a command's coroutine; errors end it with one line and a status that is not zero."""
+    from kafka_async.runner import run as run_loop
+
+    try:
+        return run_loop(_heeding_signals(main()))
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except _EndedError as error:
+        raise typer.Exit(128 + error.number) from None
+    except BrokenPipeError:
+        # The reader of our output has had enough, as in `consume | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except KafkaError as error:
+        fail(str(error))
+    except TimeoutError as error:
+        fail(str(error) or "it took too long")
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+async def _heeding_signals(main: Coroutine[Any, Any, T]) -> T:
+    """SIGTERM and SIGHUP end the command in order, as Ctrl-C does."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+
+    def end(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await main
+    except asyncio.CancelledError:
+        if told:
+            raise _EndedError(told[0]) from None
+        raise
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def fail(message: str) -> NoReturn:
+    """Say in one line why the command cannot go on, and end it."""
+    line = " ".join(message.split())
+    err.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True)
+    raise typer.Exit(1)
+
+
+def check_readable(files: list[Path]) -> None:
+    """End the command, in one line, unless each is a file that can be read."""
+    for file in files:
+        if not file.exists():
+            fail(f"{file}: there is no such file")
+        if file.is_dir():
+            fail(f"{file} is a directory: name files")
+        if not os.access(file, os.R_OK):
+            fail(f"{file}: no permission to read it")
+
+
+def check_writable(path: Path, *, directory: bool = False) -> None:
+    """End the command, in one line, unless a file, or a directory and its parents, can be made."""
+    if path.is_dir() and not directory:
+        fail(f"{path} is a directory: name a file")
+    if path.exists() and directory and not path.is_dir():
+        fail(f"{path} is a file: name a directory")
+    place = path if path.exists() else path.absolute().parent
+    while directory and not place.exists():
+        place = place.parent
+    if not place.exists():
+        fail(f"{path}: there is no directory {place}")
+    if place != path and not place.is_dir():
+        fail(f"{path}: {place} is no directory")
+    if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
+        fail(f"{path}: no permission to write in {place}")
+
+
+def unicode(console: Console = err) -> bool:
+    """Whether the terminal can show block characters."""
+    return console.encoding.lower().replace("-", "").startswith("utf")
+
+
+def plural(number: int, noun: str) -> str:
+    """ "1 record", "2,000 records"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def progress(
+    console: Console = err, *, counted: bool = True, bounded: bool = True, silent: bool = False
+) -> Progress:
+    """A progress display that leaves nothing behind; silent also where there is no terminal.
+
+    `bounded` shows a bar and a percentage, `counted` how many of how many.
+    """
+    columns: list[ProgressColumn] = [
+        SpinnerColumn("dots" if unicode(console) else "line"),
+        TextColumn("{task.description}", markup=False),
+    ]
+    if bounded:
+        columns += [BarColumn(20), TaskProgressColumn()]
+    if counted:
+        columns.append(MofNCompleteColumn())
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=silent or not console.is_terminal,
+    )

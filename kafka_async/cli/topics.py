@@ -1,0 +1,105 @@
+"""`kafka-async topics`: create, list, describe and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from kafka_async.cli import options, screen
+
+app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
+
+
+@app.command()
+def create(
+    name: Name,
+    bootstrap: options.Bootstrap = options.SERVERS,
+    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 1,
+    replication_factor: Annotated[
+        int, typer.Option(min=-1, help="Replicas of each; -1: the cluster's default.")
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic option; repeatable.")
+    ] = None,
+    timeout: options.Timeout = options.PATIENCE,
+) -> None:
+    """Create a topic."""
+    from kafka_async.admin import Admin, NewTopic
+
+    configs = dict(_pair(text) for text in config or ())
+
+    async def main() -> None:
+        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
+            topic = NewTopic(
+                name, partitions, replication_factor=replication_factor, configs=configs
+            )
+            await admin.create_topics([topic])
+
+    screen.run(main)
+    screen.err.print(f"created {name} with {screen.plural(partitions, 'partition')}", markup=False)
+
+
+@app.command("list")
+def list_(
+    bootstrap: options.Bootstrap = options.SERVERS, timeout: options.Timeout = options.PATIENCE
+) -> None:
+    """Print the names of all topics, one a line."""
+    from kafka_async.admin import Admin
+
+    async def main() -> None:
+        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
+            for name in sorted(await admin.list_topics()):
+                screen.out.print(name, markup=False)
+
+    screen.run(main)
+
+
+@app.command()
+def describe(
+    name: Name,
+    bootstrap: options.Bootstrap = options.SERVERS,
+    timeout: options.Timeout = options.PATIENCE,
+) -> None:
+    """Print each partition's leader, replicas and in-sync replicas."""
+    from kafka_async.admin import Admin
+
+    async def main() -> None:
+        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
+            topic = (await admin.describe_topics([name]))[name]
+        box_style = box.SIMPLE if screen.unicode(screen.out) else box.ASCII
+        table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
+        for row in topic.partitions:
+            replicas, in_sync = (" ".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
+            table.add_row(str(row.partition), str(row.leader), replicas, in_sync)
+        screen.out.print(table)
+
+    screen.run(main)
+
+
+@app.command()
+def delete(
+    name: Name,
+    bootstrap: options.Bootstrap = options.SERVERS,
+    timeout: options.Timeout = options.PATIENCE,
+) -> None:
+    """Delete a topic and all its records."""
+    from kafka_async.admin import Admin
+
+    async def main() -> None:
+        async with Admin(bootstrap, **options.client_options(timeout)) as admin:
+            await admin.delete_topics([name])
+
+    screen.run(main)
+    screen.err.print(f"deleted {name}", markup=False)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        screen.fail(f'--config {text}: write KEY=VALUE, as "retention.ms=60000"')
+    return key, value
