@@ -1,0 +1,61 @@
+"""A cluster for commands that need one, and a way to call them without starting a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kafka_async.cli.app import app
+from kafka_async.embedded import run_in_thread
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[str]:
+    """One broker, where a topic is there only if somebody has created it."""
+    with run_in_thread(1, auto_create_topics=False) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def line(self) -> str:
+        """The one line that an error is."""
+        (line,) = self.err.splitlines()
+        return line
+
+
+@dataclass(frozen=True)
+class Command:
+    """`kafka-async ... --bootstrap SERVERS --timeout 5`, in this process."""
+
+    servers: str
+
+    def __call__(self, *arguments: str, timeout: float = 5) -> Ended:
+        return call(*arguments, "--bootstrap", self.servers, "--timeout", str(timeout))
+
+
+@pytest.fixture
+def command(servers: str) -> Command:
+    return Command(servers)
+
+
+def call(*arguments: str, **options: Any) -> Ended:
+    """Call the command line; an exception that leaves it is the test's."""
+    result = CliRunner().invoke(app, list(arguments), **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture(name="call")
+def call_fixture() -> Any:
+    return call

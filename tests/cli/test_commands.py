@@ -1,0 +1,237 @@
+"""topics, produce and consume: what they print, where, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_async import Producer
+from tests.cli.conftest import Command, Ended
+from tests.cli.programs import Program, run
+
+Call = Callable[..., Ended]
+
+
+def fill(servers: str, topic: str, values: list[bytes]) -> None:
+    async def main() -> None:
+        async with Producer(servers) as producer:
+            await producer.send_many(topic, values)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def topic(command: Command, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.translate({ord("["): "-", ord("]"): None})
+    assert command("topics", "create", name, "--partitions", "2").status == 0
+    return name
+
+
+def test_a_topic_from_its_creation_to_its_end(command: Command) -> None:
+    created = command(
+        "topics", "create", "life", "--partitions", "3", "--config", "retention.ms=60000"
+    )
+    assert (created.status, created.out, created.err) == (
+        0, "", "created life with 3 partitions\n"
+    )  # fmt: skip
+    assert "life" in command("topics", "list").out.splitlines()
+    described = command("topics", "describe", "life").out
+    assert "in sync" in described
+    assert sum(line.split()[:1] in (["0"], ["1"], ["2"]) for line in described.splitlines()) == 3
+    assert command("topics", "delete", "life").err == "deleted life\n"
+    assert "life" not in command("topics", "list").out.splitlines()
+
+
+def test_lines_become_records_and_lines_again(command: Command, topic: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_bytes("one\ntwo\r\n\nü\nlast".encode())
+    produced = command("produce", topic, str(text))
+    assert (produced.status, produced.out, produced.err) == (
+        0, "", f"5 records produced to {topic}\n"
+    )  # fmt: skip
+    consumed = command("consume", topic, "--offset", "beginning", "--exit")
+    assert (consumed.status, consumed.err) == (0, "5 records\n")
+    assert sorted(consumed.out.split("\n")[:-1]) == sorted(["one", "two", "", "ü", "last"])
+
+
+def test_standard_input_is_produced_as_it_comes(servers: str, topic: str) -> None:
+    with Program(
+        "produce", topic, "--bootstrap", servers, stdin=subprocess.PIPE
+    ) as program, Program(
+        "consume", topic, "--bootstrap", servers, "--offset", "beginning", "-n", "1"
+    ) as reader:  # fmt: skip
+        stdin = program.process.stdin
+        assert stdin is not None
+        stdin.write(b"now\n")
+        stdin.flush()
+        assert reader.end() == (0, "now\n", "1 record\n")  # the writer's input is still open
+        stdin.close()
+        program.process.stdin = None
+        assert program.end() == (0, "", f"1 record produced to {topic}\n")
+
+
+def test_json_lines_tell_everything_about_a_record(
+    command: Command, topic: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"key=value\nno key\n\xff=\xfe\n")
+    command("produce", topic, str(text), "--key-separator", "=", "--compression", "lz4")
+    out = command("consume", topic, "--offset", "beginning", "--exit", "--json").out
+    rows = [json.loads(line) for line in out.splitlines()]
+    found = {(row["key"], row["value"]) for row in rows}
+    assert found == {("key", "value"), (None, "no key"), ("\\xff", "\\xfe")}
+    assert {row["topic"] for row in rows} == {topic}
+    for row in rows:
+        assert list(row) == [
+            "topic", "partition", "offset", "timestamp", "key", "value", "headers"
+        ]  # fmt: skip
+        assert row["timestamp"] > 1_700_000_000_000
+        assert row["headers"] == []
+
+
+def test_an_offset_and_a_count_bound_what_is_read(command: Command, servers: str) -> None:
+    command("topics", "create", "numbers")
+    fill(servers, "numbers", [str(n).encode() for n in range(20)])
+    assert command("consume", "numbers", "--offset", "17", "--exit").out == "17\n18\n19\n"
+    first = command("consume", "numbers", "--offset", "beginning", "--count", "3")
+    assert (first.out, first.err) == ("0\n1\n2\n", "3 records\n")
+    assert command("consume", "numbers", "--offset", "end", "--exit").out == ""
+
+
+def test_a_topic_that_ends_in_an_aborted_transaction_has_an_end_too(
+    command: Command, servers: str, topic: str
+) -> None:
+    async def transactions() -> None:
+        async with Producer(servers, transactional_id=topic) as producer:
+            async with producer.transaction() as transaction:
+                await transaction.enqueue(topic, b"stays")
+            transaction = await producer.begin()
+            await transaction.enqueue(topic, b"goes")
+            await producer.flush()
+            await transaction.abort()
+
+    asyncio.run(transactions())
+    read = command("consume", topic, "--offset", "beginning", "--exit")
+    assert (read.status, read.out) == (0, "stays\n")
+    all_of_it = command("consume", topic, "--offset", "beginning", "--exit", "--no-read-committed")
+    assert sorted(all_of_it.out.split()) == ["goes", "stays"]
+
+
+@pytest.mark.parametrize("verb", ["produce", "consume"])
+def test_a_topic_that_is_not_there_is_named(command: Command, verb: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("a line\n")
+    ended = command(verb, "nowhere", *([str(text)] if verb == "produce" else []), timeout=1)
+    assert ended.status == 1
+    assert ended.out == ""
+    assert ended.line.startswith("error: ")
+    assert "nowhere" in ended.line
+
+
+def test_a_topic_made_twice_or_deleted_twice_is_named(command: Command, topic: str) -> None:
+    again = command("topics", "create", topic)
+    assert again.status == 1
+    assert topic in again.line
+    command("topics", "delete", topic)
+    gone = command("topics", "delete", topic)
+    assert gone.status == 1
+    assert topic in gone.line
+
+
+def test_a_line_over_the_limit_is_named_by_its_number(
+    command: Command, topic: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"short\n" + b"x" * 1_048_500 + b"\n")
+    ended = command("produce", topic, str(text))
+    assert ended.status == 1
+    assert ended.line.startswith("error: line 2: ")
+    assert "max_request_size" in ended.line
+
+
+def test_a_line_without_end_does_not_fill_the_memory(
+    command: Command, topic: str, tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_bytes(b"x" * 3_000_000)
+    ended = command("produce", topic, str(text))
+    assert ended.status == 1
+    assert ended.line.startswith(f"error: {text}: a line is longer than 1,048,576 bytes")
+
+
+def test_files_that_cannot_be_read_are_named(command: Command, tmp_path: Path) -> None:
+    missing = command("produce", "t", str(tmp_path / "missing"))
+    assert missing.line == f"error: {tmp_path / 'missing'}: there is no such file"
+    directory = command("produce", "t", str(tmp_path))
+    assert directory.line == f"error: {tmp_path} is a directory: name files"
+    assert missing.status == directory.status == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("consume", "t", "--offset", "soon"), "write beginning, end or a number"),
+        (("produce", "t", "--compression", "zip"), "compression_type='zip' is not one of"),
+        (("produce", "t", "--key-separator", ""), "--key-separator is empty"),
+        (("topics", "create", "t", "--config", "x"), "write KEY=VALUE"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(
+    command: Command, arguments: tuple[str, ...], says: str
+) -> None:
+    ended = command(*arguments)
+    assert ended.status == 1
+    assert says in ended.line
+
+
+def test_a_port_that_is_in_use_is_named(servers: str, call: Call) -> None:
+    port = servers.rpartition(":")[2]
+    ended = call("broker", "--port", port)
+    assert ended.status == 1
+    assert ended.line == (
+        f"error: port {port}: in use by another program: take another --port, or 0"
+    )
+
+
+def test_the_version_is_told(call: Call) -> None:
+    told = call("--version")
+    assert told.status == 0
+    assert told.out.startswith("kafka-async ")
+
+
+def test_all_commands_are_in_the_help(call: Call) -> None:
+    told = call("--help", terminal_width=80)
+    for name in ("demo", "broker", "topics", "produce", "consume"):
+        assert f" {name} " in told.out
+
+
+def test_the_reader_of_the_output_may_leave(servers: str, command: Command) -> None:
+    command("topics", "create", "much")
+    fill(servers, "much", [b"x" * 1000] * 2000)
+    with Program(
+        "consume", "much", "--bootstrap", servers, "--offset", "beginning", "--exit"
+    ) as program:
+        stdout = program.process.stdout
+        assert stdout is not None
+        assert stdout.readline() == b"x" * 1000 + b"\n"
+        stdout.close()
+        program.process.stdout = None
+        status, _, err = program.end()
+    assert (status, err) == (1, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_name_that_the_terminal_cannot_show_does_not_end_the_command(
+    servers: str, encoding: str
+) -> None:
+    words = {"PYTHONIOENCODING": encoding, "LANG": "C", "PYTHONUTF8": "0"}
+    status, out, err = run(
+        "topics", "describe", "żaba", "--bootstrap", servers, "--timeout", "1", environment=words
+    )
+    assert (status, out) == (1, "")
+    assert "\\u017caba" in err

@@ -1,0 +1,103 @@
+"""What is said first on a connection: a list of requests, each with its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_async.cluster.handshake import BrokerVersions, Procedure, Step, handshake
+from kafka_async.errors import (
+    DecodeError,
+    RebootstrapRequiredError,
+    UnsupportedVersionError,
+)
+from kafka_async.protocol.header import encode_response
+from kafka_async.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from kafka_async.protocol.spec import VersionRange
+
+NEWEST = ApiVersionsRequest.VERSIONS.max
+OWN_KEY = ApiVersionsRequest.API_KEY
+
+
+def frame(response: ApiVersionsResponse, version: int) -> bytes:
+    return b"".join(encode_response(response, version, 0))[4:]
+
+
+def offer(key: int, low: int, high: int) -> ApiVersion:
+    return ApiVersion(api_key=key, min_version=low, max_version=high)
+
+
+def begin() -> tuple[Procedure[BrokerVersions], ApiVersionsRequest, int]:
+    procedure = handshake("1.2", "cluster", 7)
+    step = next(procedure)
+    assert isinstance(step.request, ApiVersionsRequest)
+    return procedure, step.request, step.version
+
+
+def finish(procedure: Procedure[BrokerVersions], data: bytes) -> BrokerVersions:
+    with pytest.raises(StopIteration) as ended:
+        procedure.send(data)
+    return ended.value.value
+
+
+def test_the_newest_version_is_asked_for_first_and_says_who_asks_whom() -> None:
+    _, request, version = begin()
+    assert version == NEWEST
+    assert request.client_software_name == "kafka-async"
+    assert request.client_software_version == "1.2"
+    assert (request.cluster_id, request.node_id) == ("cluster", 7)
+
+
+def test_a_broker_of_today_answers_at_once() -> None:
+    procedure, _, version = begin()
+    response = ApiVersionsResponse(
+        api_keys=[offer(0, 3, 11), offer(OWN_KEY, 0, NEWEST)],
+        finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=2)],
+        finalized_features_epoch=9,
+    )
+    versions = finish(procedure, frame(response, version))
+    assert versions.ranges[0] == VersionRange(3, 11)
+    assert versions.features == {"transaction.version": 2}
+    assert versions.features_epoch == 9
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"), [([offer(OWN_KEY, 0, 3)], 3), ([offer(0, 0, 3)], 0), ([], 0)]
+)
+def test_an_older_broker_is_asked_again_in_a_version_that_it_knows(
+    offered: list[ApiVersion], expected: int
+) -> None:
+    procedure, _, _ = begin()
+    refusal = ApiVersionsResponse(error_code=UnsupportedVersionError.code or 0, api_keys=offered)
+    again = procedure.send(frame(refusal, 0))
+    assert isinstance(again, Step)
+    assert again.version == expected
+    versions = finish(procedure, frame(ApiVersionsResponse(api_keys=[offer(3, 0, 8)]), expected))
+    assert versions.version(3) == 8
+
+
+def test_a_stranger_at_the_address_is_an_error() -> None:
+    procedure, _, version = begin()
+    refusal = ApiVersionsResponse(error_code=RebootstrapRequiredError.code or 0)
+    with pytest.raises(RebootstrapRequiredError):
+        procedure.send(frame(refusal, version))
+
+
+def test_bytes_that_are_no_answer_are_an_error() -> None:
+    procedure, _, _ = begin()
+    with pytest.raises(DecodeError):
+        procedure.send(b"\x00\x00\x00\x00\x00\x00\xff\xff")
+
+
+def test_the_newest_common_version_is_chosen() -> None:
+    versions = BrokerVersions({3: VersionRange(0, 5), 1: VersionRange(90, 99)})
+    assert versions.version(3) == 5
+    assert versions.version(3) == 5
+    with pytest.raises(UnsupportedVersionError, match=r"Fetch: we know .*offers 90-99"):
+        versions.version(1)
+    with pytest.raises(UnsupportedVersionError, match="does not offer Produce"):
+        versions.version(0)

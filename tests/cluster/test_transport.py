@@ -1,0 +1,245 @@
+"""Sockets: names and their addresses, what is tried and what is left behind, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from kafka_async.cluster import transport
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.transport import SocketDialer, Stream, first_to_answer
+from kafka_async.errors import BootstrapError
+from kafka_async.supervisor import Supervisor
+
+pytestmark = pytest.mark.asyncio
+
+Rows = list[tuple[Any, ...]]
+
+
+@pytest_asyncio.fixture
+async def dialer() -> AsyncIterator[SocketDialer]:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    yield SocketDialer(supervisor)
+    await supervisor.stop()
+
+
+class Listener:
+    """A server that keeps what it accepts."""
+
+    def __init__(self) -> None:
+        self.accepted: list[asyncio.StreamWriter] = []
+        self.server: asyncio.Server
+
+    async def start(self, host: str = "127.0.0.1", context: ssl.SSLContext | None = None) -> int:
+        self.server = await asyncio.start_server(self._accept, host, 0, ssl=context)
+        return self.server.sockets[0].getsockname()[1]
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted.append(writer)
+        try:
+            await reader.read()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def stop(self) -> None:
+        self.server.close()
+        for writer in self.accepted:
+            writer.close()
+        await asyncio.sleep(0)
+
+
+@pytest_asyncio.fixture
+async def listener() -> AsyncIterator[Listener]:
+    listening = Listener()
+    yield listening
+    await listening.stop()
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    rows: Rows = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 1)) for address in addresses
+    ]
+
+    def look_up(host: str, port: int) -> Rows:
+        return rows
+
+    monkeypatch.setattr(transport, "_look_up", look_up)
+
+
+async def test_an_address_is_dialled_as_it_is(dialer: SocketDialer, listener: Listener) -> None:
+    port = await listener.start()
+    opened, stream = await dialer.dial(Stream, "127.0.0.1", port)
+    assert isinstance(stream, Stream)
+    assert opened.get_extra_info("peername") == ("127.0.0.1", port)
+    raw = opened.get_extra_info("socket")
+    assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    opened.abort()
+    await stream.ended
+
+
+async def test_a_name_is_looked_up(dialer: SocketDialer, listener: Listener) -> None:
+    port = await listener.start()
+    opened, stream = await dialer.dial(Stream, "localhost", port)
+    opened.abort()
+    await stream.ended
+
+
+async def test_a_name_that_does_not_exist(dialer: SocketDialer) -> None:
+    with pytest.raises(socket.gaierror):
+        await dialer.dial(Stream, "no-such-host.invalid", 9092)
+
+
+async def test_all_addresses_of_a_name_are_tried(
+    dialer: SocketDialer, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = await listener.start("127.0.0.1")
+    resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+    opened, stream = await dialer.dial(Stream, "broker", port)
+    assert opened.get_extra_info("peername")[0] == "127.0.0.1"
+    opened.abort()
+    await stream.ended
+
+
+async def test_when_all_addresses_fail_the_last_says_what_the_others_did(
+    dialer: SocketDialer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_to(monkeypatch, "127.0.0.2", "127.0.0.3")
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await dialer.dial(Stream, "broker", 1)
+    assert [note.partition(":")[0] for note in caught.value.__notes__] == ["127.0.0.2"]
+
+
+class Attempts:
+    """Attempts to open addresses, which succeed when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.undone: list[str] = []
+        self.ready: dict[str, asyncio.Event] = {}
+
+    async def open(self, address: str) -> str:
+        self.begun.append(address)
+        await self.ready.setdefault(address, asyncio.Event()).wait()
+        return address
+
+    def start(self, *addresses: str) -> asyncio.Task[str]:
+        return asyncio.create_task(first_to_answer(addresses, self.open, self.undone.append))
+
+
+@pytest.mark.virtual_clock
+async def test_the_next_address_is_tried_before_a_slow_one_has_failed() -> None:
+    attempts = Attempts()
+    first = attempts.start("a", "b", "c")
+    await asyncio.sleep(0.2)
+    assert attempts.begun == ["a"]
+    await asyncio.sleep(0.1)
+    assert attempts.begun == ["a", "b"]
+    attempts.ready["b"].set()
+    assert await first == "b"
+    assert attempts.begun == ["a", "b"]
+
+
+@pytest.mark.virtual_clock
+async def test_of_two_that_answer_at_once_one_is_let_go() -> None:
+    attempts = Attempts()
+    first = attempts.start("a", "b")
+    await asyncio.sleep(0.3)
+    for event in attempts.ready.values():
+        event.set()
+    winner = await first
+    assert attempts.undone == [name for name in ("a", "b") if name != winner]
+
+
+@pytest.mark.virtual_clock
+async def test_cancelling_lets_go_of_every_attempt() -> None:
+    attempts = Attempts()
+    first = attempts.start("a", "b")
+    await asyncio.sleep(0.3)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert attempts.undone == []
+
+
+# -- the whole client on real sockets -------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate() -> tuple[Path, Path]:
+    """A self-signed certificate for localhost, for a century, and its key; of no other use."""
+    data = Path(__file__).parent / "data"
+    return data / "localhost.pem", data / "localhost.key"
+
+
+def serving(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+async def test_a_plaintext_client_at_a_tls_port_is_told_so(
+    listener: Listener, certificate: tuple[Path, Path]
+) -> None:
+    port = await listener.start(context=serving(certificate))
+    with pytest.raises(BootstrapError, match=r'TLS port .then set security_protocol="SSL"'):
+        await Client(f"localhost:{port}", default_api_timeout_ms=500).start()
+
+
+async def test_a_tls_client_at_a_plaintext_port_is_told_so() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(BootstrapError, match=r"TLS failed .*leave security_protocol out"):
+        await Client(f"127.0.0.1:{port}", security_protocol="SSL").start()
+    server.close()
+
+
+async def test_a_certificate_of_unknown_issue_is_refused(
+    listener: Listener, certificate: tuple[Path, Path]
+) -> None:
+    port = await listener.start(context=serving(certificate))
+    with pytest.raises(BootstrapError, match=r"certificate is not accepted .*ssl_context"):
+        await Client(f"localhost:{port}", security_protocol="SSL").start()
+
+
+@pytest.mark.may_block  # the test reads the certificate's file in the loop
+async def test_a_certificate_that_is_trusted_is_accepted_for_its_name(
+    listener: Listener, certificate: tuple[Path, Path]
+) -> None:
+    port = await listener.start(context=serving(certificate))
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    client = Client(
+        f"localhost:{port}",
+        security_protocol="SSL",
+        ssl_context=trusting,
+        default_api_timeout_ms=500,
+    )
+    with pytest.raises(BootstrapError, match="accepts connections but does not answer"):
+        await client.start()
+    assert listener.accepted
+
+
+@pytest.mark.may_block  # the test reads the certificate's file in the loop
+async def test_a_certificate_that_is_trusted_is_refused_for_another_name(
+    listener: Listener, certificate: tuple[Path, Path]
+) -> None:
+    port = await listener.start(context=serving(certificate))
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    client = Client(f"127.0.0.1:{port}", security_protocol="SSL", ssl_context=trusting)
+    with pytest.raises(BootstrapError, match=r"certificate is not accepted .*127\.0\.0\.1"):
+        await client.start()

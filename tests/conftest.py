@@ -1,0 +1,176 @@
+"""What every test runs on: the chosen loop and seed, and a watch for what a test leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import random
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from blockbuster import blockbuster_ctx
+
+from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOptions
+from kafka_async.testing.backends.jvm import find_java
+from kafka_async.testing.clock import VirtualClockEventLoop
+from kafka_async.testing.environment import in_ci
+
+pytest_plugins = ["kafka_async_pytest"]
+
+ROOT = Path(__file__).parent
+INTEGRATION = ROOT / "integration"
+SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
+
+
+def new_uvloop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.SelectorEventLoop,
+    "uvloop": new_uvloop,
+}
+LOOP = os.environ.get("KAFKA_ASYNC_TEST_LOOP") or "asyncio"
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.get_closest_marker("virtual_clock"):
+        return {"virtual": VirtualClockEventLoop}
+    return {LOOP: LOOPS[LOOP]}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever lies below tests/integration is an integration test."""
+    for item in items:
+        if INTEGRATION in item.path.parents:
+            item.add_marker("integration")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis starts from the run's seed too, unless the command line gave it one."""
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    hash_seed = os.environ.get("PYTHONHASHSEED", "random")
+    return f"kafka_async: kernel {kernel()}, loop {LOOP}, seed {SEED}, hash seed {hash_seed}"
+
+
+def kernel() -> str:
+    try:
+        from kafka_async.kernel import IMPLEMENTATION
+    except ModuleNotFoundError:
+        return os.environ.get("KAFKA_ASYNC_KERNEL", "none")
+    return IMPLEMENTATION
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to run each failure again, with the dice it had."""
+    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
+    names = list(dict.fromkeys(report.nodeid for report in failed))[:10]
+    if not names:
+        return
+    asked = [f"{name}={os.environ[name]}" for name in REPLAYED if name in os.environ]
+    words = " ".join([f"KAFKA_ASYNC_TEST_SEED={SEED}", *asked])
+    terminalreporter.section("to replay")
+    for name in names:
+        terminalreporter.write_line(f"{words} {sys.executable} -m pytest '{name}'")
+
+
+REPLAYED = ("PYTHONHASHSEED", "KAFKA_ASYNC_KERNEL", "KAFKA_ASYNC_TEST_LOOP")
+
+
+def is_unit(request: pytest.FixtureRequest) -> bool:
+    return INTEGRATION not in request.path.parents
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_options() -> ClusterOptions:
+    """Three brokers: replicas, leaders that move, a quorum that stands the loss of one."""
+    return {"brokers": 3}
+
+
+@pytest.fixture(scope="session")
+def lacking_for_spark(record_testsuite_property: Callable[[str, object], None]) -> str | None:
+    """What is missing for Spark's tests, and how to get it; None if nothing is."""
+    try:
+        find_java()
+    except BackendUnavailableError as error:
+        lacking = str(error)
+    else:
+        lacking = None if importlib.util.find_spec("pyspark") else "make spark"
+    if lacking is not None:
+        record_testsuite_property("not_run", f"spark ({lacking})")
+    return lacking
+
+
+@pytest.fixture(autouse=True)
+def spark_is_there(request: pytest.FixtureRequest) -> None:
+    """A test that needs Spark is skipped where there is none, and fails if CI=true."""
+    if request.node.get_closest_marker("spark") is None:
+        return
+    lacking = request.getfixturevalue("lacking_for_spark")
+    if lacking is not None:
+        report = pytest.fail if in_ci() else pytest.skip
+        report(f"no Spark: {lacking}")
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> int:
+    """Every test starts from the same dice, whichever ran before it."""
+    random.seed(SEED)
+    return SEED
+
+
+@pytest.fixture(autouse=True)
+def no_threads_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A unit test ends the threads it started."""
+    before = set(threading.enumerate())
+    yield
+    if not is_unit(request):
+        return
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=2)
+        assert not thread.is_alive(), f"the test left the thread {thread.name!r} running"
+
+
+@pytest.fixture(autouse=True)
+def watched(request: pytest.FixtureRequest, no_threads_left: None) -> Iterator[None]:
+    """An asynchronous test leaves no task behind, and a unit test never blocks its loop."""
+    if request.node.get_closest_marker("asyncio") is None:
+        yield
+        return
+    request.getfixturevalue("no_tasks_left")
+    if not is_unit(request) or request.node.get_closest_marker("may_block"):
+        yield
+        return
+    with blockbuster_ctx("kafka_async"):
+        yield
+
+
+@pytest_asyncio.fixture
+async def no_tasks_left() -> AsyncIterator[None]:
+    yield
+    for _ in range(20):  # cancelled tasks may need some turns of the loop to end
+        if not others():
+            return
+        await asyncio.sleep(0)
+    left = [f"{task.get_name()}: {task.get_coro()}" for task in others()]
+    pytest.fail(f"the test left tasks running: {left}")
+
+
+def others() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}  # pyright: ignore[reportReturnType]

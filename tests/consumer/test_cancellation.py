@@ -1,0 +1,154 @@
+"""Cancellation is an ordinary input: at each turn of the loop, of each call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.errors import TaskDiedError
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kafka_async.consumer.consumer import Consumer
+    from tests.consumer.conftest import Stage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+TURNS = range(0, 60, 3)
+
+
+async def cancelled_after(turns: int, call: Callable[[], Awaitable[object]]) -> None:
+    """Run `call` for so many turns of the loop, then cancel it; what it raised if it was done."""
+
+    async def run() -> None:
+        await call()
+
+    task = asyncio.create_task(run())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+async def rest(consumer: Consumer, count: int) -> list[int]:
+    offsets: list[int] = []
+    while len(offsets) < count:
+        records = await consumer.poll(timeout=60)
+        assert records
+        offsets += [record.offset for record in records]
+    return offsets
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_poll_loses_nothing(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    async with stage.consumer("t") as consumer:
+        offsets: list[int] = []
+
+        async def poll() -> None:
+            offsets.extend([record.offset for record in await consumer.poll(timeout=60)])
+
+        await cancelled_after(turns, poll)
+        assert offsets + await rest(consumer, 8 - len(offsets)) == list(range(8))
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_stream_loses_nothing(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    seen: list[int] = []
+    async with stage.consumer("t") as consumer:
+
+        async def read() -> None:
+            async for record in consumer:
+                seen.append(record.offset)
+                await asyncio.sleep(0)
+
+        await cancelled_after(turns, read)
+        assert seen + await rest(consumer, 8 - len(seen)) == list(range(8))
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_commit_leaves_the_consumer_usable(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    async with stage.consumer("t") as consumer:
+        await consumer.poll(max_records=4, timeout=60)
+        await cancelled_after(turns, consumer.commit)
+        await consumer.commit()
+        committed = await consumer.committed()
+        assert [row.offset for row in committed.values() if row] == [4]
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_start_leaves_nothing_behind(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    consumer = stage.consumer("t")
+    await cancelled_after(turns, consumer.start)
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_stop_leaves_nothing_behind(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    consumer = stage.consumer("t", enable_auto_commit=True)
+    await consumer.start()
+    await consumer.poll(timeout=60)
+    await cancelled_after(turns, consumer.stop)
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_cancelled_seeks_and_questions_leave_the_consumer_usable(
+    stage: Stage, turns: int
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=8)
+    async with stage.consumer("t") as consumer:
+        await consumer.poll(timeout=60)
+        calls: list[Callable[[], Awaitable[object]]] = [
+            consumer.seek_to_beginning,
+            consumer.seek_to_committed,
+            lambda: consumer.position(partition),
+            lambda: consumer.end_offsets([partition]),
+            lambda: consumer.poll_batches(timeout=1),
+        ]
+        for call in calls:
+            await cancelled_after(turns, call)
+        consumer.seek(partition, 2)
+        assert await rest(consumer, 6) == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("turns", TURNS)
+async def test_a_cancelled_unsubscribe_can_be_asked_again(stage: Stage, turns: int) -> None:
+    await stage.topic("t", 1, records=8)
+    async with stage.consumer("t") as consumer:
+        await consumer.poll(timeout=60)
+        await cancelled_after(turns, consumer.unsubscribe)
+        await consumer.unsubscribe()
+        assert consumer.assignment() == frozenset()
+        consumer.subscribe(["t"])
+        await consumer.poll(timeout=60)
+        assert consumer.assignment() == {TopicPartition("t", 0)}
+
+
+async def test_a_task_that_dies_is_heard_of_by_who_asks(stage: Stage) -> None:
+    """Nothing stalls in silence: a bug in a background task ends every wait at once."""
+    await stage.topic("t", 1)
+    consumer = stage.consumer("t")
+    await consumer.start()
+    polling = asyncio.create_task(consumer.poll(timeout=None))
+    await asyncio.sleep(1)
+
+    async def die() -> None:
+        raise ZeroDivisionError("a bug")
+
+    consumer._supervisor.spawn(die, name="task with a bug")  # pyright: ignore[reportPrivateUsage]
+    await asyncio.wait({polling})
+    assert isinstance(polling.exception(), TaskDiedError)
+    with pytest.raises(TaskDiedError, match="a bug"):
+        await consumer.poll()
+    await consumer.stop()

@@ -1,0 +1,621 @@
+"""What a consumer hands out, and where it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.cluster import lane
+from kafka_async.cluster.lane import LaneKind
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import (
+    ClientClosedError,
+    CorruptRecordError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    RecordDeserializationError,
+)
+from kafka_async.kernel import Record
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import (
+    Headers,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    ProducerRecord,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.log import ControlKind
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+
+async def read(consumer: Consumer, count: int) -> list[Record]:
+    """So many records, with as many polls as it takes."""
+    records: list[Record] = []
+    while len(records) < count:
+        more = await consumer.poll(max_records=count - len(records), timeout=30)
+        assert more, f"only {len(records)} of {count} records came"
+        records += more
+    return records
+
+
+def offsets(records: list[Record]) -> list[int]:
+    return [record.offset for record in records]
+
+
+# -- polling --------------------------------------------------------------------------------------
+
+
+async def test_static_partitions_are_read_in_order(stage: Stage) -> None:
+    partitions = await stage.topic("t", 3, records=10)
+    async with stage.consumer(partitions=partitions) as consumer:
+        records = await read(consumer, 30)
+        for partition in partitions:
+            mine = [r for r in records if r.partition == partition.partition]
+            assert offsets(mine) == list(range(10))
+            assert [r.value for r in mine] == [str(n).encode() for n in range(10)]
+        assert consumer.assignment() == set(partitions)
+
+
+async def test_a_poll_gives_no_more_than_it_may(stage: Stage) -> None:
+    partitions = await stage.topic("t", 1, records=10)
+    async with stage.consumer(partitions=partitions, max_poll_records=4) as consumer:
+        assert offsets(await consumer.poll()) == [0, 1, 2, 3]
+        assert offsets(await consumer.poll(max_records=1)) == [4]
+        assert offsets(await consumer.poll(max_records=100)) == [5, 6, 7, 8, 9]
+        with pytest.raises(IllegalStateError):
+            await consumer.poll(max_records=0)
+
+
+async def test_a_poll_waits_for_its_timeout_and_no_longer(stage: Stage) -> None:
+    partitions = await stage.topic("t")
+    async with stage.consumer(partitions=partitions) as consumer:
+        before = asyncio.get_running_loop().time()
+        assert await consumer.poll(timeout=7) == []
+        assert asyncio.get_running_loop().time() == pytest.approx(before + 7)
+        assert await consumer.poll(timeout=0) == []
+
+
+async def test_records_that_come_later_are_handed_out_when_they_come(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    async with stage.consumer(partitions=[partition]) as consumer:
+        polling = asyncio.create_task(consumer.poll(timeout=None))
+        await asyncio.sleep(100)
+        assert not polling.done()
+        await stage.produce(partition, ["late"])
+        assert [record.value for record in await polling] == [b"late"]
+
+
+async def test_a_full_partition_does_not_starve_the_others(stage: Stage) -> None:
+    busy, idle = await stage.topic("t", 2)
+    for start in range(0, 5000, 1000):
+        await stage.produce(busy, range(start, start + 1000))
+    async with stage.consumer(
+        partitions=[busy, idle], max_partition_fetch_bytes=1000, fetch_buffer_memory=4000
+    ) as consumer:
+        await read(consumer, 10)
+        await stage.produce(idle, ["here"])
+        await asyncio.sleep(1)
+        seen = [r.partition for _ in range(3) for r in await consumer.poll(max_records=500)]
+        assert 1 in seen
+
+
+async def test_a_stream_gives_one_record_after_the_other(stage: Stage) -> None:
+    partitions = await stage.topic("t", 2, records=5)
+    async with stage.consumer(partitions=partitions) as consumer:
+        seen: list[tuple[int, int]] = []
+        async for record in consumer:
+            seen.append((record.partition, record.offset))
+            if len(seen) == 10:
+                break
+        assert sorted(seen) == [(p, n) for p in range(2) for n in range(5)]
+        assert [await consumer.position(p) for p in partitions] == [5, 5]
+
+
+async def test_leaving_a_stream_leaves_the_rest_for_the_next(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=6)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        async for record in consumer:
+            if record.offset == 2:
+                break
+        assert offsets(await consumer.poll()) == [3, 4, 5]
+        await consumer.seek_to_beginning()
+        assert (await anext(consumer)).offset == 0
+        assert (await anext(consumer)).offset == 1
+        assert offsets(await consumer.poll()) == [2, 3, 4, 5]
+
+
+async def test_a_stream_ends_when_the_consumer_is_stopped(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=2)
+    consumer = stage.consumer(partitions=[partition])
+    await consumer.start()
+
+    async def all_of_it() -> list[int]:
+        return [record.offset async for record in consumer]
+
+    reading = asyncio.create_task(all_of_it())
+    await asyncio.sleep(1)
+    await consumer.stop()
+    assert await reading == [0, 1]
+
+
+@pytest.mark.may_block  # pyarrow reads files when it is imported
+async def test_batches_come_as_they_were_written(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    await stage.produce(partition, ["a", "b"])
+    await stage.produce(partition, ["c"])
+    async with stage.consumer(partitions=[partition]) as consumer:
+        (batch,) = await consumer.poll_batches()
+        assert (batch.topic_partition, batch.start, batch.next_offset) == (partition, 0, 3)
+        assert [record.value for record in batch.records()] == [b"a", b"b", b"c"]
+        assert batch.to_arrow().column("value").to_pylist() == [b"a", b"b", b"c"]
+        assert batch.to_arrow(start=1, end=2).column("offset").to_pylist() == [1]
+        assert await consumer.position(partition) == 3
+        assert await consumer.poll_batches(timeout=1) == []
+
+
+async def test_batches_begin_where_a_poll_has_left_off(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=5)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert offsets(await consumer.poll(max_records=2)) == [0, 1]
+        (batch,) = await consumer.poll_batches()
+        assert offsets(batch.records()) == [2, 3, 4]
+
+
+# -- one at a time --------------------------------------------------------------------------------
+
+
+async def test_two_tasks_cannot_ask_at_once(stage: Stage) -> None:
+    partitions = await stage.topic("t")
+    async with stage.consumer(partitions=partitions) as consumer:
+        first = asyncio.create_task(consumer.poll(timeout=None))
+        await asyncio.sleep(1)
+        with pytest.raises(IllegalStateError, match="exclude each other"):
+            await consumer.poll()
+        with pytest.raises(IllegalStateError, match="exclude each other"):
+            await anext(aiter(consumer))
+        first.cancel()
+        await asyncio.wait({first})
+        assert await consumer.poll(timeout=0) == []
+
+
+async def test_nobody_polls_into_a_stream(stage: Stage) -> None:
+    partitions = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=partitions) as consumer:
+        async for record in consumer:
+            with pytest.raises(IllegalStateError, match="async for"):
+                await consumer.poll()
+            with pytest.raises(IllegalStateError, match="async for"):
+                await consumer.poll_batches()
+            with pytest.raises(IllegalStateError, match="async for"):
+                aiter(consumer)
+            if record.offset == 1:
+                break
+        assert offsets(await consumer.poll()) == [2]
+
+
+async def test_a_consumer_belongs_to_its_life(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    consumer = stage.consumer(partitions=[partition])
+    with pytest.raises(ClientClosedError, match="not started"):
+        await consumer.poll()
+    async with consumer:
+        pass
+    with pytest.raises(ClientClosedError, match="closed"):
+        await consumer.poll()
+    with pytest.raises(ClientClosedError, match="closed"):
+        consumer.seek(partition, 0)
+    await consumer.stop()
+
+
+async def test_one_that_is_forgotten_says_so(stage: Stage) -> None:
+    consumer = stage.consumer(partitions=await stage.topic("t"))
+    await consumer.start()
+    with pytest.warns(ResourceWarning, match="never stopped"):
+        consumer.__del__()
+    await consumer.stop()
+
+
+async def test_a_shared_client_is_not_closed(stage: Stage) -> None:
+    partitions = await stage.topic("t", 1, records=1)
+    for _ in range(2):
+        async with Consumer(
+            stage.client, partitions=partitions, auto_offset_reset="earliest"
+        ) as consumer:
+            assert len(await consumer.poll()) == 1
+    with pytest.raises(InvalidConfigurationError, match="belongs to the shared Client"):
+        Consumer(stage.client, client_id="other")
+
+
+# -- positions ------------------------------------------------------------------------------------
+
+
+async def test_seeking_forgets_what_was_fetched(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=10)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert offsets(await consumer.poll(max_records=3)) == [0, 1, 2]
+        consumer.seek(partition, 8)
+        assert await consumer.position(partition) == 8
+        assert offsets(await consumer.poll()) == [8, 9]
+        consumer.seek(partition, OffsetAndMetadata(1, 0))
+        assert offsets(await consumer.poll(max_records=1)) == [1]
+        await consumer.seek_to_end(partition)
+        assert await consumer.position(partition) == 10
+        with pytest.raises(IllegalStateError):
+            consumer.seek(partition, -1)
+        with pytest.raises(IllegalStateError, match="not assigned"):
+            consumer.seek(TopicPartition("t", 7), 0)
+
+
+async def test_seeking_in_the_middle_of_a_stream_takes_effect_at_once(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=10)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        seen: list[int] = []
+        async for record in consumer:
+            seen.append(record.offset)
+            if seen == [0, 1]:
+                consumer.seek(partition, 8)
+            if record.offset == 9:
+                break
+        assert seen == [0, 1, 8, 9]
+
+
+async def test_an_answer_from_before_a_seek_is_dropped(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=10)
+    slow = stage.cluster.faults.add(api="Fetch", hang=True)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        await slow.wait()
+        consumer.seek(partition, 5)
+        slow.release()
+        assert offsets(await consumer.poll(timeout=10)) == [5, 6, 7, 8, 9]
+
+
+async def test_seeking_by_time(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    for second in (10, 20, 30):
+        record = ProducerRecord("", b"v", timestamp=second * 1000)
+        await stage.append(partition, RecordBatch.build([record]).frame())
+    async with stage.consumer(partitions=[partition]) as consumer:
+        await consumer.seek_to_time(15)
+        assert offsets(await consumer.poll()) == [1, 2]
+        await consumer.seek_to_time({partition: datetime.fromtimestamp(30, UTC)})
+        assert offsets(await consumer.poll()) == [2]
+        await consumer.seek_to_time(31)
+        assert await consumer.position(partition) == 3
+        found = await consumer.offsets_for_times({partition: 11.0})
+        assert found == {partition: OffsetAndTimestamp(1, 20_000, 0)}
+        assert await consumer.offsets_for_times({partition: 99.0}) == {partition: None}
+        assert await consumer.beginning_offsets([partition]) == {partition: 0}
+        assert await consumer.end_offsets(partition) == {partition: 3}
+
+
+@pytest.mark.parametrize(("policy", "seen"), [("earliest", [0, 1, 2]), ("latest", [])])
+async def test_without_an_offset_the_policy_decides(
+    stage: Stage, policy: str, seen: list[int]
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition], auto_offset_reset=policy) as consumer:
+        assert offsets(await consumer.poll(timeout=2)) == seen
+        assert await consumer.position(partition) == 3
+
+
+async def test_without_an_offset_and_a_policy_the_application_decides(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+        for _ in range(2):
+            with pytest.raises(NoOffsetForPartitionError, match="t-0"):
+                await consumer.poll()
+        with pytest.raises(NoOffsetForPartitionError):
+            await consumer.position(partition)
+        consumer.seek(partition, 1)
+        assert offsets(await consumer.poll()) == [1, 2]
+
+
+async def test_an_offset_that_is_not_there_is_reset_by_policy(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        consumer.seek(partition, 99)
+        assert offsets(await consumer.poll()) == [0, 1, 2]
+    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+        consumer.seek(partition, 99)
+        with pytest.raises(OffsetOutOfRangeError, match="t-0"):
+            await consumer.poll()
+        consumer.seek(partition, 2)
+        assert offsets(await consumer.poll()) == [2]
+
+
+async def test_a_paused_partition_keeps_its_place(stage: Stage) -> None:
+    first, second = await stage.topic("t", 2, records=4)
+    async with stage.consumer(partitions=[first, second]) as consumer:
+        consumer.pause(first)
+        assert {r.partition for r in await read(consumer, 4)} == {1}
+        assert consumer.paused() == {first}
+        assert await consumer.poll(timeout=1) == []
+        consumer.resume()
+        assert offsets(await read(consumer, 4)) == [0, 1, 2, 3]
+
+
+async def test_pausing_in_the_middle_of_a_stream_puts_the_rest_back(stage: Stage) -> None:
+    first, second = await stage.topic("t", 2, records=3)
+    async with stage.consumer(partitions=[first]) as consumer:
+        seen: list[tuple[int, int]] = []
+        async for record in consumer:
+            seen.append((record.partition, record.offset))
+            if len(seen) == 1:
+                consumer.assign([first, second])
+                consumer.pause(first)
+            if seen[-1] == (1, 2):
+                consumer.resume(first)
+            if seen[-1] == (0, 2):
+                break
+        assert seen == [(0, 0), (1, 0), (1, 1), (1, 2), (0, 1), (0, 2)]
+
+
+async def test_topics_without_a_group_are_read_whole_and_grow(stage: Stage) -> None:
+    await stage.topic("t", 2, records=1)
+    async with stage.consumer(topics=["t"], metadata_max_age_ms=1000) as consumer:
+        assert {r.partition for r in await read(consumer, 2)} == {0, 1}
+        await stage.cluster.add_partitions("t", 3)
+        await asyncio.sleep(2)
+        assert TopicPartition("t", 2) in consumer.assignment()
+
+
+# -- what cannot be read --------------------------------------------------------------------------
+
+
+def damaged(values: list[str]) -> bytes:
+    """A batch whose CRC is right and whose records are not."""
+    whole = RecordBatch.build([ProducerRecord("", v.encode()) for v in values])
+    broken = bytearray(whole.payload)
+    broken[0] = 0xFF
+    return RecordBatch(
+        bytes(broken), whole.codec, whole.count, whole.base_timestamp, whole.max_timestamp
+    ).frame()
+
+
+async def test_a_damaged_batch_is_met_where_it_lies_and_can_be_passed(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    await stage.produce(partition, ["a", "b"])
+    await stage.append(partition, damaged(["c", "d"]))
+    await stage.produce(partition, ["e"])
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert offsets(await consumer.poll()) == [0, 1]
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError) as caught:
+                await consumer.poll()
+            assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 2)
+        assert await consumer.position(partition) == 2
+        consumer.seek(partition, 4)
+        assert [record.value for record in await consumer.poll()] == [b"e"]
+
+
+async def test_a_damaged_batch_is_met_by_a_stream_too(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    await stage.append(partition, damaged(["a"]))
+    await stage.produce(partition, ["b"])
+    async with stage.consumer(partitions=[partition]) as consumer:
+        with pytest.raises(CorruptRecordError):
+            await anext(aiter(consumer))
+        consumer.seek(partition, 1)
+        assert (await anext(aiter(consumer))).value == b"b"
+
+
+def number(topic: str, headers: Headers, data: bytes | None) -> int:
+    return int(data or b"0")
+
+
+async def test_deserializers_make_values(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=2)
+    async with stage.consumer(partitions=[partition], value_deserializer=number) as consumer:
+        assert [record.value for record in await consumer.poll()] == [0, 1]
+        await consumer.seek_to_beginning()
+        assert (await anext(aiter(consumer))).value == 0
+
+
+@pytest.mark.parametrize("way", ["poll", "stream"])
+async def test_what_cannot_be_deserialized_is_shown_raw_and_can_be_passed(
+    stage: Stage, way: str
+) -> None:
+    (partition,) = await stage.topic("t")
+    await stage.produce(partition, ["1", "x", "3"])
+
+    async def some(consumer: Consumer) -> list[object]:
+        if way == "poll":
+            return [record.value for record in await consumer.poll()]
+        return [(await anext(consumer)).value]
+
+    async with stage.consumer(partitions=[partition], value_deserializer=number) as consumer:
+        assert await some(consumer) == [1]
+        for _ in range(2):
+            with pytest.raises(RecordDeserializationError, match="go past") as caught:
+                await some(consumer)
+            raw = caught.value.record
+            assert isinstance(raw, Record)
+            assert raw == Record("t", 0, 1, 1_000, 0, None, b"x", (), 0)
+            assert isinstance(caught.value.__cause__, ValueError)
+        assert await consumer.position(partition) == 1
+        consumer.seek(partition, 2)
+        assert await some(consumer) == [3]
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+
+def transactional(producer_id: int, sequence: int, values: list[str]) -> bytes:
+    return RecordBatch.build([ProducerRecord("", v.encode()) for v in values]).frame(
+        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True
+    )
+
+
+async def test_readers_of_committed_data_see_it_alone(stage: Stage) -> None:
+    """The log is written as a broker's would be; the embedded one keeps its aborted index."""
+    (partition,) = await stage.topic("t")
+    log = stage.cluster.topics.partition(partition)
+    assert log is not None
+    await stage.produce(partition, ["plain"])
+    kinds: dict[int, ControlKind] = {7: "abort", 8: "commit"}
+    for producer_id, kind in kinds.items():
+        log.log.append(transactional(producer_id, 0, [kind]), now=stage.cluster.now_ms())
+        stage.cluster.append_control(partition, kind, producer_id=producer_id, producer_epoch=0)
+    await stage.produce(partition, ["end"])
+    async with stage.consumer(partitions=[partition], isolation_level="read_committed") as consumer:
+        assert [r.value for r in await read(consumer, 3)] == [b"plain", b"commit", b"end"]
+        assert await consumer.position(partition) == 6
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert [r.value for r in await read(consumer, 4)] == [
+            *(b"plain", b"abort", b"commit", b"end"),
+        ]
+
+
+# -- brokers that come and go ---------------------------------------------------------------------
+
+
+async def test_a_leader_that_moves_is_followed(start_stage: StartStage) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert len(await read(consumer, 3)) == 3
+        for values in (["a"], ["b"]):
+            await stage.cluster.move_leader(partition)
+            await stage.client.refresh_metadata(topics=["t"])
+            await stage.produce(partition, values)
+            assert [r.value for r in await read(consumer, 1)] == [values[0].encode()]
+
+
+async def test_a_broker_that_dies_is_replaced(start_stage: StartStage) -> None:
+    stage = await start_stage(3)
+    partitions = await stage.topic("t", 6, records=2)
+    async with stage.consumer(partitions=partitions) as consumer:
+        assert len(await read(consumer, 12)) == 12
+        await stage.cluster.stop_broker(1)
+        await stage.client.refresh_metadata(topics=["t"])
+        for partition in partitions:
+            await stage.produce(partition, ["again"])
+        assert {r.partition for r in await read(consumer, 6)} == set(range(6))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "FENCED_LEADER_EPOCH"),
+        *("UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR"),
+        *("REPLICA_NOT_AVAILABLE", "UNKNOWN_SERVER_ERROR", "UNKNOWN_TOPIC_ID"),
+    ],
+)
+async def test_passing_troubles_of_a_fetch_pass(stage: Stage, error: str) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    fault = stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error, count=2)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert offsets(await read(consumer, 3)) == [0, 1, 2]
+    assert fault.hits == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"),
+        *("FETCH_SESSION_TOPIC_ID_ERROR", "UNKNOWN_SERVER_ERROR"),
+    ],
+)
+async def test_a_lost_fetch_session_is_opened_again(stage: Stage, error: str) -> None:
+    (partition,) = await stage.topic("t", 1, records=1)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        await read(consumer, 1)
+        fault = stage.cluster.faults.add(api="Fetch", error=error)
+        await fault.wait()
+        await stage.produce(partition, ["after"])
+        assert [r.value for r in await read(consumer, 1)] == [b"after"]
+
+
+@pytest.mark.parametrize("api", ["Fetch", "ListOffsets", "Metadata"])
+@pytest.mark.parametrize("disconnect", ["before", "after"])
+async def test_lost_connections_are_made_again(stage: Stage, api: str, disconnect: str) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        stage.cluster.faults.add(api=api, disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
+        consumer.client.request_metadata_update()
+        assert offsets(await read(consumer, 3)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED"])
+async def test_what_is_forbidden_is_raised_and_tried_again(stage: Stage, error: str) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        with pytest.raises(InvalidConfigurationError):
+            await consumer.poll(timeout=10)
+        assert offsets(await consumer.poll(timeout=10)) == [0, 1, 2]
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_is_too_large_is_raised_and_asked_for_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=1000)
+    monkeypatch.setitem(lane.FRAME_CAPS, LaneKind.FETCH, 1000)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match="a frame claims"):
+                await consumer.poll(timeout=60)
+        monkeypatch.undo()
+        assert offsets(await read(consumer, 1000)) == list(range(1000))
+
+
+async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await start_stage(2)
+    partitions = await stage.topic("t", 2, records=10)
+    forbidden = InvalidConfigurationError("allowed_broker_hosts does not permit it")
+    connect = lane.Lane.connect
+
+    async def refuse(self: lane.Lane, timeout: float) -> None:
+        if self.kind is LaneKind.FETCH and self.node_id == 2:
+            raise forbidden
+        await connect(self, timeout)
+
+    monkeypatch.setattr(lane.Lane, "connect", refuse)
+    async with stage.consumer(partitions=partitions) as consumer:
+        told: list[Exception] = []
+        seen: list[int] = []
+
+        async def poll() -> None:
+            try:
+                seen.extend(offsets(await consumer.poll(timeout=1)))
+            except InvalidConfigurationError as error:
+                told.append(error)
+
+        for _ in range(20):
+            await poll()
+        assert len(told) > 1
+        assert set(told) == {forbidden}
+        assert seen == list(range(10))  # the other broker's
+        monkeypatch.undo()
+        while len(seen) < 20:
+            await poll()
+        assert seen == [*range(10), *range(10)]
+
+
+async def test_statistics(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=10)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        await consumer.poll(max_records=4)
+        figures = consumer.statistics()
+        assert figures.records_consumed_total == 4
+        assert figures.records_lag == {partition: 6}
+        assert figures.records_lag_max == 6
+        assert figures.assigned_partitions == 1
+        assert figures.bytes_consumed_total > 0
+        assert await consumer.topics() == {"t"}
+        assert await consumer.partitions_for("t") == [0]

@@ -1,0 +1,149 @@
+"""A tight loop over buffered records leaves the event loop to others."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.errors import CorruptRecordError
+from kafka_async.records import compression
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from typing_extensions import Buffer
+
+    from kafka_async.consumer.consumer import Consumer
+    from kafka_async.records.compression import Codec
+    from tests.consumer.conftest import Stage
+
+pytestmark = pytest.mark.asyncio
+
+RECORDS = 20_000
+MICROSECONDS_A_LOOK = 10
+"""What each look at the clock takes, so that the same number of turns is due on any machine."""
+SLICES = RECORDS * MICROSECONDS_A_LOOK / 5_000
+
+
+async def stream(consumer: Consumer) -> AsyncIterator[int]:
+    async for record in consumer:
+        yield record.offset
+
+
+async def singly(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        yield (await anext(consumer)).offset
+
+
+async def polls(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        for record in await consumer.poll(max_records=1):
+            yield record.offset
+
+
+async def count_turns(turns: list[int]) -> None:
+    while True:
+        await asyncio.sleep(0)
+        turns[0] += 1
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("read", [stream, singly, polls])
+async def test_the_loop_turns_every_five_milliseconds(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Consumer], AsyncIterator[int]],
+) -> None:
+    partitions = await stage.topic("t", 1, records=RECORDS)  # one batch: it is due to time alone
+    loop = asyncio.get_running_loop()
+    time, looks = loop.time, itertools.count(0, MICROSECONDS_A_LOOK * 1e-6)
+    monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+    async with stage.consumer(partitions=partitions) as consumer:
+        offsets = read(consumer)
+        assert await anext(offsets) == 0
+        turns = [0]
+        pulse = asyncio.ensure_future(count_turns(turns))
+        for offset in range(1, RECORDS):
+            assert await anext(offsets) == offset
+        pulse.cancel()
+        await asyncio.wait({pulse})
+        assert SLICES * 0.9 <= turns[0] < RECORDS / 10
+
+
+# -- large batches --------------------------------------------------------------------------------
+
+LARGE, SMALL = 100_000, 100
+
+
+def batch(size: int) -> bytes:
+    """Two records, of values that no codec makes smaller."""
+    records = [ProducerRecord("", random.randbytes(size // 2)) for _ in range(2)]
+    return RecordBatch.build(records, "zstd", timestamp=1_000).frame()
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """Of each batch that was decompressed: whether it is large, and whether a thread did it."""
+    seen: list[tuple[bool, bool]] = []
+    decompress = compression.decompress
+
+    def watched(codec: Codec, data: Buffer, limit: int) -> bytes:
+        aside = threading.current_thread() is not threading.main_thread()
+        seen.append((memoryview(data).nbytes > SMALL * 10, aside))
+        return decompress(codec, data, limit)
+
+    monkeypatch.setattr(compression, "decompress", watched)
+    return seen
+
+
+async def wide_polls(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        for record in await consumer.poll(max_records=500):
+            yield record.offset
+
+
+@pytest.mark.parametrize("read", [stream, polls, wide_polls])
+async def test_large_batches_are_unpacked_in_a_thread_and_keep_their_order(
+    stage: Stage,
+    unpacked: list[tuple[bool, bool]],
+    read: Callable[[Consumer], AsyncIterator[int]],
+) -> None:
+    (partition,) = await stage.topic("t")
+    for size in (LARGE, SMALL, LARGE, LARGE):
+        await stage.append(partition, batch(size))
+    unpacked.clear()  # the cluster looks into them too
+    async with stage.consumer(partitions=[partition]) as consumer:
+        offsets = read(consumer)
+        assert [await anext(offsets) for _ in range(8)] == list(range(8))
+    assert unpacked == [(True, True), (False, False), (True, True), (True, True)]
+
+
+async def test_what_a_thread_finds_damaged_is_met_where_it_lies(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (partition,) = await stage.topic("t")
+    for size in (LARGE, LARGE, SMALL):
+        await stage.append(partition, batch(size))
+    decompress, sizes = compression.decompress, itertools.count()
+
+    def second_fails(codec: Codec, data: Buffer, limit: int) -> bytes:
+        if next(sizes) in (1, 2):
+            raise CorruptRecordError("the zstd data is spoilt")
+        return decompress(codec, data, limit)
+
+    monkeypatch.setattr(compression, "decompress", second_fails)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert [record.offset for record in await consumer.poll(timeout=30)] == [0, 1]
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError, match="spoilt") as caught:
+                await consumer.poll(timeout=30)
+            assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 2)
+        consumer.seek(partition, 4)
+        assert [record.offset for record in await consumer.poll(timeout=30)] == [4, 5]

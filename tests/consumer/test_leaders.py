@@ -1,0 +1,148 @@
+"""Leaders that change: positions are compared with the new one's log (KIP-320), hints are taken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.consumer.lookups import EpochEnd, Lookups
+from kafka_async.errors import KafkaError, OffsetOutOfRangeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafka_async.consumer.consumer import Consumer
+    from kafka_async.types import TopicPartition
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+
+async def offsets(consumer: Consumer, timeout: float = 20) -> list[int]:
+    return [record.offset for record in await consumer.poll(timeout=timeout)]
+
+
+async def new_leader(stage: Stage, consumer: Consumer, partition: TopicPartition) -> None:
+    await stage.cluster.move_leader(partition)
+    await stage.client.refresh_metadata(topics=[partition.topic])
+    await consumer.client.refresh_metadata()
+
+
+def ends_at(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    """Whatever is asked, the leader's log ends there."""
+
+    async def epoch_ends(
+        self: Lookups, node_id: int, epochs: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
+        return {partition: EpochEnd(0, offset) for partition in epochs}
+
+    monkeypatch.setattr(Lookups, "epoch_ends", epoch_ends)
+
+
+async def test_a_position_is_compared_with_the_log_of_each_new_leader(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=3)
+    asked = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert await offsets(consumer) == [0, 1, 2]
+        assert asked.hits == 0
+        for hits in (1, 2):
+            await new_leader(stage, consumer, partition)
+            await stage.produce(partition, ["more"])
+            assert await offsets(consumer) == [2 + hits]
+            assert asked.hits == hits
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"])
+async def test_passing_troubles_of_the_comparison_pass(start_stage: StartStage, error: str) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=1)
+    fault = stage.cluster.faults.add(api="OffsetForLeaderEpoch", error=error, count=2)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert await offsets(consumer) == [0]
+        await new_leader(stage, consumer, partition)
+        await stage.produce(partition, ["more"])
+        assert await offsets(consumer) == [1]
+        assert fault.hits == 2
+
+
+async def test_a_log_that_was_truncated_is_read_from_its_end(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=5)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert await offsets(consumer) == [0, 1, 2, 3, 4]
+        ends_at(monkeypatch, 3)
+        await new_leader(stage, consumer, partition)
+        assert await offsets(consumer) == [3, 4]
+
+
+async def test_without_a_policy_a_truncated_log_is_raised(
+    start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=5)
+    async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
+        consumer.seek(partition, 0)
+        assert len(await offsets(consumer)) == 5
+        ends_at(monkeypatch, 3)
+        await new_leader(stage, consumer, partition)
+        with pytest.raises(OffsetOutOfRangeError, match="unclean election"):
+            await offsets(consumer)
+        consumer.seek(partition, 4)
+        assert await offsets(consumer) == [4]
+
+
+async def test_a_committed_offset_of_an_older_epoch_is_compared_before_it_is_used(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer("t") as consumer:
+        await consumer.poll(max_records=2, timeout=20)
+        await consumer.commit()
+    asked = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
+    await stage.cluster.move_leader(partition)
+    async with stage.consumer("t") as consumer:
+        assert await offsets(consumer) == [2]
+    assert asked.hits == 1
+
+
+async def test_a_leaders_hint_is_followed_without_new_metadata(start_stage: StartStage) -> None:
+    """KIP-951: the old leader's refusal names the new one."""
+    stage = await start_stage(3)
+    (partition,) = await stage.topic("t", 1, records=1)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert await offsets(consumer) == [0]
+        silent = stage.cluster.faults.add(
+            api="Metadata",
+            hang=True,
+            count=None,
+            when=lambda context, _: context.client_id != "stage",
+        )
+        await stage.cluster.move_leader(partition)
+        await stage.client.refresh_metadata(topics=["t"])
+        await stage.produce(partition, ["more"])
+        assert await offsets(consumer) == [1]
+        silent.release()
+
+
+async def test_a_source_ends_with_its_broker(start_stage: StartStage) -> None:
+    stage = await start_stage(3)
+    partitions = await stage.topic("t", 3, records=1)
+    async with stage.consumer(partitions=partitions) as consumer:
+        while consumer.statistics().records_consumed_total < 3:
+            await consumer.poll()
+        await stage.cluster.stop_broker(2)
+        await asyncio.sleep(30)
+        await stage.client.refresh_metadata(topics=["t"])
+        for partition in partitions:
+            await stage.produce(partition, ["again"])
+        while consumer.statistics().records_consumed_total < 6:
+            assert await consumer.poll(timeout=30)
+        await stage.cluster.start_broker(2)

@@ -1,0 +1,57 @@
+"""The code blocks of a Markdown file, and the program that each makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+# Python runs; these don't: shells differ from machine to machine, text is text.
+NOT_RUN = {"text", "sh"}
+ADDRESS = "localhost:9092"
+
+FENCE = re.compile(r"^```(?P<info>.*)\n(?P<body>(?:.*\n)*?)```$", re.MULTILINE)
+TITLE = re.compile(r'title="([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: where it begins, its language, its title (a file's name, or empty)."""
+
+    page: Path
+    line: int
+    language: str
+    title: str
+    body: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        """The file it is when it runs."""
+        return self.title or f"{self.page.stem}_{self.line}.py"
+
+    @property
+    def kind(self) -> str:
+        """How it runs: as a "script", a "test" or a "conftest"."""
+        if self.name == "conftest.py":
+            return "conftest"
+        return "test" if self.name.startswith("test_") else "script"
+
+    def program(self, bootstrap: str) -> str:
+        return self.body.replace(ADDRESS, bootstrap)
+
+
+def blocks_of(page: Path) -> Iterator[Block]:
+    text = page.read_text("utf-8")
+    for match in FENCE.finditer(text):
+        language, _, attributes = match["info"].partition(" ")
+        title = TITLE.search(attributes)
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(page, line, language, title[1] if title else "", match["body"])

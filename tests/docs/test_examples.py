@@ -1,0 +1,114 @@
+"""Every Python example of README.md and docs/ runs, against an embedded cluster.
+
+The blocks of a page run one after the other on one cluster, as a reader would try them. Blocks that
+are not run are written as `text` or `sh`, so none is left out by mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_async.embedded import run_in_thread
+from tests.docs.markdown_blocks import NOT_RUN, PAGES, Block, blocks_of
+
+DEADLINE = 60.0
+"""Seconds for one example."""
+SPARK_DEADLINE = 300.0
+"""Seconds for one that starts a Java machine, and Python workers for each job."""
+
+SCOPE = "asyncio_default_fixture_loop_scope=function"  # without it pytest-asyncio warns
+PYTEST = ["-m", "pytest", "-q", "-p", "no:anyio", "-o", SCOPE]
+
+CONFTEST_USER = """
+import asyncio
+import pytest
+
+
+@pytest.mark.asyncio
+async def test_a_loop_runs():
+    await asyncio.sleep(0)
+
+
+def test_the_cluster_is_as_configured(kafka_cluster):
+    assert kafka_cluster.bootstrap_servers
+"""
+
+
+def python_blocks(page: Path) -> list[Block]:
+    return [block for block in blocks_of(page) if block.language == "python"]
+
+
+def page_parameters() -> list[object]:
+    """README in every run, the other pages in the slow suite, Spark where there is Spark."""
+    parameters: list[object] = []
+    for page in PAGES:
+        blocks = python_blocks(page)
+        marks = [] if page.name == "README.md" else [pytest.mark.slow]
+        if any("pyspark" in block.body for block in blocks):
+            marks.append(pytest.mark.spark)
+        if blocks:
+            parameters.append(pytest.param(page, id=page.name, marks=marks))
+    return parameters
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_says_whether_it_runs(page: Path) -> None:
+    strange = [
+        block.place
+        for block in blocks_of(page)
+        if block.language != "python" and block.language not in NOT_RUN
+    ]
+    assert not strange, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
+    assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks_of(page)))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", page_parameters())
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    with run_in_thread(brokers=3) as cluster:
+        for block in python_blocks(page):
+            run_block(block, cluster.bootstrap_servers, tmp_path)
+        assert not cluster.failures
+
+
+def run_block(block: Block, bootstrap: str, where: Path) -> None:
+    """Run one example as its reader would; it must end by itself and complain of nothing."""
+    folder = where / f"line{block.line}"
+    folder.mkdir()
+    (folder / block.name).write_text(block.program(bootstrap), "utf-8")
+    if block.kind == "conftest":
+        (folder / "test_conftest.py").write_text(CONFTEST_USER, "utf-8")
+    arguments = [block.name] if block.kind == "script" else PYTEST
+    with_spark = "pyspark" in block.body
+    deadline = SPARK_DEADLINE if with_spark else DEADLINE
+    try:
+        result = subprocess.run(
+            [sys.executable, "-W", "error", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=deadline,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        pytest.fail(f"{block.place} does not end in {deadline:g} s; it printed {error.stdout!r}")
+    said = f"{block.place}\n{result.stdout}\n{result.stderr}"
+    assert result.returncode == 0, said
+    if not with_spark:  # Spark always has something to say
+        assert not result.stderr, said
+
+
+def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:
+    script = Block(PAGES[0], 1, "python", "", "1 / 0\n")
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        run_block(script, "nowhere:1", tmp_path)
+    test = Block(PAGES[0], 2, "python", "test_it.py", "def test_it():\n    assert 0\n")
+    with pytest.raises(AssertionError, match="1 failed"):
+        run_block(test, "nowhere:1", tmp_path)

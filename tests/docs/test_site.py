@@ -1,0 +1,36 @@
+"""The site builds without a warning, and includes what it means to include."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_the_home_page_includes_is_in_the_readme() -> None:
+    """A section that is missing is left out in silence, as the benchmarks' result may be."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    included = re.findall(r'--8<-- "README\.md:(\w+)"', (ROOT / "docs/index.md").read_text("utf-8"))
+    assert included
+    for section in included:
+        assert f"--8<-- [start:{section}]" in readme
+        assert f"--8<-- [end:{section}]" in readme
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    words = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(
+        command, cwd=ROOT, env=words, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Not done yet" in (tmp_path / "index.html").read_text("utf-8")
+    pages = "".join(page.read_text("utf-8") for page in tmp_path.glob("*.html"))
+    assert "fonts.googleapis.com" not in pages

@@ -1,0 +1,272 @@
+"""The log of a partition: what is accepted, where it ends, what may be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async.embedded.configs import topic_defaults
+from kafka_async.embedded.log import PartitionLog
+from kafka_async.embedded.settings import Settings
+from kafka_async.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RecordTooLargeError,
+)
+from kafka_async.records.batch import encode_control_batch, frame_batch, iter_batches
+from kafka_async.records.compression import Codec
+from kafka_async.types import OffsetAndTimestamp
+from tests.embedded.wire import batch
+
+ALL = 1 << 20
+
+
+def offsets(log: PartitionLog, start: int = 0, *, committed: bool = False) -> list[int]:
+    data = log.read(start, ALL, committed=committed).records
+    return [record.offset for view in iter_batches(data) for record in view.records()]
+
+
+def test_offsets_are_given_in_the_order_of_writing() -> None:
+    log = PartitionLog()
+    assert [log.append(batch(b"a", b"b"), 0).base_offset, log.append(batch(b"c"), 0)[0]] == [0, 2]
+    assert log.end_offset == 3
+    assert offsets(log) == [0, 1, 2]
+    assert offsets(log, 2) == [2]
+    assert offsets(log, 3) == []
+
+
+def test_a_repeated_batch_is_answered_with_where_it_lies() -> None:
+    log = PartitionLog()
+    sent = batch(b"a", b"b", producer_id=1, epoch=0, sequence=0)
+    assert log.append(sent, 0) == (0, -1, False)
+    log.append(batch(b"c", producer_id=1, epoch=0, sequence=2), 0)
+    assert log.append(sent, 5) == (0, 1_000, True)
+    assert log.end_offset == 3
+
+
+def control() -> bytes:
+    return encode_control_batch(
+        "commit", producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=0
+    )
+
+
+def flipped() -> bytes:
+    data = bytearray(batch(b"abc"))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def wrong_count() -> bytes:
+    return frame_batch(b"\0", codec=Codec.none, count=0, base_timestamp=0, max_timestamp=0)
+
+
+BAD: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
+    "nothing": (lambda: None, InvalidRecordError),
+    "empty": (lambda: b"", InvalidRecordError),
+    "no whole header": (lambda: batch(b"abc")[:60], InvalidRecordError),
+    "cut": (lambda: batch(b"abc")[:-1], InvalidRecordError),
+    "two batches": (lambda: batch(b"a") + batch(b"b"), InvalidRecordError),
+    "old magic": (lambda: batch(b"a")[:16] + b"\1" + batch(b"a")[17:], InvalidRecordError),
+    "no such magic": (lambda: b"x" * 100, CorruptRecordError),
+    "flipped bit": (flipped, CorruptRecordError),
+    "control batch": (control, InvalidRecordError),
+    "no records": (wrong_count, InvalidRecordError),
+    "no sequence": (lambda: batch(b"a", producer_id=1, epoch=0), InvalidRecordError),
+    "no epoch": (lambda: batch(b"a", producer_id=1, sequence=0), InvalidRecordError),
+    "transaction of nobody": (lambda: batch(b"a", transactional=True), InvalidRecordError),
+    "too large": (lambda: batch(b"x" * 1_100_000), RecordTooLargeError),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_batches_are_refused_and_leave_nothing(name: str) -> None:
+    make, error = BAD[name]
+    log = PartitionLog()
+    with pytest.raises(error):
+        log.append(make(), 0)
+    assert log.end_offset == log.size == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compressed_batches_pass_through_as_they_are(compression: str) -> None:
+    log = PartitionLog()
+    log.append(batch(b"a" * 100, b"b" * 100, compression=compression), 0)
+    (view,) = iter_batches(log.read(0, ALL).records)
+    assert view.header.codec is Codec[compression]
+    assert [record.value for record in view.records()] == [b"a" * 100, b"b" * 100]
+
+
+def test_with_log_append_time_the_broker_dates_the_batch() -> None:
+    log = PartitionLog()
+    configs = topic_defaults(Settings()) | {"message.timestamp.type": "LogAppendTime"}
+    log.configure(configs)
+    sent = batch(b"a", producer_id=1, epoch=0, sequence=0, timestamp=5)
+    assert log.append(sent, 700).append_time == 700
+    assert log.append(sent, 900).append_time == 700
+    (view,) = iter_batches(log.read(0, ALL).records)
+    assert [record.timestamp for record in view.records()] == [700]
+
+
+def test_reading_must_begin_within_the_log() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a"), 0)
+    log.check_offset(0)
+    log.check_offset(1)
+    for offset in (-1, 2):
+        with pytest.raises(OffsetOutOfRangeError):
+            log.check_offset(offset)
+
+
+# -- transactions -------------------------------------------------------------------------------
+
+
+def transact(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
+    sent = batch(b"t", producer_id=producer_id, epoch=0, sequence=sequence, transactional=True)
+    return log.append(sent, 0).base_offset
+
+
+def test_committed_readers_see_up_to_the_oldest_open_transaction() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a"), 0)
+    transact(log, 1)
+    transact(log, 2)
+    log.append(batch(b"b"), 0)
+    assert log.stable_offset == 1
+    assert offsets(log, committed=True) == [0]
+    assert offsets(log) == [0, 1, 2, 3]
+    log.append_marker("commit", 1, 0, 0, 0)
+    assert log.stable_offset == 2
+    log.append_marker("commit", 2, 0, 0, 0)
+    assert log.stable_offset == log.end_offset == 6
+
+
+def test_committed_readers_are_told_what_was_aborted() -> None:
+    log = PartitionLog()
+    transact(log, 1)
+    marker = log.append_marker("abort", 1, 0, 0, 0)
+    data = log.read(0, ALL, committed=True)
+    assert data.aborted is not None
+    assert [(entry.producer_id, entry.first_offset) for entry in data.aborted] == [(1, 0)]
+    assert log.read(marker + 1, ALL, committed=True).aborted == []
+    assert log.read(0, ALL).aborted is None
+
+
+def test_a_marker_says_how_its_transaction_ended() -> None:
+    log = PartitionLog()
+    transact(log, 1)
+    log.append_marker("abort", 1, 0, 3, 50)
+    *_, marker = iter_batches(log.read(0, ALL).records)
+    assert marker.is_control
+    assert marker.is_transactional
+    assert marker.control() == ("abort", 3)
+    assert (marker.producer_id, marker.header.producer_epoch) == (1, 0)
+
+
+def test_a_marker_of_a_fenced_epoch_is_refused() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a", producer_id=1, epoch=4, sequence=0), 0)
+    with pytest.raises(InvalidProducerEpochError):
+        log.append_marker("commit", 1, 3, 0, 0)
+    assert log.end_offset == 1
+
+
+# -- deletion and epochs ------------------------------------------------------------------------
+
+
+def test_deleted_records_move_the_start() -> None:
+    log = PartitionLog()
+    for _ in range(3):
+        log.append(batch(b"a", b"b"), 0)
+    assert log.delete_before(3) == 3
+    assert log.delete_before(1) == 3
+    with pytest.raises(OffsetOutOfRangeError):
+        log.check_offset(2)
+    assert offsets(log, 3) == [2, 3, 4, 5]  # the batch that holds offset 3 stays whole
+    assert log.delete_before(-1) == log.end_offset == 6
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_before(7)
+
+
+def test_an_epoch_ends_where_the_next_begins() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a", b"b"), 0)
+    log.new_epoch(3)
+    log.append(batch(b"c"), 0)
+    log.new_epoch(5)
+    assert log.end_of_epoch(0) == (0, 2)
+    assert log.end_of_epoch(1) == (0, 2)
+    assert log.end_of_epoch(3) == (3, 3)
+    assert log.end_of_epoch(5) == (5, 3)
+    assert log.end_of_epoch(6) == (-1, -1)
+    assert [log.epoch_of(offset) for offset in range(3)] == [0, 0, 3]
+
+
+def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a"), 0)
+    log.new_epoch(1)
+    log.new_epoch(2)
+    log.append(batch(b"b"), 0)
+    assert log.end_of_epoch(1) == (0, 1)
+    assert log.epoch_of(1) == 2
+
+
+def test_batches_carry_the_epoch_of_their_leader() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a"), 0)
+    log.new_epoch(4)
+    log.append(batch(b"b"), 0)
+    views = iter_batches(log.read(0, ALL).records)
+    assert [view.header.leader_epoch for view in views] == [0, 4]
+
+
+# -- time ---------------------------------------------------------------------------------------
+
+
+def test_the_first_record_of_a_time_or_later_is_found() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a", b"b", b"c", timestamps=[10, 30, 20]), 0)
+    log.append(batch(b"d", b"e", timestamps=[25, 40]), 0)
+    assert log.offset_for_time(0) == OffsetAndTimestamp(0, 10, 0)
+    assert log.offset_for_time(11) == OffsetAndTimestamp(1, 30, 0)
+    assert log.offset_for_time(31) == OffsetAndTimestamp(4, 40, 0)
+    assert log.offset_for_time(41) is None
+    assert log.latest_time() == OffsetAndTimestamp(4, 40, 0)
+
+
+def test_an_empty_log_has_no_times() -> None:
+    assert PartitionLog().offset_for_time(0) is None
+    assert PartitionLog().latest_time() is None
+
+
+def test_committed_readers_find_no_time_beyond_what_they_may_read() -> None:
+    log = PartitionLog()
+    log.append(batch(b"a", timestamp=10), 0)
+    transact(log, 1)
+    assert log.offset_for_time(11, committed=True) is None
+    assert log.offset_for_time(11) == OffsetAndTimestamp(1, 1_000, 0)
+
+
+@given(
+    batches=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=8),
+    asked=st.integers(0, 55),
+    deleted=st.integers(0, 10),
+)
+def test_finding_by_time_agrees_with_looking_at_every_record(
+    batches: list[list[int]], asked: int, deleted: int
+) -> None:
+    log = PartitionLog()
+    for times in batches:
+        log.append(batch(*[b""] * len(times), timestamps=times), 0)
+    start = log.delete_before(min(deleted, log.end_offset))
+    flat = [time for times in batches for time in times]
+    expected = next(
+        (OffsetAndTimestamp(o, t, 0) for o, t in enumerate(flat) if o >= start and t >= asked), None
+    )
+    assert log.offset_for_time(asked) == expected

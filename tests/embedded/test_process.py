@@ -1,0 +1,59 @@
+"""The cluster as a process: it says where it listens, serves, and ends cleanly on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import pytest
+
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.embedded.__main__ import ports_from
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from tests.embedded.wire import Peer
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.may_block]
+
+
+async def launch(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "kafka_async.embedded",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_until_a_signal(number: signal.Signals) -> None:
+    process = await launch("--port", "0", "--brokers", "2")
+    try:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
+        host, port = line.split(",")[1].split(":")
+        _, peer = await asyncio.get_running_loop().create_connection(Peer, host, int(port))
+        response = await peer.ask(MetadataRequest(topics=[]), 12)
+        assert ",".join(f"{row.host}:{row.port}" for row in response.brokers) == line
+    finally:
+        process.send_signal(number)
+        out, err = await process.communicate()
+    assert (process.returncode, out, err) == (0, b"", b"")
+    await peer.closed.wait()
+
+
+async def test_a_port_that_is_taken_ends_it_with_one_line() -> None:
+    async with EmbeddedCluster() as cluster:
+        process = await launch("--port", str(cluster.brokers[1].port))
+        out, err = await process.communicate()
+    assert process.returncode == 1
+    assert out == b""
+    assert err.startswith(b"cannot listen at port ")
+    assert err.count(b"\n") == 1
+
+
+async def test_ports_are_consecutive_or_free() -> None:
+    assert ports_from(9092, 3) == [9092, 9093, 9094]
+    assert ports_from(0, 2) == [0, 0]

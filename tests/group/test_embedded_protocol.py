@@ -1,0 +1,69 @@
+"""Subscriptions and assignments as bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async.errors import DecodeError
+from kafka_async.group.assignors import MemberSubscription
+from kafka_async.group.embedded_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kafka_async.protocol.messages.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+)
+from kafka_async.types import TopicPartition
+
+partitions = st.frozensets(
+    st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 2**31 - 1)), max_size=8
+)
+members = st.builds(
+    MemberSubscription,
+    st.frozensets(st.text(max_size=8), max_size=5),
+    partitions,
+    st.integers(-1, 2**31 - 1),
+    st.none() | st.binary(max_size=8),
+    st.none() | st.text(max_size=8),
+)
+
+
+@given(members)
+def test_a_subscription_comes_back(subscription: MemberSubscription) -> None:
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+
+
+@given(partitions)
+def test_an_assignment_comes_back(assignment: frozenset[TopicPartition]) -> None:
+    assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+def test_no_bytes_are_no_partitions() -> None:
+    assert decode_assignment(b"") == frozenset()
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_members_of_older_versions_are_understood(version: int) -> None:
+    message = ConsumerProtocolSubscription(topics=["a"], user_data=b"u")
+    read = decode_subscription(struct.pack(">h", version) + message.encode(version), "static-1")
+    assert read == MemberSubscription(
+        frozenset({"a"}), user_data=b"u", group_instance_id="static-1"
+    )
+
+
+def test_what_a_newer_version_appends_is_left_alone() -> None:
+    known = encode_subscription(MemberSubscription(frozenset({"a"})))
+    newer = struct.pack(">h", 9) + known[2:] + b"what is new"
+    assert decode_subscription(newer) == MemberSubscription(frozenset({"a"}))
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\xff\xff\0\0", b"\0\3\0\0\0\5"])
+def test_garbage_is_an_error(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_subscription(data)

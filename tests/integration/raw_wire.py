@@ -1,0 +1,98 @@
+"""Raw requests to any cluster, over a blocking socket: what a broker answers, without a client."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any, TypeVar
+
+from kafka_async.embedded import Code
+from kafka_async.protocol.header import decode_response, encode_request
+from kafka_async.protocol.message import Request, Response
+from kafka_async.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+R = TypeVar("R", bound=Response)
+
+PATIENCE = 20.0
+NOT_READY = {
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
+    Code.LEADER_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+}
+
+
+class RawConnection:
+    """One connection to one broker."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE)
+        self._sent = 0
+
+    def call(self, request: Request[R], version: int) -> R:
+        """Send a request, and wait for its response."""
+        self._sent += 1
+        parts: list[Any] = encode_request(request, version, self._sent, "raw")
+        self._socket.sendall(b"".join(parts))
+        frame = self._read(int.from_bytes(self._read(4), "big"))
+        correlation_id, response = decode_response(frame, request.RESPONSE, version)
+        assert correlation_id == self._sent
+        return response
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, "the broker hung up"
+            data += more
+        return data
+
+
+class RawCluster:
+    """A cluster, and connections to those of its brokers that a test must speak to."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
+        self._connections: dict[tuple[str, int], RawConnection] = {}
+        self.any = self._connection(host, int(port))
+
+    def coordinator(self, kind: int, key: str) -> RawConnection:
+        """The coordinator of a group (0) or of a transactional id (1)."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            [found] = self.any.call(request, 4).coordinators
+            if found.error_code not in NOT_READY or time.monotonic() > deadline:
+                assert found.error_code == Code.NONE
+                return self._connection(found.host, found.port)
+            time.sleep(0.1)
+
+    def create_topic(self, name: str) -> RawConnection:
+        """Make a topic of one partition; its leader."""
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        self.any.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+            answer = self.any.call(request, 9)
+            if answer.topics[0].error_code == Code.NONE or time.monotonic() > deadline:
+                [partition] = answer.topics[0].partitions
+                broker = next(it for it in answer.brokers if it.node_id == partition.leader_id)
+                return self._connection(broker.host, broker.port)
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def _connection(self, host: str, port: int) -> RawConnection:
+        if (host, port) not in self._connections:
+            self._connections[host, port] = RawConnection(host, port)
+        return self._connections[host, port]

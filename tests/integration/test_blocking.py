@@ -1,0 +1,139 @@
+"""The blocking clients: the same behaviour for callers without a loop, in any thread or fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.admin import NewTopic
+from kafka_async.errors import IllegalStateError, UnknownTopicOrPartitionError
+from kafka_async.types import ProducerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+
+def create(cluster: ClusterHandle, partitions: int = 1) -> str:
+    topic = cluster.topic("blocking")
+    with blocking.Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+        assert topic in admin.list_topics()
+    return topic
+
+
+def read(cluster: ClusterHandle, topic: str, count: int) -> list[tuple[bytes | None, bytes | None]]:
+    found: list[tuple[bytes | None, bytes | None]] = []
+    partition = TopicPartition(topic, 0)
+    with blocking.Consumer(
+        cluster.bootstrap_servers,
+        partitions=[partition],
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        while len(found) < count:
+            found += [(record.key, record.value) for record in consumer.poll(timeout=10)]
+        assert consumer.position(partition) >= count
+    return found
+
+
+def test_what_is_sent_is_read(kafka_cluster: ClusterHandle) -> None:
+    topic = create(kafka_cluster)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        receipt = producer.send(topic, b"one", key=b"k")
+        assert (receipt.topic, receipt.partition, receipt.offset) == (topic, 0, 0)
+        producer.send_many(topic, [b"two", b"three"], keys=[b"a", b"b"])
+        producer.send_records([ProducerRecord(topic, b"four")])
+        producer.flush()
+    assert read(kafka_cluster, topic, 4) == [
+        (b"k", b"one"),
+        (b"a", b"two"),
+        (b"b", b"three"),
+        (None, b"four"),
+    ]
+
+
+def test_a_transaction_is_a_with_block(kafka_cluster: ClusterHandle) -> None:
+    topic = create(kafka_cluster)
+    name = kafka_cluster.transactional_id()
+    with blocking.Producer(kafka_cluster.bootstrap_servers, transactional_id=name) as producer:
+        with suppress(ZeroDivisionError), producer.transaction() as transaction:
+            transaction.enqueue(topic, b"aborted")
+            raise ZeroDivisionError
+        with producer.transaction() as transaction:
+            transaction.enqueue(topic, b"committed")
+    assert read(kafka_cluster, topic, 1) == [(None, b"committed")]
+
+
+def test_iterating_a_group_consumer_commits_what_was_handed_out(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create(kafka_cluster)
+    group = kafka_cluster.group()
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send_many(topic, [b"0", b"1", b"2"])
+        producer.flush()
+
+    def take(count: int) -> list[bytes | None]:
+        with blocking.Consumer(
+            kafka_cluster.bootstrap_servers,
+            topics=[topic],
+            group_id=group,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            return [record.value for _, record in zip(range(count), consumer, strict=False)]
+
+    # Leaving the block in good order commits what was in hand too.
+    assert take(2) == [b"0", b"1"]
+    assert take(1) == [b"2"]
+
+
+def test_errors_are_raised_in_the_callers_thread(kafka_cluster: ClusterHandle) -> None:
+    with blocking.Consumer(kafka_cluster.bootstrap_servers, partitions=()) as consumer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"):
+            consumer.partitions_for("no-such-topic", timeout=1)
+        assert consumer.topics() == sorted(consumer.topics())
+
+
+def test_one_loop_serves_every_thread(kafka_cluster: ClusterHandle) -> None:
+    topic = create(kafka_cluster)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        threads = [
+            threading.Thread(target=producer.send, args=(topic, str(n).encode())) for n in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(value or b"" for _, value in read(kafka_cluster, topic, 8)) == [
+        str(n).encode() for n in range(8)
+    ]
+
+
+def test_a_forked_child_gets_a_loop_of_its_own(kafka_cluster: ClusterHandle) -> None:
+    topic = create(kafka_cluster)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"parent")
+        child = os.fork()
+        if child == 0:
+            os._exit(_in_the_child(kafka_cluster.bootstrap_servers, topic, producer))
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        producer.send(topic, b"parent again")
+    values = {value for _, value in read(kafka_cluster, topic, 3)}
+    assert values == {b"parent", b"child", b"parent again"}
+
+
+def _in_the_child(bootstrap: str, topic: str, inherited: blocking.Producer) -> int:
+    """0 if the parent's producer is refused and one of the child's own works."""
+    try:
+        inherited.send(topic, b"never")
+    except IllegalStateError:
+        with blocking.Producer(bootstrap) as producer:
+            producer.send(topic, b"child")
+        return 0
+    return 1

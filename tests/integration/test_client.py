@@ -1,0 +1,106 @@
+"""The low-level client on every kind of cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from kafka_async.admin import Admin, NewTopic
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.destinations import (
+    AnyBroker,
+    Broker,
+    Controller,
+    CoordinatorKind,
+    GroupCoordinator,
+    Leader,
+)
+from kafka_async.cluster.lane import LaneKind
+from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+
+@pytest_asyncio.fixture
+async def client(kafka_cluster: ClusterHandle) -> AsyncIterator[Client]:
+    async with Client(kafka_cluster.bootstrap_servers, default_api_timeout_ms=30_000) as started:
+        yield started
+
+
+async def test_requests_reach_every_kind_of_destination(
+    client: Client, kafka_cluster: ClusterHandle
+) -> None:
+    name = kafka_cluster.topic()
+    async with Admin(client) as admin:
+        await admin.create_topics([NewTopic(name, 3, 3)])
+    request = DescribeClusterRequest()
+    places = [AnyBroker(), Controller(), GroupCoordinator("g"), *map(Broker, (1, 2, 3))]
+    for to in [*places, Leader(TopicPartition(name, 2))]:
+        answer = await client.request(request, to=to)
+        assert answer.cluster_id == client.metadata.cluster_id
+    found = await client.coordinators(CoordinatorKind.GROUP, ["a", "b", "c"], timeout=10.0)
+    assert set(found) == {"a", "b", "c"}
+    assert set(found.values()) <= {1, 2, 3}
+
+
+async def test_every_broker_tells_its_finalized_features(
+    client: Client, kafka_cluster: ClusterHandle
+) -> None:
+    """Transactions of version 2 came with Kafka 4.0: before, the transaction tests speak 1."""
+    before = kafka_cluster.cluster.name.startswith("apache 3.")
+    assert client.finalized_feature("transaction.version") == (0 if before else 2)
+    assert client.finalized_feature("no.such.feature") == 0
+
+
+async def test_requests_are_answered_in_order_on_one_connection(client: Client) -> None:
+    lane = client.lane(1, LaneKind.FETCH, client)
+    await lane.connect(10.0)
+    futures = [lane.submit(MetadataRequest(topics=[]), timeout=10.0) for _ in range(50)]
+    futures[7].cancel()
+    answers = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(answers[7], asyncio.CancelledError)
+    assert sum(isinstance(answer, BaseException) for answer in answers) == 1
+    await lane.close()
+
+
+async def test_topics_are_known_by_their_ids(client: Client, kafka_cluster: ClusterHandle) -> None:
+    name = kafka_cluster.topic()
+    async with Admin(client) as admin:
+        topic_id = (await admin.create_topics([NewTopic(name, 1)]))[name].topic_id
+    assert client.metadata.topic_name(topic_id) is None
+    cluster = await client.refresh_metadata(topic_ids=[topic_id])
+    assert cluster.topic_name(topic_id) == name
+
+
+async def test_a_leader_that_goes_down_is_followed_to_the_next(
+    client: Client, kafka_cluster: ClusterHandle
+) -> None:
+    name = kafka_cluster.topic()
+    partition = TopicPartition(name, 0)
+    async with Admin(client) as admin:
+        await admin.create_topics([NewTopic(name, assignments={0: [3, 1, 2]})])
+    request = MetadataRequest(topics=[])
+    await client.request(request, to=Leader(partition))
+    before = client.metadata.leader(partition)
+    assert before is not None
+    assert before.leader_id == 3
+    control = kafka_cluster.control
+    await asyncio.to_thread(control.stop_broker, 3)
+    try:
+        await client.request(request, to=Leader(partition))
+        after = client.metadata.leader(partition)
+        assert after is not None
+        assert after.leader_id in (1, 2)
+        assert after.epoch > before.epoch
+    finally:
+        await asyncio.to_thread(control.start_broker, 3)
+    await client.request(request, to=Broker(3))

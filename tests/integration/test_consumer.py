@@ -1,0 +1,225 @@
+"""A consumer on every kind of cluster: what it reads, where it goes on, what it commits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.admin import Admin, NewTopic
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.producer.producer import Producer
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+
+async def make(cluster: ClusterHandle, partitions: int, prefix: str = "t") -> list[TopicPartition]:
+    name = cluster.topic(prefix)
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(name, partitions, 1)])
+    return [TopicPartition(name, number) for number in range(partitions)]
+
+
+async def fill(cluster: ClusterHandle, partitions: list[TopicPartition], each: int) -> None:
+    """So many records in each partition: the values are their numbers."""
+    async with Producer(cluster.bootstrap_servers) as producer:
+        for topic, partition in partitions:
+            for number in range(each):
+                await producer.enqueue(topic, str(number).encode(), partition=partition)
+
+
+def consumer(cluster: ClusterHandle, **options: Any) -> Consumer:
+    given: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        **options,
+    }
+    return Consumer(cluster.bootstrap_servers, **given)
+
+
+async def read(reader: Consumer, count: int) -> list[tuple[int, int]]:
+    """So many records, as (partition, offset)."""
+    seen: list[tuple[int, int]] = []
+    async with asyncio.timeout(30):
+        while len(seen) < count:
+            records = await reader.poll(max_records=count - len(seen))
+            seen += [(record.partition, record.offset) for record in records]
+    return seen
+
+
+async def test_static_partitions_are_read_whole_and_in_order(kafka_cluster: ClusterHandle) -> None:
+    partitions = await make(kafka_cluster, 3)
+    await fill(kafka_cluster, partitions, 100)
+    async with consumer(kafka_cluster, partitions=partitions) as reader:
+        seen = await read(reader, 300)
+        for partition in range(3):
+            assert [o for p, o in seen if p == partition] == list(range(100))
+        assert await reader.poll(timeout=0.1) == []
+        assert await reader.beginning_offsets(partitions) == dict.fromkeys(partitions, 0)
+        assert await reader.end_offsets(partitions) == dict.fromkeys(partitions, 100)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_every_codec_is_read(kafka_cluster: ClusterHandle, codec: Any) -> None:
+    (partition,) = await make(kafka_cluster, 1, codec)
+    async with Producer(kafka_cluster.bootstrap_servers, compression_type=codec) as producer:
+        for number in range(50):
+            await producer.enqueue(partition.topic, b"x" * number, headers=[("h", b"v")])
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        records = [await anext(reader) for _ in range(50)]
+        assert [record.value for record in records] == [b"x" * number for number in range(50)]
+        assert {record.headers for record in records} == {(("h", b"v"),)}
+
+
+async def test_seeking_and_pausing(kafka_cluster: ClusterHandle) -> None:
+    first, second = await make(kafka_cluster, 2)
+    await fill(kafka_cluster, [first, second], 10)
+    async with consumer(kafka_cluster, partitions=[first, second]) as reader:
+        await read(reader, 20)
+        reader.seek(first, 7)
+        assert await read(reader, 3) == [(0, 7), (0, 8), (0, 9)]
+        reader.pause(first)
+        await reader.seek_to_beginning()
+        assert await read(reader, 10) == [(1, number) for number in range(10)]
+        assert await reader.poll(timeout=0.2) == []
+        reader.resume(first)
+        assert await read(reader, 10) == [(0, number) for number in range(10)]
+        await reader.seek_to_end()
+        assert [await reader.position(p) for p in (first, second)] == [10, 10]
+
+
+async def test_seeking_by_time(kafka_cluster: ClusterHandle) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    now = int(time.time()) * 1000
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        for second in range(5):
+            await producer.send(partition.topic, b"v", timestamp=now + second * 1000)
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        await reader.seek_to_time(now / 1000 + 2.5)
+        assert await read(reader, 2) == [(0, 3), (0, 4)]
+        assert await reader.offsets_for_times({partition: now / 1000 + 99}) == {partition: None}
+
+
+async def test_commits_are_found_by_the_next(kafka_cluster: ClusterHandle) -> None:
+    partitions = await make(kafka_cluster, 2)
+    await fill(kafka_cluster, partitions, 10)
+    options: dict[str, Any] = {"topics": [partitions[0].topic], "group_id": kafka_cluster.group()}
+    async with consumer(kafka_cluster, **options) as reader:
+        seen = await read(reader, 13)
+        await reader.commit()
+    async with consumer(kafka_cluster, **options) as reader:
+        seen += await read(reader, 7)
+        assert sorted(seen) == [(p, o) for p in range(2) for o in range(10)]
+        await reader.seek_to_committed()
+        assert len(await read(reader, 7)) == 7
+        await reader.commit({partitions[0]: 4})
+        committed = (await reader.committed())[partitions[0]]
+        assert committed is not None
+        assert committed.offset == 4
+
+
+async def test_auto_commit_as_a_stream_is_left(kafka_cluster: ClusterHandle) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 10)
+    options: dict[str, Any] = {
+        "topics": [partition.topic],
+        "group_id": kafka_cluster.group(),
+        "enable_auto_commit": True,
+    }
+    async with asyncio.timeout(30), consumer(kafka_cluster, **options) as reader:
+        async for record in reader:
+            if record.offset == 4:
+                break
+    with pytest.raises(RuntimeError):
+        await fail_at(7, consumer(kafka_cluster, **options))
+    async with consumer(kafka_cluster, **options) as reader:
+        assert await read(reader, 3) == [(0, 7), (0, 8), (0, 9)]
+
+
+async def fail_at(offset: int, reader: Consumer) -> None:
+    async with asyncio.timeout(30), reader:
+        async for record in reader:
+            if record.offset == offset:
+                raise RuntimeError("while it is in hand")
+
+
+async def test_readers_of_committed_data_see_no_aborted_record(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    name = partition.topic
+    async with Producer(
+        kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+    ) as producer:
+        for number, commit in enumerate([True, False, True, False, False, True]):
+            txn = await producer.begin()
+            await txn.enqueue(name, f"{number}a".encode())
+            await txn.enqueue(name, f"{number}b".encode())
+            await producer.flush()
+            await (txn.commit() if commit else txn.abort())
+    async with consumer(
+        kafka_cluster, partitions=[partition], isolation_level="read_committed"
+    ) as reader:
+        async with asyncio.timeout(30):
+            values = [(await anext(reader)).value for _ in range(6)]
+        assert values == [f"{n}{x}".encode() for n in (0, 2, 5) for x in "ab"]
+        assert await reader.poll(timeout=0.2) == []
+        ends = await reader.end_offsets(partition)
+        assert await reader.position(partition) == ends[partition]
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        assert len(await read(reader, 12)) == 12
+
+
+async def test_offsets_in_a_transaction_come_with_it_or_not_at_all(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    (source,), (target,) = await make(kafka_cluster, 1, "in"), await make(kafka_cluster, 1, "out")
+    await fill(kafka_cluster, [source], 6)
+    options: dict[str, Any] = {"topics": [source.topic], "group_id": kafka_cluster.group()}
+    async with (
+        Producer(
+            kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+        ) as producer,
+        consumer(kafka_cluster, **options) as reader,
+    ):
+        for commit in (True, False, True):
+            (record,) = await read_records(reader, 1)
+            txn = await producer.begin()
+            await txn.enqueue(target.topic, record.value)
+            await txn.commit_offsets(reader)
+            if commit:
+                await txn.commit()
+                assert reader.uncommitted() == {}
+            else:
+                await txn.abort()
+                await reader.seek_to_committed()
+        committed = (await reader.committed())[source]
+        assert committed is not None
+        assert committed.offset == 2
+    async with consumer(
+        kafka_cluster, partitions=[target], isolation_level="read_committed"
+    ) as reader:
+        assert [r.value for r in await read_records(reader, 2)] == [b"0", b"1"]
+
+
+async def read_records(reader: Consumer, count: int) -> list[Any]:
+    async with asyncio.timeout(30):
+        return [await anext(reader) for _ in range(count)]
+
+
+async def test_batches_as_arrow(kafka_cluster: ClusterHandle) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 20)
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        rows: list[object] = []
+        async with asyncio.timeout(30):
+            while len(rows) < 20:
+                for batch in await reader.poll_batches():
+                    rows += batch.to_arrow().column("value").to_pylist()
+        assert rows == [str(number).encode() for number in range(20)]

@@ -1,0 +1,175 @@
+"""The programs in examples/, run as their users would run them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from kafka_async import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.asyncio
+
+ROOT = Path(__file__).parents[2]
+LEAVERS = 50
+
+
+async def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    partitions = [TopicPartition(topic, 0)]
+    async with Consumer(bootstrap, partitions=partitions, auto_offset_reset="earliest") as consumer:
+        async with asyncio.timeout(30):
+            while len(values) < count:
+                values += [record.value for record in await consumer.poll(timeout=5)]
+    return values
+
+
+async def leave_after(turns: int, request: Coroutine[Any, Any, httpx.Response]) -> None:
+    """A caller that goes away when the loop has turned so often."""
+    caller = asyncio.create_task(request)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+
+
+async def test_web_service_stores_a_thousand_clicks_at_once_and_survives_a_caller_that_leaves(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from examples import web_service
+
+    topic = kafka_cluster.topic("clicks")
+    monkeypatch.setattr(web_service, "TOPIC", topic)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka_cluster.bootstrap_servers)
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, 1)])
+    app = web_service.app
+    transport = httpx.ASGITransport(app)
+    async with (
+        web_service.lifespan(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as browser,
+    ):
+        for turns in range(LEAVERS):
+            await leave_after(turns, browser.post("/clicks", content=b"leaves"))
+        answers = await asyncio.gather(
+            *(browser.post("/clicks", content=str(n).encode()) for n in range(1000))
+        )
+        too_large = await browser.post("/clicks", content=bytes(2 << 20))
+    assert too_large.status_code == 413
+    assert "max_request_size" in too_large.json()["error"]
+    assert {answer.status_code for answer in answers} == {200}
+    offsets = {answer.json()["offset"] for answer in answers}
+    assert len(offsets) == 1000
+    values = await read_all(kafka_cluster.bootstrap_servers, topic, max(offsets) + 1)
+    assert sorted(value or b"" for value in values if value != b"leaves") == sorted(
+        str(n).encode() for n in range(1000)
+    )
+    assert 0 < values.count(b"leaves") <= LEAVERS  # who leaves late enough leaves his record behind
+
+
+async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> None:
+    source, target = kafka_cluster.topic("orders"), kafka_cluster.topic("invoices")
+    bootstrap = kafka_cluster.bootstrap_servers
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(source, 1), NewTopic(target, 1)])
+    async with Producer(bootstrap) as producer:
+        for number in range(100):
+            order = {"id": number, "price": 2, "count": number}
+            await producer.enqueue(source, json.dumps(order).encode())
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(ROOT / "examples" / "microservice.py"),
+        bootstrap,
+        source,
+        target,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    invoices = await read_all(bootstrap, target, 100)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(30):
+        said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert said == b"drained\n"
+    assert [json.loads(invoice or b"") for invoice in invoices] == [
+        {"order": number, "total": 2 * number} for number in range(100)
+    ]
+    async with Admin(bootstrap) as admin:
+        committed = await admin.list_group_offsets("invoicing")
+    assert committed[TopicPartition(source, 0)].offset == 100
+
+
+async def test_spark_driver_waits_for_new_records_and_its_loop_goes_on_during_a_job(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from examples import spark_driver
+
+    topic = kafka_cluster.topic("clicks")
+    bootstrap = kafka_cluster.bootstrap_servers
+    partition = TopicPartition(topic, 0)
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    ranges: list[tuple[int, int]] = []
+
+    def job(spark: None, servers: str, start: dict[Any, int], end: dict[Any, int]) -> int:
+        ranges.append((start[partition], end[partition]))
+        begun.release()
+        assert go_on.acquire(timeout=30), "the loop stood still as long as the job ran"
+        return end[partition]
+
+    monkeypatch.setattr(spark_driver, "count_values", job)
+    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        await admin.create_topics([NewTopic(topic, 1)])
+        driver: Any = spark_driver.drive
+        driving = asyncio.create_task(driver(None, bootstrap, topic, batch=10, jobs=2))
+        for _ in range(2):
+            await producer.send_many(topic, [b"v"] * 10)
+            await producer.flush()
+            assert await asyncio.to_thread(begun.acquire, timeout=30)
+            await producer.send(topic, b"while the job runs")
+            go_on.release()
+        assert await driving == [end for _, end in ranges]
+    (first, middle), (then, last) = ranges
+    assert (first, then) == (0, middle)
+    assert middle >= 10
+    assert last >= middle + 10
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.may_block(reason="Spark starts in this process")
+async def test_spark_driver_runs_a_job_on_new_records(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = kafka_cluster.topic("clicks")
+    bootstrap = kafka_cluster.bootstrap_servers
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, 2)])
+    async with Producer(bootstrap) as producer:
+        for number in range(1000):
+            await producer.enqueue(topic, str(number % 10).encode())
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(ROOT / "examples" / "spark_driver.py"),
+        bootstrap,
+        topic,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+    )
+    async with asyncio.timeout(110):
+        said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert b"job 1: 10 distinct values" in said

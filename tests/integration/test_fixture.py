@@ -1,0 +1,36 @@
+"""The clusters of this suite: three brokers that know each other, on every backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.testing.backends.probe import broker_ids
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.any_broker
+
+
+def test_every_broker_answers_and_knows_all_three(kafka_cluster: ClusterHandle) -> None:
+    servers = kafka_cluster.bootstrap_servers.split(",")
+    assert len(servers) == 3
+    assert [broker_ids(server, timeout=10) for server in servers] == [{1, 2, 3}] * 3
+
+
+def test_it_listens_on_this_machine_only(kafka_cluster: ClusterHandle) -> None:
+    hosts = {server.rpartition(":")[0] for server in kafka_cluster.bootstrap_servers.split(",")}
+    assert hosts == {"127.0.0.1"}
+
+
+def test_a_broker_goes_and_comes_back_at_its_port(kafka_cluster: ClusterHandle) -> None:
+    servers = kafka_cluster.bootstrap_servers.split(",")
+    kafka_cluster.control.stop_broker(3)
+    try:
+        with pytest.raises(OSError):  # noqa: PT011  # refused or reset, as the system likes
+            broker_ids(servers[2], timeout=10)
+    finally:
+        kafka_cluster.control.start_broker(3)
+    assert broker_ids(servers[2], timeout=10) == {1, 2, 3}

@@ -1,0 +1,223 @@
+"""The producer on every kind of cluster: what it sends is there, once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async import (
+    Admin,
+    Client,
+    NewTopic,
+    Producer,
+    ProducerRecord,
+    RecordBatch,
+    TopicPartition,
+)
+from kafka_async.errors import (
+    BootstrapError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from tests.integration.reading import read_partition
+
+if TYPE_CHECKING:
+    from kafka_async.config import Compression
+    from kafka_async.testing.backends import BrokerControl
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+
+async def create(
+    cluster: ClusterHandle,
+    partitions: int = 1,
+    replicas: int = -1,
+    configs: dict[str, str] | None = None,
+) -> str:
+    topic = cluster.topic()
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, partitions, replicas, configs or {})])
+    return topic
+
+
+async def leader_of(cluster: ClusterHandle, topic: str) -> int:
+    """The broker that leads the topic's first partition; waits until one does."""
+    async with Client(cluster.bootstrap_servers) as client, asyncio.timeout(30):
+        while (row := client.metadata.leader(TopicPartition(topic, 0))) is None:
+            await asyncio.sleep(0.05)
+            await client.refresh_metadata(topics=[topic])
+        return row.leader_id
+
+
+async def test_a_record_arrives_as_it_was_sent(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    headers = [("trace", b"1"), ("empty", None)]
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        receipt = await producer.send(
+            topic, b"value", key=b"key", headers=headers, timestamp=1_700_000_000_000
+        )
+        assert (receipt.topic, receipt.partition, receipt.offset) == (topic, 0, 0)
+    (record,) = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1_700_000_000_000)
+    assert list(record.headers) == headers
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_every_codec_is_understood(
+    kafka_cluster: ClusterHandle, compression: Compression
+) -> None:
+    topic = await create(kafka_cluster)
+    values = [b"%06d" % n * 20 for n in range(3000)]
+    servers = kafka_cluster.bootstrap_servers
+    async with Producer(servers, compression_type=compression) as producer:
+        deliveries = await producer.send_many(topic, values)
+        await producer.flush()
+    assert [delivery.result().offset for delivery in deliveries] == list(range(3000))
+    assert [record.value for record in await read_partition(servers, topic)] == values
+
+
+async def test_keys_spread_over_partitions_and_stay_together(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster, partitions=6)
+    servers = kafka_cluster.bootstrap_servers
+    async with Producer(servers) as producer:
+        for _ in range(2):
+            for number in range(60):
+                await producer.enqueue(topic, b"%d" % number, key=b"%d" % number)
+        await producer.flush()
+    homes: dict[bytes | None, set[int]] = {}
+    for partition in range(6):
+        for record in await read_partition(servers, topic, partition):
+            homes.setdefault(record.key, set()).add(partition)
+    assert len(homes) == 60
+    assert all(len(partitions) == 1 for partitions in homes.values())
+    assert set[int]().union(*homes.values()) == set(range(6))
+
+
+async def test_a_topic_is_created_by_the_first_record(kafka_cluster: ClusterHandle) -> None:
+    topic = kafka_cluster.topic("auto")
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        delivery = await producer.enqueue(topic, b"v")
+        assert (await delivery).topic == topic
+
+
+async def test_producers_share_a_client(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    async with Client(kafka_cluster.bootstrap_servers) as client:
+        async with (
+            Producer(client) as one,
+            Producer(client, acks=1, enable_idempotence=False) as two,
+        ):
+            await one.send(topic, b"1")
+            await two.send(topic, b"2")
+        await client.refresh_metadata()
+    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert [record.value for record in records] == [b"1", b"2"]
+
+
+async def test_a_thousand_sends_at_once(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster, partitions=3)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        receipts = await asyncio.gather(
+            *(producer.send(topic, b"%d" % number) for number in range(1000))
+        )
+    assert len({(receipt.partition, receipt.offset) for receipt in receipts}) == 1000
+
+
+async def test_ready_made_batches(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    place = TopicPartition(topic, 0)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        for first in (0, 3):
+            batch = RecordBatch.build(
+                [ProducerRecord("", b"%d" % n) for n in range(first, first + 3)],
+                "zstd",
+                timestamp=1_700_000_000_000,
+            )
+            assert (await (await producer.send_batch(place, batch))).offset == first
+    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert [record.value for record in records] == [b"%d" % n for n in range(6)]
+
+
+async def test_a_batch_over_the_topics_limit_is_split(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster, configs={"max.message.bytes": "20000"})
+    values = [b"%d" % n * 2000 for n in range(40)]
+    async with Producer(kafka_cluster.bootstrap_servers, linger_ms=50) as producer:
+        await producer.send_many(topic, values)
+        too_large = await producer.enqueue(topic, b"x" * 30_000)
+        with pytest.raises(RecordTooLargeError):
+            await too_large
+        await producer.flush()
+        assert producer.statistics().batch_split_total > 0
+    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert [record.value for record in records] == values
+
+
+async def test_a_partition_that_does_not_exist(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=1500) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError, match=topic):
+            await producer.send(topic, b"v", partition=7)
+
+
+async def test_nobody_answers_there() -> None:
+    async def start() -> None:
+        async with Producer("127.0.0.1:1", default_api_timeout_ms=1000):
+            pass
+
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+        await start()
+
+
+async def test_records_survive_the_restart_of_their_leader(kafka_cluster: ClusterHandle) -> None:
+    """Idempotence while the leader moves away: every record once, in order."""
+    control = kafka_cluster.control
+    topic = await create(kafka_cluster)
+    leader = await leader_of(kafka_cluster, topic)
+    values = [b"%d" % n for n in range(1000)]
+    async with Producer(kafka_cluster.bootstrap_servers, linger_ms=1) as producer:
+        deliveries = await producer.send_many(topic, values)
+        await deliveries[0]
+        restarting = asyncio.create_task(asyncio.to_thread(restart, control, leader))
+        while len(values) < 2000 or not restarting.done():
+            values.append(b"%d" % len(values))
+            deliveries.append(await producer.enqueue(topic, values[-1]))
+            await asyncio.sleep(0.001)
+        await restarting
+        await producer.flush()
+    assert [delivery.result().offset for delivery in deliveries] == list(range(len(values)))
+    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert [record.value for record in records] == values
+
+
+def restart(control: BrokerControl, broker: int) -> None:
+    control.stop_broker(broker)
+    control.start_broker(broker)
+
+
+async def test_delivery_timeout_is_kept_while_the_leader_is_away(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    """Nobody can take over from the only replica; once it is back, so is the producer."""
+    control = kafka_cluster.control
+    topic = await create(kafka_cluster, replicas=1)
+    leader = await leader_of(kafka_cluster, topic)
+    async with Producer(
+        kafka_cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=2000
+    ) as producer:
+        assert (await producer.send(topic, b"1")).offset == 0
+        await asyncio.to_thread(control.stop_broker, leader)
+        try:
+            async with asyncio.timeout(20):  # far less than the default
+                with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms"):
+                    await producer.send(topic, b"2")
+        finally:
+            await asyncio.to_thread(control.start_broker, leader)
+        await leader_of(kafka_cluster, topic)
+        await producer.client.refresh_metadata(topics=[topic])
+        assert (await producer.send(topic, b"3")).offset == 1
+    records = await read_partition(kafka_cluster.bootstrap_servers, topic)
+    assert [record.value for record in records] == [b"1", b"3"]

@@ -1,0 +1,194 @@
+"""The data source in a real Spark: what was produced is read, what is written can be consumed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.admin import NewTopic
+from kafka_async.types import ProducerRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark(lacking_for_spark: str | None) -> Iterator[SparkSession]:
+    """One quiet local session."""
+    if lacking_for_spark is not None:
+        pytest.skip(lacking_for_spark)
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+def read(spark: SparkSession, cluster: ClusterHandle, **options: str) -> DataFrame:
+    reader = spark.read.format("kafka_async")
+    reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", "."), value)
+    return reader.load()
+
+
+def create(cluster: ClusterHandle, partitions: int = 3, name: str = "spark") -> str:
+    topic = cluster.topic(name)
+    with blocking.Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+    return topic
+
+
+def test_columns_are_those_of_sparks_own_connector(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    topic = create(kafka_cluster)
+    records = [
+        ProducerRecord(topic, b"v", key=b"k", partition=2, timestamp=1_700_000_000_123),
+        ProducerRecord(topic, None, key=None, partition=2, headers=[("h", b"x"), ("n", None)]),
+    ]
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send_records(records)
+        producer.flush()
+    rows = read(spark, kafka_cluster, subscribe=topic, includeHeaders="true").collect()
+    first, second = sorted(rows, key=lambda row: row["offset"])
+    assert first["key"] == b"k"
+    assert first["value"] == b"v"
+    assert (first["topic"], first["partition"], first["offset"]) == (topic, 2, 0)
+    moment = datetime.datetime.fromtimestamp(1_700_000_000.123)
+    assert abs(first["timestamp"] - moment) < datetime.timedelta(milliseconds=1)
+    assert first["timestampType"] == 0
+    assert not first["headers"]
+    assert second["key"] is None
+    assert second["value"] is None
+    assert [tuple(header) for header in second["headers"]] == [("h", b"x"), ("n", None)]
+
+
+def test_every_record_is_read_once_however_the_ranges_are_cut(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    topic = create(kafka_cluster)
+    values = [str(number).encode() for number in range(10_000)]
+    with blocking.Producer(
+        kafka_cluster.bootstrap_servers, compression_type="lz4", batch_size=8_192
+    ) as producer:
+        producer.send_many(topic, values, keys=values)
+        producer.flush()
+    for options in ({}, {"minPartitions": "7"}, {"maxRecordsPerPartition": "1111"}):
+        rows = read(spark, kafka_cluster, subscribe=topic, **options).select("value").collect()
+        assert sorted(row["value"] for row in rows) == sorted(values)
+
+
+def test_only_committed_records_are_read(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
+    topic = create(kafka_cluster, partitions=1)
+    name = kafka_cluster.transactional_id()
+    with blocking.Producer(kafka_cluster.bootstrap_servers, transactional_id=name) as producer:
+        for value in (b"one", b"aborted", b"two"):
+            try:
+                with producer.transaction() as transaction:
+                    transaction.enqueue(topic, value)
+                    producer.flush()
+                    if value == b"aborted":
+                        raise ZeroDivisionError
+            except ZeroDivisionError:
+                pass
+    options = {"subscribe": topic, "kafka_isolation_level": "read_committed"}
+    rows = read(spark, kafka_cluster, **options).collect()
+    assert [row["value"] for row in rows] == [b"one", b"two"]
+    assert [row["offset"] for row in rows] == [0, 4]
+
+
+def test_a_range_of_offsets_is_read_exactly(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    topic = create(kafka_cluster, partitions=1)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send_many(topic, [str(n).encode() for n in range(100)])
+        producer.flush()
+    rows = read(
+        spark,
+        kafka_cluster,
+        subscribe=topic,
+        startingOffsets=json.dumps({topic: {"0": 10}}),
+        endingOffsets=json.dumps({topic: {"0": 20}}),
+    ).collect()
+    assert [row["offset"] for row in rows] == list(range(10, 20))
+
+
+def test_a_topic_that_does_not_exist_is_named(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    with pytest.raises(Exception, match="no-such-topic"):  # Spark wraps what a source raises
+        read(spark, kafka_cluster, subscribe="no-such-topic").collect()
+
+
+def test_rows_are_written_as_records(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
+    topic = create(kafka_cluster, partitions=2)
+    rows = spark.range(1000).selectExpr(
+        "cast(id as string) as key",
+        "cast(id * 2 as string) as value",
+        "cast(id % 2 as int) as partition",
+    )
+    writer = rows.write.format("kafka_async").mode("append").option("topic", topic)
+    writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+    back = read(spark, kafka_cluster, subscribe=topic).collect()
+    assert {(row["key"], row["value"], row["partition"]) for row in back} == {
+        (str(n).encode(), str(2 * n).encode(), n % 2) for n in range(1000)
+    }
+    assert len(back) == 1000
+
+
+def test_a_topic_column_says_where_each_row_goes(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    first, second = create(kafka_cluster, name="first"), create(kafka_cluster, name="second")
+    rows = spark.createDataFrame([(first, b"a"), (second, b"b")], "topic string, value binary")
+    writer = rows.write.format("kafka_async").mode("append")
+    writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+    for topic, value in ((first, b"a"), (second, b"b")):
+        back = read(spark, kafka_cluster, subscribe=topic).collect()
+        assert [row["value"] for row in back] == [value]
+
+
+def test_columns_that_are_no_record_are_refused(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    for sql, named in (("id", "column id"), ("cast(id as string) as key", "no column value")):
+        rows = spark.range(1).selectExpr(sql)
+        writer = rows.write.format("kafka_async").mode("append").option("topic", "t")
+        with pytest.raises(Exception, match=named):  # Spark wraps what a source raises
+            writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
+
+
+def test_the_reader_stops_at_the_end_of_its_range(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
+    topic = create(kafka_cluster, partitions=1)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"before")
+        frame = read(spark, kafka_cluster, subscribe=topic)
+        assert frame.count() == 1
+        producer.send(topic, b"after")
+    assert read(spark, kafka_cluster, subscribe=topic).count() == 2

@@ -1,0 +1,303 @@
+"""What a transaction coordinator and partition leaders answer: the same on every cluster.
+
+Both generations of the protocol are spoken to a cluster that has transactions v2 (KIP-890).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.embedded import Code
+from kafka_async.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from kafka_async.protocol.messages.end_txn import EndTxnRequest
+from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafka_async.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafka_async.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.embedded.wire import batch
+from tests.integration.raw_wire import NOT_READY, PATIENCE, RawCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafka_async.testing.fixtures import ClusterHandle
+
+V1, V2 = 4, 5
+"""The version of EndTxn that stands for a generation of the protocol."""
+
+BUSY = {*NOT_READY, Code.CONCURRENT_TRANSACTIONS, Code.NOT_ENOUGH_REPLICAS}
+
+
+def settled(ask: Callable[[], int]) -> int:
+    """The first answer that is not `ask again`."""
+    deadline = time.monotonic() + PATIENCE
+    while (code := ask()) in BUSY and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return code
+
+
+class Transactions:
+    """One transactional id; `epoch` and `producer_id` are what it was last given."""
+
+    def __init__(self, cluster: RawCluster, handle: ClusterHandle) -> None:
+        self.id = handle.transactional_id()
+        self.topic = handle.topic()
+        self.group = handle.group()
+        self.leader = cluster.create_topic(self.topic)
+        self.at = cluster.coordinator(1, self.id)
+        self.offsets_at = cluster.coordinator(0, self.group)
+        self.producer_id = -1
+        self.epoch = -1
+
+    def init(self, version: int = 5, **fields: Any) -> int:
+        """InitProducerId, asked once."""
+        chosen: dict[str, Any] = {"transactional_id": self.id, "transaction_timeout_ms": 60_000}
+        answer = self.at.call(InitProducerIdRequest(**{**chosen, **fields}), version)
+        if answer.error_code == Code.NONE:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer.error_code
+
+    def begin(self) -> None:
+        assert settled(self.init) == Code.NONE
+
+    def add(self, epoch: int | None = None) -> int:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch if epoch is None else epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self.topic, partitions=[0])],
+        )
+
+        def ask() -> int:
+            [topic] = self.at.call(request, 3).results_by_topic_v3_and_below
+            return topic.results_by_partition[0].partition_error_code
+
+        return settled(ask)
+
+    def write(self, version: int, sequence: int = 0, epoch: int | None = None) -> int:
+        data = batch(
+            b"x",
+            producer_id=self.producer_id,
+            epoch=self.epoch if epoch is None else epoch,
+            sequence=sequence,
+            transactional=True,
+            timestamp=int(time.time() * 1000),
+        )
+        request = ProduceRequest(
+            transactional_id=self.id,
+            acks=-1,
+            timeout_ms=5_000,
+            topic_data=[
+                TopicProduceData(
+                    name=self.topic, partition_data=[PartitionProduceData(index=0, records=data)]
+                )
+            ],
+        )
+
+        def ask() -> int:
+            return self.leader.call(request, version).responses[0].partition_responses[0].error_code
+
+        return settled(ask)
+
+    def commit_offset(self, version: int, epoch: int | None = None, **fields: Any) -> int:
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=5, committed_metadata=""
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.id,
+            group_id=self.group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch if epoch is None else epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=self.topic, partitions=[partition])],
+            **fields,
+        )
+
+        def ask() -> int:
+            answer = self.offsets_at.call(request, version)
+            return answer.topics[0].partitions[0].error_code
+
+        return settled(ask)
+
+    def committed(self) -> tuple[int, int]:
+        """What a reader of stable offsets finds: code and offset."""
+        topics = [OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])]
+        group = OffsetFetchRequestGroup(group_id=self.group, topics=topics)
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        answer = self.offsets_at.call(request, 9).groups[0].topics[0].partitions[0]
+        return answer.error_code, answer.committed_offset
+
+    def end(self, version: int, epoch: int, *, commit: bool = True) -> tuple[int, int]:
+        """EndTxn: the code, and the epoch that comes with it (-1 with v1)."""
+        request = EndTxnRequest(
+            transactional_id=self.id,
+            producer_id=self.producer_id,
+            producer_epoch=epoch,
+            committed=commit,
+        )
+        given = -1
+
+        def ask() -> int:
+            nonlocal given
+            answer = self.at.call(request, version)
+            given = answer.producer_epoch
+            return answer.error_code
+
+        code = settled(ask)
+        return code, given
+
+    def rest(self) -> str:
+        """The state once the markers are written."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            request = DescribeTransactionsRequest(transactional_ids=[self.id])
+            state = self.at.call(request, 0).transaction_states[0].transaction_state
+            if not state.startswith("Prepare") or time.monotonic() > deadline:
+                return state
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def transactions(kafka_cluster: ClusterHandle) -> Iterator[Transactions]:
+    cluster = RawCluster(kafka_cluster.bootstrap_servers)
+    yield Transactions(cluster, kafka_cluster)
+    cluster.close()
+
+
+def test_an_id_that_does_not_exist(transactions: Transactions) -> None:
+    transactions.producer_id = transactions.epoch = 1
+    unknown = Code.INVALID_PRODUCER_ID_MAPPING
+    assert transactions.add() == unknown
+    assert transactions.end(V2, 1) == (unknown, -1)
+    assert transactions.write(11) == transactions.write(12) == unknown
+    assert transactions.commit_offset(4) == transactions.commit_offset(5) == unknown
+    assert settled(lambda: transactions.init(transaction_timeout_ms=0)) == (
+        Code.INVALID_TRANSACTION_TIMEOUT
+    )
+
+
+def test_v1(transactions: Transactions) -> None:
+    transactions.begin()
+    epoch = transactions.epoch
+    assert transactions.end(V1, epoch)[0] == Code.INVALID_TXN_STATE
+    assert transactions.end(V1, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
+    assert transactions.write(10) == Code.INVALID_TXN_STATE
+    assert transactions.write(11) == Code.TRANSACTION_ABORTABLE
+    assert transactions.commit_offset(3) == Code.INVALID_TXN_STATE
+    assert transactions.commit_offset(4) == Code.TRANSACTION_ABORTABLE
+    assert transactions.add() == Code.NONE
+    assert transactions.write(11) == Code.NONE
+    assert transactions.end(V1, epoch) == (Code.NONE, -1)
+    assert transactions.rest() == "CompleteCommit"
+    assert transactions.end(V1, epoch) == (Code.NONE, -1)
+    assert transactions.end(V1, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
+    assert transactions.write(11, 1) == Code.TRANSACTION_ABORTABLE
+    assert transactions.add() == Code.NONE
+    assert transactions.write(11, 1) == Code.NONE
+    assert transactions.end(V1, epoch, commit=False) == (Code.NONE, -1)
+    assert transactions.rest() == "CompleteAbort"
+    assert transactions.end(V1, epoch, commit=False) == (Code.NONE, -1)
+
+
+def test_v2(transactions: Transactions) -> None:
+    transactions.begin()
+    epoch = transactions.epoch
+    assert transactions.write(12) == Code.NONE
+    assert transactions.end(V2, epoch + 1)[0] == Code.PRODUCER_FENCED
+    assert transactions.end(V2, epoch) == (Code.NONE, epoch + 1)
+    assert transactions.rest() == "CompleteCommit"
+    assert transactions.end(V2, epoch) == (Code.NONE, epoch + 1)
+    assert transactions.end(V2, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
+    assert transactions.write(12) == Code.INVALID_PRODUCER_EPOCH
+    transactions.epoch += 1
+    assert transactions.end(V2, epoch + 1)[0] == Code.INVALID_TXN_STATE
+    assert transactions.write(12) == Code.NONE
+    assert transactions.end(V2, epoch)[0] == Code.PRODUCER_FENCED
+
+
+def test_v2_may_abort_what_has_not_begun(transactions: Transactions) -> None:
+    transactions.begin()
+    epoch = transactions.epoch
+    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)
+    assert transactions.rest() == "CompleteAbort"
+    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)
+    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch + 1, commit=False) == (Code.NONE, epoch + 2)
+
+
+def test_offsets(transactions: Transactions) -> None:
+    transactions.begin()
+    epoch = transactions.epoch
+    assert transactions.commit_offset(5, generation_id_or_member_epoch=3, member_id="x") == (
+        Code.ILLEGAL_GENERATION
+    )
+    assert transactions.commit_offset(5) == Code.NONE
+    assert transactions.committed() == (Code.UNSTABLE_OFFSET_COMMIT, -1)
+    assert transactions.end(V2, epoch, commit=False)[0] == Code.NONE
+    assert transactions.rest() == "CompleteAbort"
+    assert transactions.committed() == (Code.NONE, -1)
+    transactions.epoch += 1
+    assert transactions.commit_offset(5, epoch) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.commit_offset(5) == Code.NONE
+    assert transactions.end(V2, epoch + 1)[0] == Code.NONE
+    assert transactions.rest() == "CompleteCommit"
+    assert transactions.committed() == (Code.NONE, 5)
+
+
+def test_a_new_producer_fences_the_old_one(transactions: Transactions) -> None:
+    transactions.begin()
+    old = transactions.epoch
+    assert transactions.write(12) == Code.NONE
+    assert transactions.init() == Code.CONCURRENT_TRANSACTIONS
+    transactions.begin()
+    assert transactions.epoch == old + 2
+    assert transactions.write(12, 1, old) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.write(11, 1, old) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.add(old) == Code.PRODUCER_FENCED
+    assert transactions.end(V2, old)[0] == Code.PRODUCER_FENCED
+    assert transactions.end(1, old)[0] == Code.INVALID_PRODUCER_EPOCH
+    mine = {"producer_id": transactions.producer_id}
+    assert transactions.init(**mine, producer_epoch=old) == Code.PRODUCER_FENCED
+    assert transactions.init(3, **mine, producer_epoch=old) == Code.INVALID_PRODUCER_EPOCH
+
+
+def test_recovery_with_id_and_epoch(transactions: Transactions) -> None:
+    transactions.begin()
+    producer_id, epoch = transactions.producer_id, transactions.epoch
+    given = {"producer_id": producer_id, "producer_epoch": epoch}
+    for _ in range(2):  # the second is taken for a repetition
+        assert transactions.init(**given) == Code.NONE
+        assert (transactions.producer_id, transactions.epoch) == (producer_id, epoch + 1)
+    assert transactions.init(producer_id=producer_id, producer_epoch=-1) == Code.INVALID_REQUEST
+
+
+def test_a_transaction_that_takes_too_long(transactions: Transactions) -> None:
+    transactions.begin()
+    assert settled(lambda: transactions.init(transaction_timeout_ms=2_000)) == Code.NONE
+    epoch = transactions.epoch
+    assert transactions.write(12) == Code.NONE
+    deadline = time.monotonic() + PATIENCE
+    while transactions.rest() != "CompleteAbort" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert transactions.write(12, 1) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)

@@ -1,0 +1,164 @@
+"""Transactions on every kind of cluster: all or nothing, once, and no zombies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async import (
+    Admin,
+    EmbeddedCluster,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from kafka_async.errors import ApplicationRecoverableError, KafkaError, TransactionAbortableError
+from tests.integration.reading import read_partition
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+
+async def create(cluster: ClusterHandle, partitions: int = 1) -> str:
+    topic = cluster.topic("counts")
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, partitions)])
+    return topic
+
+
+def producer_of(cluster: ClusterHandle) -> Producer:
+    return Producer(cluster.bootstrap_servers, transactional_id=cluster.transactional_id())
+
+
+async def values(cluster: ClusterHandle, topic: str, partition: int = 0) -> list[bytes | None]:
+    records = await read_partition(cluster.bootstrap_servers, topic, partition)
+    return [record.value for record in records]
+
+
+async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create(kafka_cluster)
+    async with producer_of(kafka_cluster) as producer:
+        async with producer.transaction() as txn:
+            await txn.enqueue(topic, b"committed")
+        txn = await producer.begin()
+        await txn.send(topic, b"aborted")
+        await txn.abort()
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"committed too")
+    assert await values(kafka_cluster, topic) == [b"committed", b"committed too"]
+    everything = await read_partition(kafka_cluster.bootstrap_servers, topic, committed=False)
+    assert len(everything) == 3
+
+
+async def test_all_partitions_or_none(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster, partitions=3)
+    async with producer_of(kafka_cluster) as producer:
+        for number in range(6):
+            txn = await producer.begin()
+            for partition in range(3):
+                await txn.enqueue(topic, b"%d" % number, partition=partition)
+            await (txn.abort() if number % 2 else txn.commit())
+    for partition in range(3):
+        assert await values(kafka_cluster, topic, partition) == [b"0", b"2", b"4"]
+
+
+async def test_an_exception_in_the_block_leaves_nothing(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+
+    async def fail(producer: Producer) -> None:
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"no")
+            raise ZeroDivisionError
+
+    async with producer_of(kafka_cluster) as producer:
+        with pytest.raises(ZeroDivisionError):
+            await fail(producer)
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"yes")
+    assert await values(kafka_cluster, topic) == [b"yes"]
+
+
+async def test_offsets_are_committed_with_the_transaction(kafka_cluster: ClusterHandle) -> None:
+    topic, group = await create(kafka_cluster), kafka_cluster.group()
+    place = TopicPartition(topic, 0)
+    async with producer_of(kafka_cluster) as producer:
+        async with producer.transaction() as txn:
+            await txn.commit_offsets({place: OffsetAndMetadata(5, metadata="five")}, group)
+        txn = await producer.begin()
+        await txn.commit_offsets({place: 9}, group)
+        await txn.abort()
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        offsets = await admin.list_group_offsets(group)
+    assert offsets[place].offset == 5
+
+
+async def test_a_zombie_is_fenced(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    async with producer_of(kafka_cluster) as zombie:
+        txn = await zombie.begin()
+        await txn.send(topic, b"zombie")
+        async with producer_of(kafka_cluster) as successor:
+            # Starting the successor has aborted what the zombie had open.
+            async with successor.transaction() as fresh:
+                await fresh.send(topic, b"fresh")
+            with pytest.raises(KafkaError) as caught:
+                await txn.commit()
+            assert not isinstance(caught.value, TransactionAbortableError)
+            assert isinstance(caught.value, ApplicationRecoverableError)
+            with pytest.raises(ApplicationRecoverableError):
+                await zombie.begin()
+    assert await values(kafka_cluster, topic) == [b"fresh"]
+
+
+async def test_many_transactions_one_after_another(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    async with producer_of(kafka_cluster) as producer:
+        for number in range(50):
+            async with producer.transaction() as txn:
+                await txn.send_many(topic, [b"%d" % number] * 3)
+    expected = [b"%d" % number for number in range(50) for _ in range(3)]
+    assert await values(kafka_cluster, topic) == expected
+
+
+async def test_a_transaction_of_many_batches(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    sent = [b"%0100d" % number for number in range(20_000)]
+    async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
+        await txn.send_many(topic, sent)
+    assert await values(kafka_cluster, topic) == sent
+
+
+async def test_stopping_inside_a_transaction_aborts_it(kafka_cluster: ClusterHandle) -> None:
+    topic = await create(kafka_cluster)
+    async with producer_of(kafka_cluster) as producer:
+        txn = await producer.begin()
+        await txn.send(topic, b"open")
+    async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
+        await txn.send(topic, b"done")
+    assert await values(kafka_cluster, topic) == [b"done"]
+
+
+async def test_before_kip_890_the_coordinator_is_told_of_each_partition() -> None:
+    """The embedded cluster without transactions v2: the same promises, the older conversation."""
+    place = TopicPartition("counts", 0)
+    async with EmbeddedCluster(transaction_version=1) as cluster:
+        async with Producer(cluster.bootstrap_servers, transactional_id="old") as producer:
+            async with producer.transaction() as txn:
+                await txn.send("counts", b"1")
+                await txn.commit_offsets({place: 3}, "group")
+            txn = await producer.begin()
+            await txn.send("counts", b"2")
+            await txn.abort()
+            async with producer.transaction() as txn:
+                await txn.send("counts", b"3")
+        records = await read_partition(cluster.bootstrap_servers, "counts")
+        assert [record.value for record in records] == [b"1", b"3"]
+        async with Admin(cluster.bootstrap_servers) as admin:
+            offsets = await admin.list_group_offsets("group")
+        assert offsets[place].offset == 3

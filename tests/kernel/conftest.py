@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from tests.kernel import kernels
+
+
+@pytest.fixture(params=kernels.NAMES)
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """Every test of this room holds for both kernels."""
+    return kernels.load(request.param)

@@ -1,0 +1,116 @@
+"""Columns: the same records, as the buffers of Arrow arrays."""
+
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kafka_async.errors import CorruptRecordError
+from kafka_async.kernel import BinaryColumn
+from tests.kernel.wire import field, record, section, varint
+
+HEADERS = varint(2) + field("ä".encode()) + field(None) + field(b"") + field(b"x")
+FIRST = section(
+    record(key=b"k", headers=HEADERS),
+    record(delta=1, value=None),
+    record(delta=5, key=b"", value=b""),
+)
+SECOND = section(record(key=b"kk", time=8), base=2000, last=0)._replace(timestamp_type=1)
+
+
+def ints(code: str, data: bytes) -> list[int]:
+    return list(array(code, data))
+
+
+def values(column: BinaryColumn) -> list[bytes | None]:
+    """A column read back by the rules of the Arrow format."""
+    ends = ints("i", column.offsets)
+    assert ends[0] == 0
+    assert ends[-1] == len(column.data)
+    rows = [column.data[a:b] for a, b in pairwise(ends)]
+    return [
+        row if column.validity is None or column.validity[n >> 3] >> (n & 7) & 1 else None
+        for n, row in enumerate(rows)
+    ]
+
+
+def test_columns_hold_what_the_records_hold(kernel: ModuleType) -> None:
+    columns = kernel.parse_columns([FIRST, SECOND], "topic", 3)
+    assert columns.rows == 4
+    assert values(columns.keys) == [b"k", None, b"", b"kk"]
+    assert values(columns.values) == [b"value", None, b"", b"value"]
+    assert ints("q", columns.offsets) == [1000, 1001, 1005, 2000]
+    assert ints("q", columns.timestamps) == [5_000, 5_000, 5_000, 9_000]
+    assert ints("i", columns.timestamp_types) == [0, 0, 0, 1]
+    assert columns.headers is None
+
+
+def test_a_column_without_nulls_has_no_bitmap(kernel: ModuleType) -> None:
+    columns = kernel.parse_columns([SECOND], "topic", 3)
+    assert columns.keys == BinaryColumn(None, array("i", [0, 2]).tobytes(), b"kk")
+
+
+def test_headers_are_lists_into_two_columns(kernel: ModuleType) -> None:
+    headers = kernel.parse_columns([FIRST, SECOND], "topic", 3, headers=True).headers
+    assert headers.validity == b"\x01"
+    assert ints("i", headers.offsets) == [0, 2, 2, 2, 2]
+    assert values(headers.names) == ["ä".encode(), b""]
+    assert values(headers.values) == [None, b"x"]
+
+
+def test_header_names_become_valid_utf8(kernel: ModuleType) -> None:
+    data = section(record(headers=varint(1) + field(b"\xff") + field(b"")))
+    headers = kernel.parse_columns([data], "topic", 3, headers=True).headers
+    assert headers.validity is None
+    assert values(headers.names) == ["\ufffd".encode()]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "offsets"),
+    [(0, 1001, [1000]), (1001, 2000, [1001, 1005]), (1002, 5000, [1005, 2000]), (9000, 9999, [])],
+)
+def test_only_the_offsets_asked_for(
+    kernel: ModuleType, start: int, end: int, offsets: list[int]
+) -> None:
+    columns = kernel.parse_columns([FIRST, SECOND], "topic", 3, start, end, True)
+    assert ints("q", columns.offsets) == offsets
+    assert len(values(columns.values)) == columns.rows == len(offsets)
+
+
+def test_no_sections_at_all(kernel: ModuleType) -> None:
+    columns = kernel.parse_columns([], "topic", 3, headers=True)
+    assert columns.rows == 0
+    assert columns.keys == BinaryColumn(None, b"\0\0\0\0", b"")
+    assert columns.headers.validity is None
+
+
+def test_bitmaps_of_more_than_a_byte(kernel: ModuleType) -> None:
+    keys = [None if n % 3 else b"%d" % n for n in range(100)]
+    data = section(*(record(delta=n, key=key) for n, key in enumerate(keys)))
+    assert values(kernel.parse_columns([data], "topic", 3).keys) == keys
+
+
+@pytest.mark.parametrize("cut", range(1, len(bytes(FIRST.data))))
+def test_columns_are_validated_like_records(kernel: ModuleType, cut: int) -> None:
+    broken = FIRST._replace(data=bytes(FIRST.data)[:cut])
+
+    def error(read: Any) -> tuple[object, ...]:
+        with pytest.raises(CorruptRecordError) as caught:
+            read()
+        return str(caught.value), caught.value.offset
+
+    assert error(lambda: kernel.parse_columns([SECOND, broken], "topic", 3)) == error(
+        lambda: kernel.parse_records(broken, "topic", 3)
+    )
+
+
+def test_buffers_are_released_even_after_damage(kernel: ModuleType) -> None:
+    good, bad = bytearray(bytes(FIRST.data)), bytearray(b"\xff" * 50)
+    with pytest.raises(CorruptRecordError):
+        kernel.parse_columns([FIRST._replace(data=good), FIRST._replace(data=bad)], "topic", 3)
+    good.clear()
+    bad.clear()

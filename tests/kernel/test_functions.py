@@ -1,0 +1,140 @@
+"""The kernel's small functions, and how a kernel is chosen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from kafka_async.errors import CorruptRecordError
+
+# From the tests of Java's clients.
+MURMUR2 = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+VARINTS = {
+    0: "00",
+    -1: "01",
+    1: "02",
+    63: "7e",
+    -64: "7f",
+    64: "8001",
+    -65: "8101",
+    8191: "fe7f",
+    8192: "808001",
+    (1 << 31) - 1: "feffffff0f",
+    -(1 << 31): "ffffffff0f",
+    (1 << 63) - 1: "feffffffffffffffff01",
+    -(1 << 63): "ffffffffffffffffff01",
+}
+
+
+@pytest.mark.parametrize("key", MURMUR2)
+def test_murmur2_is_javas(kernel: ModuleType, key: bytes) -> None:
+    assert kernel.murmur2(key) == MURMUR2[key]
+    assert kernel.murmur2(bytearray(key)) == MURMUR2[key]
+
+
+def test_murmur2_of_every_length(kernel: ModuleType) -> None:
+    data = bytes(range(256))
+    hashes = {kernel.murmur2(data[:size]) for size in range(256)}
+    assert len(hashes) == 256
+    assert all(-(1 << 31) <= value < 1 << 31 for value in hashes)
+
+
+def test_murmur2_wants_bytes(kernel: ModuleType) -> None:
+    with pytest.raises(TypeError):
+        kernel.murmur2("text")
+
+
+@pytest.mark.parametrize("value", VARINTS)
+def test_varints_both_ways(kernel: ModuleType, value: int) -> None:
+    data = bytes.fromhex(VARINTS[value])
+    assert kernel.encode_varint(value) == data
+    assert kernel.decode_varint(b"!" + data + b"!", 1, 64) == (value, 1 + len(data))
+    if -(1 << 31) <= value < 1 << 31:
+        assert kernel.decode_varint(data) == (value, len(data))
+    else:
+        with pytest.raises(CorruptRecordError):
+            kernel.decode_varint(data)
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1])
+def test_varints_have_64_bits(kernel: ModuleType, value: int) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        kernel.encode_varint(value)
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "bits"),
+    [
+        (b"", 0, 32),
+        (b"\x80", 0, 32),
+        (b"\0", 1, 32),
+        (b"\0", 2, 32),
+        (b"\0", -1, 32),
+        (b"\x80\x80\x80\x80\x80\0", 0, 32),
+        (b"\xff\xff\xff\xff\x10", 0, 32),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 0, 64),
+        (b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\0", 0, 64),
+    ],
+)
+def test_varints_that_are_none(kernel: ModuleType, data: bytes, position: int, bits: int) -> None:
+    with pytest.raises(CorruptRecordError):
+        kernel.decode_varint(data, position, bits)
+
+
+# -- choosing -------------------------------------------------------------------------------------
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k != "KAFKA_ASYNC_KERNEL"}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=env | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+PRINT = "from kafka_async import kernel; print(kernel.IMPLEMENTATION, kernel.murmur2.__module__)"
+HIDE_C = "import sys; sys.modules['kafka_async.kernel._ckernel'] = None\n"
+
+
+def test_the_variable_forces_a_kernel(kernel: ModuleType) -> None:
+    wanted = kernel.IMPLEMENTATION
+    assert run(PRINT, KAFKA_ASYNC_KERNEL=wanted).stdout.split() == [wanted, kernel.__name__]
+
+
+def test_plain_python_serves_where_the_compiled_one_is_missing() -> None:
+    assert run(HIDE_C + PRINT).stdout.split()[0] == "python"
+
+
+def test_a_forced_kernel_that_cannot_be_loaded_is_an_error() -> None:
+    done = run(HIDE_C + PRINT, KAFKA_ASYNC_KERNEL="c")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ImportError: KAFKA_ASYNC_KERNEL=c, but")
+
+
+def test_a_kernel_that_does_not_exist_is_an_error() -> None:
+    done = run(PRINT, KAFKA_ASYNC_KERNEL="rust")
+    assert "'c' or 'python', not 'rust'" in done.stderr.splitlines()[-1]
+
+
+def test_importing_loads_no_codec() -> None:
+    done = run(
+        "import sys, kafka_async.kernel, kafka_async.records.batch, kafka_async.records.arrow\n"
+        "print([m for m in ('crc32c', 'lz4', 'zstandard', 'cramjam', 'pyarrow', 'asyncio', "
+        "'anyio') if m in sys.modules])"
+    )
+    assert done.stdout == "[]\n", done.stderr

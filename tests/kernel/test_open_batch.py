@@ -1,0 +1,280 @@
+"""Writing: what an open batch takes, refuses and gives."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kafka_async.errors import IllegalStateError
+from kafka_async.kernel import Section
+
+TIME = 1_700_000_000_000
+
+
+def section(kernel: ModuleType, *records: tuple[Any, ...], capacity: int = 1 << 20) -> bytes:
+    batch = kernel.OpenBatch(None, capacity)
+    for record in records:
+        assert batch.append(*record) is not None
+    return batch.seal()
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        # length, attributes, timestamp delta, offset delta, key, value, headers
+        ((TIME, None, None), "0c 00 00 00 01 01 00"),
+        ((TIME, b"", b""), "0c 00 00 00 00 00 00"),
+        ((TIME, b"k", b"va"), "12 00 00 00 02 6b 04 7661 00"),
+        ((TIME, None, b"v", [("h", None)]), "14 00 00 00 01 02 76 02 02 68 01"),
+        (
+            (TIME, None, b"v", [("ä", b"x"), ("", b"")]),
+            "1c 00 00 00 01 02 76 04 04 c3a4 02 78 00 00",
+        ),
+    ],
+)
+def test_a_record_is_laid_out_as_kafka_says(
+    kernel: ModuleType, record: tuple[Any, ...], expected: str
+) -> None:
+    assert section(kernel, record).hex() == expected.replace(" ", "")
+
+
+def test_timestamps_and_offsets_are_relative_to_the_first_record(kernel: ModuleType) -> None:
+    written = section(kernel, (TIME, None, None), (TIME + 1, None, None), (TIME - 64, None, None))
+    assert written.hex() == "0c0000000101000c0002020101000c007f04010100"
+
+
+def test_lengths_of_more_than_one_byte(kernel: ModuleType) -> None:
+    written = section(kernel, (TIME, None, b"x" * 100))
+    # 107 bytes of body zigzag to 214, the value's 100 to 200: two bytes each.
+    assert written[:8].hex() == "d60100000001c801"
+    assert written[8:] == b"x" * 100 + b"\0"
+
+
+def test_a_batch_counts_what_it_holds(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 1000)
+    assert (batch.count, batch.size, batch.base_timestamp, batch.max_timestamp) == (0, 0, -1, -1)
+    batch.append(TIME + 5, None, b"abc")
+    batch.append(TIME + 9, None, b"abc")
+    batch.append(TIME, None, b"abc")
+    assert batch.count == 3
+    assert (batch.base_timestamp, batch.max_timestamp) == (TIME + 5, TIME + 9)
+    assert batch.capacity == 1000
+    size = batch.size
+    assert len(batch.seal()) == size
+
+
+def test_a_handle_knows_its_place(kernel: ModuleType) -> None:
+    outcome = object()
+    batch = kernel.OpenBatch(outcome, 1000)
+    first, second = batch.append(TIME, None, b"a"), batch.append(TIME + 1, None, b"b")
+    assert (first.index, first.timestamp, second.index, second.timestamp) == (0, TIME, 1, TIME + 1)
+    assert first.outcome is outcome
+    assert batch.outcome is outcome
+
+
+def test_what_does_not_fit_changes_nothing(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 40)
+    assert batch.append(TIME, None, b"x" * 20) is not None
+    before = (batch.count, batch.size, batch.max_timestamp)
+    assert batch.append(TIME + 50, None, b"y" * 20) is None
+    assert (batch.count, batch.size, batch.max_timestamp) == before
+    assert batch.append(TIME, None, b"z") is not None
+    assert batch.count == 2
+
+
+def test_a_record_fits_to_the_last_byte(kernel: ModuleType) -> None:
+    # Two records of eight bytes: sixteen are enough, fifteen are not.
+    exact, short = kernel.OpenBatch(None, 16), kernel.OpenBatch(None, 15)
+    for batch in (exact, short):
+        assert batch.append(TIME, None, b"a") is not None
+    assert exact.append(TIME, None, b"b") is not None
+    assert short.append(TIME, None, b"b") is None
+
+
+def test_the_first_record_is_always_taken(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 0)
+    assert batch.append(TIME, b"key", b"x" * 5000) is not None
+    assert batch.append(TIME, None, None) is None
+
+
+def test_an_extended_batch_takes_what_did_not_fit(kernel: ModuleType) -> None:
+    # Records of eight bytes.
+    batch = kernel.OpenBatch(None, 8)
+    assert batch.append(TIME, None, b"a") is not None
+    assert batch.append(TIME + 1, None, b"b") is None
+    batch.extend(16)
+    assert batch.capacity == 16
+    assert batch.append(TIME + 1, None, b"b").index == 1
+    assert batch.append(TIME, None, b"c") is None
+    batch.extend(1 << 20)
+    assert len(batch.append_many(TIME, [b"x" * 1000] * 500)) == 500
+    once = [(TIME, None, b"a"), (TIME + 1, None, b"b"), *[(TIME, None, b"x" * 1000)] * 500]
+    assert batch.seal() == section(kernel, *once)
+
+
+def test_a_batch_never_shrinks(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 16)
+    for capacity in (16, 15, 0):
+        batch.extend(capacity)
+        assert batch.capacity == 16
+    assert len(batch.append_many(TIME, [b"a", b"b", b"c"])) == 2
+    for capacity in (-1, 1 << 31):
+        with pytest.raises(ValueError, match="capacity"):
+            batch.extend(capacity)
+    assert (batch.capacity, batch.count) == (16, 2)
+
+
+def test_the_buffer_grows_past_any_first_guess(kernel: ModuleType) -> None:
+    values = [bytes([n % 256]) * (n * 7 % 3000) for n in range(400)]
+    batch = kernel.OpenBatch(None, 1 << 30)
+    for value in values:
+        batch.append(TIME, None, value)
+    written = batch.seal()
+    records = kernel.parse_records(parsed(written, len(values)), "t", 0)
+    assert [record.value for record in records] == values
+
+
+def parsed(data: bytes, count: int) -> tuple[Any, ...]:
+    return Section(data, count, 0, max(count - 1, 0), TIME, TIME, 0)
+
+
+def test_sealing_ends_the_batch(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 100)
+    batch.append(TIME, None, b"a")
+    assert not batch.sealed
+    assert batch.seal() == bytes.fromhex("0e00000001026100")
+    assert batch.sealed
+    with pytest.raises(IllegalStateError):
+        batch.append(TIME, None, b"b")
+    with pytest.raises(IllegalStateError):
+        batch.append_many(TIME, [b"b"])
+    with pytest.raises(IllegalStateError):
+        batch.seal()
+    assert batch.count == 1
+
+
+def test_an_empty_batch_seals_to_nothing(kernel: ModuleType) -> None:
+    assert kernel.OpenBatch(None, 10).seal() == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((TIME, "text", None), TypeError),
+        ((TIME, None, "text"), TypeError),
+        ((TIME, None, 5), TypeError),
+        ((TIME, None, b"", [(b"name", b"")]), TypeError),
+        ((TIME, None, b"", [("name", "text")]), TypeError),
+        ((TIME, None, b"", [(None, b"")]), TypeError),
+        ((TIME, None, b"", None), TypeError),
+        ((TIME, None, b"", [("lone \ud800", b"")]), UnicodeEncodeError),
+        ((-2, None, b""), ValueError),
+        (((1 << 63) - 1, None, b""), ValueError),
+        ((1 << 63, None, b""), ValueError),
+        ((-(1 << 70), None, b""), ValueError),
+        (("now", None, b""), TypeError),
+        ((1.5, None, b""), TypeError),
+    ],
+)
+def test_what_cannot_be_written_is_refused_and_changes_nothing(
+    kernel: ModuleType, arguments: tuple[Any, ...], error: type[Exception]
+) -> None:
+    batch = kernel.OpenBatch(None, 1000)
+    with pytest.raises(error):
+        batch.append(*arguments)
+    assert (batch.count, batch.size, batch.base_timestamp) == (0, 0, -1)
+    batch.append(TIME, None, b"fine")
+    with pytest.raises(error):
+        batch.append(*arguments)
+    assert batch.count == 1
+
+
+def test_the_extremes_of_time(kernel: ModuleType) -> None:
+    latest = (1 << 63) - 2
+    batch = kernel.OpenBatch(None, 1000)
+    batch.append(latest, None, None)
+    batch.append(-1, None, None)
+    records = kernel.parse_records(Section(batch.seal(), 2, 0, 1, latest, latest, 0), "t", 0)
+    assert [record.timestamp for record in records] == [latest, -1]
+
+
+@pytest.mark.parametrize("capacity", [-1, 1 << 31])
+def test_a_capacity_is_a_positive_int32(kernel: ModuleType, capacity: int) -> None:
+    with pytest.raises(ValueError, match="capacity"):
+        kernel.OpenBatch(None, capacity)
+
+
+def test_any_buffer_is_copied(kernel: ModuleType) -> None:
+    key, value = bytearray(b"key"), memoryview(b"a value")[2:]
+    batch = kernel.OpenBatch(None, 1000)
+    batch.append(TIME, key, value)
+    key[:] = b"xxx"
+    assert batch.seal() == section(kernel, (TIME, b"key", b"value"))
+
+
+def test_append_many_is_append_many_times(kernel: ModuleType) -> None:
+    values = [b"a", None, b"ccc"]
+    keys = [None, b"k", b""]
+    batch = kernel.OpenBatch(None, 1000)
+    deliveries = batch.append_many(TIME, values, keys)
+    assert [delivery.index for delivery in deliveries] == [0, 1, 2]
+    one_by_one = [(TIME, key, value) for key, value in zip(keys, values, strict=True)]
+    assert batch.seal() == section(kernel, *one_by_one)
+
+
+def test_append_many_goes_on_where_it_stopped(kernel: ModuleType) -> None:
+    values = [b"%05d" % n for n in range(100)]
+    read: list[bytes] = []
+    batches = 0
+    while len(read) < len(values):
+        batch = kernel.OpenBatch(None, 64)
+        taken = batch.append_many(TIME, values, start=len(read))
+        assert 0 < len(taken) == batch.count
+        assert batch.size <= 64
+        records = kernel.parse_records(parsed(batch.seal(), len(taken)), "t", 0)
+        read += [record.value for record in records]
+        batches += 1
+    assert read == values
+    assert batches > 10
+
+
+def test_append_many_beyond_the_end_takes_nothing(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 64)
+    assert batch.append_many(TIME, [b"a"], start=1) == []
+    assert batch.append_many(TIME, []) == []
+
+
+def test_append_many_wants_a_key_a_value(kernel: ModuleType) -> None:
+    with pytest.raises(ValueError, match="1 keys for 2 values"):
+        kernel.OpenBatch(None, 64).append_many(TIME, [b"a", b"b"], [None])
+    with pytest.raises(ValueError, match="negative"):
+        kernel.OpenBatch(None, 64).append_many(TIME, [b"a", b"b"], start=-1)
+
+
+def test_append_many_keeps_what_it_took_before_a_bad_value(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 640)
+    values = [b"a", b"b", "text", b"c"]
+    assert len(batch.append_many(TIME, values)) == 2
+    with pytest.raises(TypeError):
+        batch.append_many(TIME, values, start=2)
+    assert batch.count == 2
+
+
+def test_a_repr_says_how_full(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 100)
+    batch.append(TIME, None, b"a")
+    assert repr(batch) == "<OpenBatch 1 records, 8 of 100 bytes>"
+    batch.seal()
+    assert repr(batch) == "<OpenBatch 1 records, sealed>"
+
+
+def test_the_size_bound_is_a_bound(kernel: ModuleType) -> None:
+    for key, value, headers in [
+        (None, None, ()),
+        (b"k" * 1000, b"v" * 70_000, [("h" * 300, b"x" * 200), ("ä", None)]),
+    ]:
+        batch = kernel.OpenBatch(None, 0)
+        batch.append((1 << 62), key, value, headers)
+        assert 61 + batch.size <= kernel.record_size_bound(key, value, headers) <= batch.size + 140

@@ -1,0 +1,40 @@
+"""Records written field by field, so that each field can be made to lie."""
+
+from __future__ import annotations
+
+from kafka_async.kernel import Section
+
+
+def varint(value: int) -> bytes:
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw > 0x7F:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+def field(value: bytes | None) -> bytes:
+    return varint(-1) if value is None else varint(len(value)) + value
+
+
+def record(
+    *,
+    delta: int = 0,
+    time: int = 0,
+    key: bytes | None = None,
+    value: bytes | None = b"value",
+    headers: bytes = b"\0",
+    tail: bytes = b"",
+    length: int | None = None,
+) -> bytes:
+    """`headers` is their count and what follows; `length` replaces the right one."""
+    body = b"\0" + varint(time) + varint(delta) + field(key) + field(value) + headers + tail
+    return varint(len(body) if length is None else length) + body
+
+
+def section(*records: bytes, count: int | None = None, base: int = 1000, last: int = 99) -> Section:
+    """A section with room for gaps between offsets, as compaction leaves them."""
+    number = len(records) if count is None else count
+    return Section(b"".join(records), number, base, last, 5_000, 9_000, 0)

@@ -1,0 +1,307 @@
+"""Cancelled at every await, each public call leaves the producer usable, or cleanly closed.
+
+What was appended is delivered once; what was not is not; a transaction is whole or not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
+from kafka_async.errors import BufferFullError, KafkaError
+from kafka_async.producer.transactions import State
+from kafka_async.protocol.messages.end_txn import EndTxnRequest
+from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from kafka_async.types import GroupMetadata, OffsetAndMetadata
+from tests.producer.interruption import interrupt_everywhere
+from tests.producer.scripted import Answer, Bench, turns
+
+if TYPE_CHECKING:
+    from kafka_async import Transaction
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Awaitable[bool]]
+Call: TypeAlias = Callable[[Producer], Coroutine[Any, Any, Any]]
+
+KIB = 1024
+PLACE = TopicPartition("clicks", 0)
+OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
+GROUP = GroupMetadata("words", 3, "member-1")
+
+
+async def is_usable(bench: Bench) -> list[bytes | None]:
+    """Check that the producer works and owes no memory; what was written before, once each."""
+    await bench.producer.send("clicks", b"last")
+    await bench.producer.flush()
+    statistics = bench.producer.statistics()
+    assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
+    assert statistics.waiting_threads == 0
+    values = bench.cluster.log("clicks").values
+    assert len(values) == len(set(values))
+    assert values[-1] == b"last"
+    return values[:-1]
+
+
+async def is_closed(bench: Bench) -> None:
+    """Check that nothing of the producer is left."""
+    await turns()
+    assert all(lane.closed for lane in bench.cluster.lanes)
+    assert bench.cluster.tracked == set()
+    with pytest.raises(KafkaError):
+        await bench.producer.send("clicks", b"no")
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+async def send(producer: Producer) -> None:
+    await producer.send("clicks", b"1")
+
+
+async def enqueue(producer: Producer) -> None:
+    for value in (b"1", b"2"):
+        await producer.enqueue("clicks", value)
+
+
+async def send_many(producer: Producer) -> None:
+    await producer.send_many("clicks", [b"1", b"2", b"3"])
+    await producer.send_many("clicks", [b"4", b"5"], [b"k", b"k"])
+
+
+async def send_records(producer: Producer) -> None:
+    await producer.send_records([ProducerRecord("clicks", b"%d" % n) for n in range(1, 4)])
+
+
+async def send_batch(producer: Producer) -> None:
+    batch = RecordBatch.build([ProducerRecord("", b"1"), ProducerRecord("", b"2")], "lz4")
+    await (await producer.send_batch(PLACE, batch))
+
+
+async def enqueue_and_wait(producer: Producer) -> None:
+    delivery = await producer.enqueue("clicks", b"1")
+    await asyncio.gather(producer.send("clicks", b"2"), producer.flush())
+    await delivery
+
+
+@pytest.mark.parametrize(
+    "call", [send, enqueue, send_many, send_records, send_batch, enqueue_and_wait]
+)
+@pytest.mark.parametrize("known", [True, False])
+async def test_cancelled_calls_that_take_records(call: Call, known: bool) -> None:
+    async def scene(run: Run) -> None:
+        async with Bench({"clicks": [1]} if known else {}, linger_ms=5) as bench:
+            bench.cluster.creatable["clicks"] = [1]
+            cancelled = await run(call(bench.producer))
+            values = await is_usable(bench)
+            assert values == [b"%d" % number for number in range(1, len(values) + 1)]
+            assert cancelled or values
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+@pytest.mark.parametrize("what", ["enqueue", "send_batch"])
+async def test_cancelled_while_the_buffer_is_full_nothing_is_appended(what: str) -> None:
+    async def scene(run: Run) -> None:
+        async with Bench({"clicks": [1]}, buffer_memory=16 * KIB) as bench:
+            producer = bench.producer
+            await producer.send("clicks", b"first")
+            hold = asyncio.Event()
+            bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+            count = 0
+            while fits(producer, b"%04d" % count * 256):
+                count += 1
+            asyncio.get_running_loop().call_later(1, hold.set)
+            if what == "enqueue":
+                call: Coroutine[Any, Any, Any] = producer.enqueue("clicks", b"new" * 300)
+            else:
+                batch = RecordBatch.build([ProducerRecord("", b"new" * 300)])
+                call = producer.send_batch(PLACE, batch)
+            cancelled = await run(call)
+            values = await is_usable(bench)
+            assert len(values) == 1 + count + (not cancelled)
+            assert (b"new" * 300 in values) is not cancelled
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+def fits(producer: Producer, value: bytes) -> bool:
+    try:
+        producer.enqueue_nowait("clicks", value)
+    except BufferFullError:
+        return False
+    return True
+
+
+async def test_cancelled_flush_leaves_everything_under_way() -> None:
+    async def scene(run: Run) -> None:
+        async with Bench({"clicks": [1]}, linger_ms=60_000, batch_size=100) as bench:
+            await bench.producer.send_many("clicks", [b"%03d" % n for n in range(50)])
+            await run(bench.producer.flush())
+            assert await is_usable(bench) == [b"%03d" % n for n in range(50)]
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"transactional_id": "t"}])
+async def test_cancelled_start_leaves_nothing_running(options: dict[str, Any]) -> None:
+    async def scene(run: Run) -> None:
+        async with Bench({"clicks": [1]}, **options) as bench:
+            await bench.producer.stop()
+            bench.renew()
+            before = asyncio.all_tasks()
+            if await run(bench.producer.start()):
+                await turns()
+                assert asyncio.all_tasks() == before
+                await is_closed(bench)
+                bench.renew()
+                await bench.producer.start()
+            assert bench.producer.statistics().waiting_threads == 0
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+@pytest.mark.parametrize("how", ["stop", "aexit"])
+@pytest.mark.parametrize("options", [{}, {"transactional_id": "t"}])
+async def test_cancelled_stop_closes(how: str, options: dict[str, Any]) -> None:
+    async def scene(run: Run) -> None:
+        async with Bench({"clicks": [1]}, linger_ms=5, **options) as bench:
+            writer: Any = await bench.producer.begin() if options else bench.producer
+            deliveries = await writer.send_many("clicks", [b"1", b"2", b"3"])
+            stop = bench.producer.stop()
+            if how == "aexit":
+                stop.close()
+                stop = bench.producer.__aexit__(None, None, None)
+            cancelled = await run(stop)
+            await bench.producer.stop()  # which ends what the first could not
+            await is_closed(bench)
+            assert all(delivery.done() for delivery in deliveries)
+            written = bench.cluster.log("clicks").values
+            acknowledged = [d.result().offset for d in deliveries if d.exception() is None]
+            assert acknowledged == list(range(len(acknowledged)))
+            assert written in ([], [b"1", b"2", b"3"])
+            assert cancelled or options or len(acknowledged) == 3
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+# -- transactions ---------------------------------------------------------------------------------
+
+
+class Source:
+    """A consumer, as far as a transaction sees it."""
+
+    def __init__(self) -> None:
+        self.marked = 0
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return OFFSETS
+
+    def group_metadata(self) -> GroupMetadata:
+        return GROUP
+
+    def mark_committed(self, offsets: object) -> None:
+        self.marked += 1
+
+
+def bench_of(version: int) -> Bench:
+    made = Bench({"clicks": [1]}, transactional_id="t", linger_ms=5)
+    made.features = {"transaction.version": version}
+    return made
+
+
+async def fill(txn: Transaction, source: Source) -> None:
+    await txn.enqueue("clicks", b"1")
+    await txn.commit_offsets(source)
+    await txn.send("clicks", b"2")
+
+
+def state(bench: Bench) -> State:
+    assert bench.producer.driver is not None
+    return bench.producer.driver.machine.state
+
+
+async def is_whole(bench: Bench, source: Source) -> None:
+    """Check that what was begun was committed whole, or not at all, and that others can follow."""
+    commits = [end.committed for end in bench.cluster.requests(EndTxnRequest)]
+    assert commits.count(True) <= 1
+    values = bench.cluster.log("clicks").values
+    assert len(values) == len(set(values))
+    if True in commits:
+        assert commits == [True]
+        assert values == [b"1", b"2"]
+        assert len(bench.cluster.requests(TxnOffsetCommitRequest)) == 1
+    assert source.marked == commits.count(True)
+    async with bench.producer.transaction() as txn:
+        await txn.send("clicks", b"last")
+    assert bench.cluster.requests(EndTxnRequest)[-1].committed
+    assert state(bench) is State.READY
+    statistics = bench.producer.statistics()
+    assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_cancelled_block_is_whole_or_not_there(version: int) -> None:
+    async def scene(run: Run) -> None:
+        async with bench_of(version) as bench:
+            source = Source()
+            txn = bench.producer.transaction()
+
+            async def block() -> None:
+                async with txn:
+                    await fill(txn, source)
+
+            cancelled = await run(block())
+            if state(bench) is State.COMMIT_SENT:
+                await txn.commit()  # too late to abort: its outcome may be awaited
+                assert cancelled
+            await is_whole(bench, source)
+
+    assert await interrupt_everywhere(scene) > 5
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("end", ["commit", "abort"])
+async def test_a_cancelled_end_may_be_asked_for_again(version: int, end: str) -> None:
+    async def scene(run: Run) -> None:
+        async with bench_of(version) as bench:
+            source = Source()
+            txn = await bench.producer.begin()
+            await fill(txn, source)
+            await txn.enqueue("clicks", b"3") if end == "abort" else None
+            if await run(getattr(txn, end)()) and state(bench) is not State.READY:
+                await getattr(txn, end)()
+            committed = [row.committed for row in bench.cluster.requests(EndTxnRequest)]
+            assert committed == [end == "commit"]
+            await is_whole(bench, source)
+
+    assert await interrupt_everywhere(scene) > 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_cancelled_calls_inside_a_transaction(version: int) -> None:
+    async def scene(run: Run) -> None:
+        async with bench_of(version) as bench:
+            source = Source()
+            txn = await bench.producer.begin()
+            await (txn.abort() if await run(fill(txn, source)) else txn.commit())
+            await is_whole(bench, source)
+
+    assert await interrupt_everywhere(scene) > 3
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_cancelled_initialisation_is_made_up_for(version: int) -> None:
+    async def scene(run: Run) -> None:
+        async with bench_of(version) as bench:
+            await run(bench.producer.init_transactions())
+            await is_whole(bench, Source())
+
+    assert await interrupt_everywhere(scene) > 0

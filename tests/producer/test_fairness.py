@@ -1,0 +1,82 @@
+"""A tight loop of enqueue leaves the event loop to others."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+
+import pytest
+
+from kafka_async.clock import ticker
+from kafka_async.producer import writer
+from tests.producer.scripted import Bench
+
+pytestmark = pytest.mark.asyncio
+
+RECORDS = 30_000
+WIRE_SIZE = 107
+MICROSECONDS_A_RECORD = 10
+
+
+async def count_turns(turns: list[int]) -> None:
+    """Count the turns that the loop makes."""
+    while True:
+        await asyncio.sleep(0)
+        turns[0] += 1
+
+
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes its time, so the same number of turns is due on any machine."""
+
+    def ticking(loop: asyncio.AbstractEventLoop) -> object:
+        looks = itertools.count(0, MICROSECONDS_A_RECORD * 1e-6)
+        return lambda: loop.time() + next(looks)
+
+    monkeypatch.setattr(writer, "ticker", ticking)
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.usefixtures("slow_clock")
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+async def test_the_loop_turns_once_a_millisecond_and_once_a_batch(compression: str) -> None:
+    async with Bench({"clicks": [1]}, compression_type=compression, linger_ms=1000) as bench:
+        turns = [0]
+        pulse = asyncio.ensure_future(count_turns(turns))
+        for number in range(RECORDS):
+            await bench.producer.enqueue("clicks", b"%0100d" % number)
+        pulse.cancel()
+        await asyncio.wait({pulse})
+        milliseconds = RECORDS * MICROSECONDS_A_RECORD / 1000
+        batches = RECORDS * WIRE_SIZE / bench.config.batch_size
+        assert milliseconds * 0.9 + batches * 0.9 <= turns[0] < RECORDS / 10
+        await bench.producer.flush()
+
+
+async def test_linger_is_kept_by_who_enqueues_without_a_pause() -> None:
+    async with Bench({"clicks": [1], "audit": [1]}, linger_ms=5) as bench:
+        await bench.producer.send("clicks", b"warm-up")
+        early = await bench.producer.enqueue("audit", b"v")
+        deadline = time.monotonic() + 5
+        while not early.done():
+            await bench.producer.enqueue("clicks", b"x")
+            assert time.monotonic() < deadline
+        await bench.producer.flush()
+
+
+async def test_send_many_gives_up_the_loop_too() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        turns = [0]
+        pulse = asyncio.ensure_future(count_turns(turns))
+        await bench.producer.send_many("clicks", [b"x" * 100] * RECORDS)
+        pulse.cancel()
+        await asyncio.wait({pulse})
+        assert turns[0] >= RECORDS * WIRE_SIZE / bench.config.batch_size
+        await bench.producer.flush()
+
+
+async def test_a_ticker_keeps_the_loops_time() -> None:
+    loop = asyncio.get_running_loop()
+    assert abs(ticker(loop)() - loop.time()) < 1
+    assert ticker(loop) is time.monotonic

@@ -1,0 +1,442 @@
+"""The calls that take records: waiting, fairness, cancellation, and the producer's life."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
+from kafka_async.errors import (
+    BufferFullError,
+    ClientClosedError,
+    DeliveryError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, Event
+from kafka_async.records.batch import iter_batches
+from tests.producer.scripted import Answer, Bench, turns
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+TOPICS = {"clicks": [1]}
+KIB = 1024
+
+
+# -- what is taken --------------------------------------------------------------------------------
+
+
+async def test_records_go_where_they_are_told() -> None:
+    async with Bench({"clicks": [1, 1, 1]}) as bench:
+        receipt = await bench.producer.send("clicks", b"v", partition=2, timestamp=1234)
+        assert (receipt.partition, receipt.timestamp) == (2, 1234)
+
+
+async def test_create_time_is_the_clients_clock() -> None:
+    async with Bench(TOPICS) as bench:
+        for _ in range(3):
+            before = int(bench.cluster.clock.wall() * 1000)
+            receipt = await bench.producer.send("clicks", b"v")
+            assert abs(receipt.timestamp - before) <= 2
+            await asyncio.sleep(100)
+
+
+async def test_many_records_keep_their_order() -> None:
+    async with Bench(TOPICS, linger_ms=5) as bench:
+        values = [b"%d" % n for n in range(30_000)]
+        deliveries = await bench.producer.send_many("clicks", values)
+        await bench.producer.flush()
+        assert bench.cluster.log("clicks").values == values
+        assert [delivery.result().offset for delivery in deliveries] == list(range(30_000))
+
+
+async def test_many_records_with_keys() -> None:
+    async with Bench({"clicks": [1, 2]}) as bench:
+        keys = [b"a", b"b", None, b"d"]
+        deliveries = await bench.producer.send_many("clicks", [b"1", b"2", b"3", b"4"], keys)
+        receipts = [await delivery for delivery in deliveries]
+        written = {
+            bench.cluster.log("clicks", receipt.partition).records[receipt.offset]
+            for receipt in receipts
+        }
+        assert written == set(zip(keys, [b"1", b"2", b"3", b"4"], strict=True))
+        with pytest.raises(ValueError, match="3 keys for 4 values"):
+            await bench.producer.send_many("clicks", [b""] * 4, [b""] * 3)
+
+
+async def test_records_of_several_topics() -> None:
+    async with Bench({"clicks": [1], "audit": [2]}) as bench:
+        records = [
+            ProducerRecord("clicks", b"1", key=b"k", headers=[("h", None)]),
+            ProducerRecord("audit", b"2", partition=0, timestamp=77),
+        ]
+        first, second = await bench.producer.send_records(records)
+        assert (await first).topic == "clicks"
+        assert (await second).timestamp == 77
+
+
+async def test_a_ready_made_batch_goes_behind_what_its_partition_has() -> None:
+    async with Bench(TOPICS, linger_ms=1000) as bench:
+        await bench.producer.send("clicks", b"0")
+        await bench.producer.enqueue("clicks", b"1")
+        batch = RecordBatch.build([ProducerRecord("", b"2"), ProducerRecord("", b"3")], "lz4")
+        delivery = await bench.producer.send_batch(TopicPartition("clicks", 0), batch)
+        await bench.producer.enqueue("clicks", b"4")
+        assert (await delivery).offset == 2
+        await bench.producer.flush()
+        assert bench.cluster.log("clicks").values == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_keys_and_values_are_serialized_when_they_are_taken() -> None:
+    seen: list[tuple[str, Any, Any]] = []
+
+    def serialize(topic: str, headers: Any, value: str | None) -> bytes | None:
+        seen.append((topic, headers, value))
+        return None if value is None else value.encode()
+
+    async with Bench(TOPICS, key_serializer=serialize, value_serializer=serialize) as bench:
+        producer: Producer[Any, Any] = bench.producer
+        receipt = await producer.send("clicks", "värde", key="nyckel", headers=[("h", b"1")])
+        assert bench.cluster.log("clicks").records[receipt.offset] == (b"nyckel", "värde".encode())
+        assert [value for _, _, value in seen] == ["nyckel", "värde"]
+
+
+async def test_a_serializer_that_fails_does_so_in_enqueue() -> None:
+    def refuse(*_: object) -> bytes:
+        raise LookupError("no schema")
+
+    async with Bench(TOPICS, value_serializer=refuse) as bench:
+        with pytest.raises(SerializationError, match="value's serializer") as caught:
+            await bench.producer.enqueue("clicks", b"v")
+        assert isinstance(caught.value.__cause__, LookupError)
+
+
+async def test_a_partitioner_of_ones_own_is_asked_once_a_record() -> None:
+    calls: list[bytes | None] = []
+
+    def partitioner(topic: str, key: bytes | None, partitions: int) -> int:
+        calls.append(key)
+        return 1
+
+    async with Bench({"clicks": [1, 1]}, partitioner=partitioner) as bench:
+        for number in range(5):
+            assert (await bench.producer.send("clicks", b"v", key=b"%d" % number)).partition == 1
+        assert calls == [b"%d" % number for number in range(5)]
+
+
+async def test_a_partitioner_that_is_wrong_before_the_topic_is_known_fails_the_record() -> None:
+    def wrong(*_: object) -> int:
+        return 99
+
+    async with Bench(TOPICS, partitioner=wrong) as bench:
+        with pytest.raises(InvalidConfigurationError, match="chose 99"):
+            await bench.producer.send("clicks", b"v")
+        with pytest.raises(InvalidConfigurationError, match="chose 99"):
+            await bench.producer.enqueue("clicks", b"v")
+        await bench.producer.flush()
+
+
+@pytest.mark.parametrize("size", [200, 100_000])
+async def test_a_record_over_the_limit_is_refused_in_enqueue(size: int) -> None:
+    async with Bench(TOPICS, max_request_size=size) as bench:
+        with pytest.raises(RecordTooLargeError, match=f"max_request_size={size}"):
+            await bench.producer.enqueue("clicks", b"x" * size)
+        await bench.producer.send("clicks", b"x" * (size // 3))
+
+
+async def test_a_record_larger_than_a_batch_is_sent_alone() -> None:
+    async with Bench(TOPICS, batch_size=1000, linger_ms=50) as bench:
+        for value in (b"a", b"b" * 50_000, b"c"):
+            await bench.producer.enqueue("clicks", value)
+        await bench.producer.flush()
+        assert [len(value or b"") for value in bench.cluster.log("clicks").values] == [1, 50_000, 1]
+
+
+async def test_batches_stay_within_batch_size() -> None:
+    async with Bench(TOPICS, batch_size=10 * KIB, linger_ms=50) as bench:
+        await bench.producer.send_many("clicks", [b"x" * 100] * 2000)
+        await bench.producer.flush()
+        sizes = [len(frame) for frame in bench.cluster.log("clicks").batches]
+        assert max(sizes) <= 10 * KIB + 61
+        assert len(sizes) < 30
+
+
+async def test_batch_size_0_makes_a_batch_a_record() -> None:
+    async with Bench(TOPICS, batch_size=0) as bench:
+        await bench.producer.send_many("clicks", [b"x"] * 10)
+        await bench.producer.flush()
+        assert len(bench.cluster.log("clicks").batches) == 10
+
+
+@pytest.mark.parametrize("bad", ["text", 7, object()])
+async def test_what_is_not_bytes_is_refused(bad: Any) -> None:
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send("clicks", b"v")
+        with pytest.raises(TypeError, match="value must be bytes or None"):
+            await bench.producer.enqueue("clicks", bad)
+        with pytest.raises(TypeError, match="key must be bytes or None"):
+            await bench.producer.enqueue("clicks", b"v", key=bad)
+        with pytest.raises(TypeError, match="a topic's name must be str"):
+            await bench.producer.enqueue(b"clicks", b"v")  # type: ignore[arg-type]  # the point
+        for headers in ({"a": b"1"}, [("a", "1")], [b"a"], [("a", b"1", b"2")], 5):
+            with pytest.raises(TypeError, match="headers must be"):
+                await bench.producer.enqueue("clicks", b"v", headers=headers)  # type: ignore[arg-type]  # the point
+        await bench.producer.flush()
+        assert bench.cluster.log("clicks").values == [b"v"]
+        statistics = bench.producer.statistics()
+        assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
+
+
+# -- lingering ------------------------------------------------------------------------------------
+
+
+async def test_records_linger_for_company() -> None:
+    async with Bench(TOPICS, linger_ms=100) as bench:
+        await bench.producer.send("clicks", b"warm-up")
+        began = asyncio.get_running_loop().time()
+        for _ in range(5):
+            await bench.producer.enqueue("clicks", b"v")
+            await asyncio.sleep(0.01)
+        await (await bench.producer.enqueue("clicks", b"v"))
+        assert asyncio.get_running_loop().time() - began == pytest.approx(0.1, abs=0.002)
+        assert len(bench.cluster.log("clicks").batches) == 2
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+async def full(bench: Bench) -> asyncio.Event:
+    """Fill the buffer with what the broker does not answer yet."""
+    hold = asyncio.Event()
+    await bench.producer.send("clicks", b"warm-up")
+    bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+    fill(bench, "clicks")
+    return hold
+
+
+def fill(bench: Bench, topic: str) -> int:
+    """Enqueue until the buffer takes no more; the number of records."""
+    for count in range(10_000):
+        try:
+            bench.producer.enqueue_nowait(topic, b"x" * KIB)
+        except BufferFullError:
+            return count
+    raise AssertionError("the buffer is never full")
+
+
+async def test_enqueue_waits_while_the_buffer_is_full() -> None:
+    async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
+        hold = await full(bench)
+        task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"x" * KIB))
+        await asyncio.sleep(1)
+        assert not task.done()
+        assert bench.producer.statistics().waiting_threads == 1
+        hold.set()
+        delivery = await task
+        assert (await delivery).offset > 0
+        await bench.producer.flush()
+        statistics = bench.producer.statistics()
+        assert statistics.buffer_available_bytes == 64 * KIB
+
+
+async def test_enqueue_gives_up_after_max_block() -> None:
+    async with Bench(TOPICS, buffer_memory=64 * KIB, max_block_ms=3_000) as bench:
+        hold = await full(bench)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(KafkaTimeoutError, match="buffer_memory"):
+            await bench.producer.enqueue("clicks", b"x" * KIB)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(3, abs=0.01)
+        hold.set()
+
+
+async def test_cancelling_a_waiting_enqueue_appends_nothing() -> None:
+    async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
+        hold = await full(bench)
+        waiting = [
+            asyncio.ensure_future(bench.producer.enqueue("clicks", b"%d" % number * KIB))
+            for number in range(6)
+        ]
+        await turns()
+        for task in waiting[::2]:
+            task.cancel()
+        hold.set()
+        await asyncio.wait(waiting)
+        await bench.producer.flush()
+        ends = [value[:1] for value in bench.cluster.log("clicks").values if value]
+        assert [end for end in ends if end.isdigit()] == [b"1", b"3", b"5"]
+        statistics = bench.producer.statistics()
+        assert statistics.buffer_available_bytes == 64 * KIB
+
+
+async def test_cancelling_in_the_very_turn_that_grants_room_loses_no_memory() -> None:
+    async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
+        hold = await full(bench)
+        task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"z" * KIB))
+        await turns()
+        hold.set()
+        for _ in range(100):
+            if not bench.producer.statistics().waiting_threads:
+                break
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        await bench.producer.flush()
+        assert task.cancelled() == (b"z" * KIB not in bench.cluster.log("clicks").values)
+        assert bench.producer.statistics().buffer_available_bytes == 64 * KIB
+
+
+async def test_cancelling_send_does_not_withdraw_the_record() -> None:
+    async with Bench(TOPICS, linger_ms=50) as bench:
+        task = asyncio.ensure_future(bench.producer.send("clicks", b"v"))
+        await turns()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        await bench.producer.flush()
+        assert bench.cluster.log("clicks").values == [b"v"]
+
+
+async def test_a_stuck_partition_leaves_room_for_others() -> None:
+    async with Bench({"stuck": [-1], "clicks": [1]}, buffer_memory=64 * KIB) as bench:
+        await bench.producer.send("clicks", b"v")
+        fill(bench, "stuck")
+        for _ in range(200):
+            await bench.producer.send("clicks", b"x" * KIB)
+
+
+async def test_records_of_an_unknown_topic_count_against_the_buffer() -> None:
+    async with Bench({"clicks": [1]}, buffer_memory=64 * KIB) as bench:
+        assert 20 < fill(bench, "unknown") < 33
+        await bench.producer.send("clicks", b"v")
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+async def test_a_producer_that_was_not_started_says_so() -> None:
+    producer = Producer("127.0.0.1:1")
+    with pytest.raises(IllegalStateError, match="start"):
+        await producer.enqueue("clicks", b"v")
+    with pytest.raises(IllegalStateError, match="start"):
+        await producer.flush()
+    await producer.stop()
+
+
+async def test_a_producer_that_was_stopped_says_so() -> None:
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send("clicks", b"v")
+        await bench.producer.stop()
+        await bench.producer.stop()
+        for call in (bench.producer.enqueue("clicks", b"v"), bench.producer.flush()):
+            with pytest.raises(ClientClosedError):
+                await call
+        assert all(lane.closed for lane in bench.cluster.lanes)
+        assert bench.cluster.tracked == set()
+
+
+async def test_stopping_delivers_what_was_enqueued() -> None:
+    async with Bench(TOPICS, linger_ms=60_000) as bench:
+        deliveries = await bench.producer.send_many("clicks", [b"v"] * 10)
+        await bench.producer.stop()
+        assert all(delivery.result().offset >= 0 for delivery in deliveries)
+
+
+async def test_stopping_raises_what_could_not_be_delivered() -> None:
+    async with Bench({"stuck": [-1], "lost": [-1]}) as bench:
+        await bench.producer.enqueue("stuck", b"v")
+        delivery = await bench.producer.enqueue("lost", b"v")
+        with pytest.raises(DeliveryError) as caught:
+            await bench.producer.stop(1.5)
+        assert {row.topic for row in caught.value.failures} == {"stuck", "lost"}
+        assert isinstance(delivery.exception(), KafkaTimeoutError)
+        assert asyncio.get_running_loop().time() == pytest.approx(1.5, abs=0.1)
+
+
+async def test_stopping_ends_those_who_wait_for_room() -> None:
+    async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
+        await full(bench)
+        waiting = asyncio.ensure_future(bench.producer.enqueue("clicks", b"x" * KIB))
+        await turns()
+        with pytest.raises(DeliveryError):
+            await bench.producer.stop(1)
+        with pytest.raises(ClientClosedError):
+            await waiting
+
+
+async def test_the_exception_of_a_block_leaves_with_the_failures_as_a_note() -> None:
+    async with Bench({"stuck": [-1]}) as bench:
+
+        async def body() -> None:
+            producer = bench.producer
+            try:
+                await producer.enqueue("stuck", b"v")
+                raise ZeroDivisionError
+            except ZeroDivisionError as error:
+                await producer.__aexit__(type(error), error, error.__traceback__)
+                raise
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            await body()
+        assert "1 records were not delivered" in caught.value.__notes__[0]
+        assert asyncio.get_running_loop().time() == pytest.approx(10, abs=0.1)
+
+
+async def test_forgetting_to_stop_is_noticed() -> None:
+    async with Bench(TOPICS) as bench:
+        producer = bench.producer
+        supervisor = producer._supervisor  # pyright: ignore[reportPrivateUsage]  # to clean up
+        del bench.producer
+        gc.collect()
+        with pytest.warns(ResourceWarning, match="never stopped"):
+            del producer
+        await supervisor.stop()
+        bench.producer = Producer("127.0.0.1:1")
+
+
+async def test_another_thread_is_told_where_to_go() -> None:
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send("clicks", b"v")
+        errors: list[Exception] = []
+
+        def elsewhere() -> None:
+            try:
+                asyncio.run(bench.producer.flush())
+            except KafkaError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert isinstance(errors[0], IllegalStateError)
+        assert "event loop" in str(errors[0])
+
+
+async def test_batches_are_observable() -> None:
+    async with Bench(TOPICS) as bench:
+        events: list[Event] = []
+        bench.cluster.hooks.listen(Event, events.append)
+        await bench.producer.send("clicks", b"v")
+        bench.cluster.script.append(Answer(code=29))
+        with pytest.raises(KafkaError):
+            await bench.producer.send("clicks", b"v")
+        assert [type(event) for event in events] == [
+            BatchClosed,
+            BatchAcknowledged,
+            BatchClosed,
+            BatchFailed,
+        ]
+
+
+async def test_transactional_batches_are_marked_and_others_not() -> None:
+    async with Bench(TOPICS) as bench:
+        await bench.producer.send("clicks", b"v")
+        (frame,) = bench.cluster.log("clicks").batches
+        assert not next(iter_batches(frame)).is_transactional

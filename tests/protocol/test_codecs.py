@@ -1,0 +1,292 @@
+"""Every message in every version comes back as it went; bytes that are no message are refused."""
+
+from __future__ import annotations
+
+import random
+import struct
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_async.errors import DecodeError
+from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
+from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from kafka_async.protocol.messages.end_txn_marker import EndTxnMarker
+from kafka_async.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
+from tests.protocol.samples import all_classes, all_versions, class_of, label, sample, versions
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.message import Message
+
+EVERY = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
+EACH = pytest.mark.parametrize("message", all_classes(), ids=label)
+
+CUT_EVERYWHERE = [
+    (class_of(name + kind), version)
+    for name, versions in {
+        "AddPartitionsToTxn": (3, 5),
+        "ApiVersions": (0, 3, 4),
+        "ConsumerGroupHeartbeat": (0, 1),
+        "Fetch": (4, 11, 12, 18),
+        "FindCoordinator": (0, 6),
+        "JoinGroup": (0, 5, 9),
+        "ListOffsets": (1, 11),
+        "Metadata": (0, 8, 9, 13),
+        "OffsetCommit": (2, 10),
+        "OffsetFetch": (1, 10),
+        "Produce": (3, 8, 9, 13),
+        "SyncGroup": (0, 5),
+    }.items()
+    for version in versions
+    for kind in ("Request", "Response")
+]
+
+
+@EVERY
+def test_what_is_encoded_is_decoded_again(
+    message: type[Message], version: int, seeded: int
+) -> None:
+    for seed in (seeded, seeded + 1):
+        sent = sample(message, version, seed)
+        body = sent.encode(version)
+        assert message.decode(body, version) == sent
+        assert message.decode(memoryview(bytearray(body)), version) == sent
+        assert b"".join(sent.encode_parts(version)) == body
+
+
+@EACH
+def test_a_message_is_read_from_the_middle_of_a_buffer(message: type[Message], seeded: int) -> None:
+    for version in versions(message):
+        sent = sample(message, version, seeded)
+        body = sent.encode(version)
+        padded = b"before" + body + b"after"
+        assert message.decode_from(padded, 6, version) == (sent, 6 + len(body))
+
+
+@EACH
+def test_what_nobody_set_comes_back_as_the_default(message: type[Message]) -> None:
+    for version in versions(message):
+        assert message.decode(message().encode(version), version) == message()
+
+
+@EACH
+def test_a_dictionary_says_the_same(message: type[Message], seeded: int) -> None:
+    for version in versions(message):
+        sent = sample(message, version, seeded)
+        assert message.from_dict(sent.to_dict()) == sent
+
+
+@EVERY
+def test_a_message_that_ends_early_or_goes_on_is_refused(
+    message: type[Message], version: int, seeded: int
+) -> None:
+    body = sample(message, version, seeded).encode(version)
+    cuts = random.Random(seeded).sample(range(len(body)), min(8, len(body)))
+    for cut in cuts:
+        with pytest.raises(DecodeError, match=message.__name__):
+            message.decode(body[:cut], version)
+    with pytest.raises(DecodeError, match="after the message"):
+        message.decode(body + b"\0", version)
+
+
+@pytest.mark.parametrize(("message", "version"), CUT_EVERYWHERE, ids=label)
+def test_no_cut_at_all_is_accepted(message: type[Message], version: int) -> None:
+    body = sample(message, version, "cut").encode(version)
+    inside_records = range(2_000, len(body) - 500)
+    for cut in range(len(body)):
+        if cut not in inside_records:
+            with pytest.raises(DecodeError):
+                message.decode(body[:cut], version)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(all_versions()), st.binary(max_size=120))
+def test_random_bytes_are_a_message_or_a_decode_error(
+    which: tuple[type[Message], int], junk: bytes
+) -> None:
+    message, version = which
+    try:
+        read = message.decode(junk, version)
+    except DecodeError:
+        return
+    # Booleans and varints have more than one spelling, so the bytes may differ; the value may not.
+    assert message.decode(read.encode(version), version) == read or has_nan(read)
+
+
+def has_nan(message: Message) -> bool:
+    return "nan" in repr(message)
+
+
+@EACH
+def test_spoilt_bytes_are_a_message_or_a_decode_error(message: type[Message], seeded: int) -> None:
+    for version in versions(message):
+        spoil(message, version, seeded)
+
+
+def spoil(message: type[Message], version: int, seeded: int) -> None:
+    rng = random.Random(seeded)
+    body = sample(message, version, seeded).encode(version)
+    for _ in range(8):
+        spoilt = bytearray(body or b"\0")
+        for _ in range(rng.randrange(1, 4)):
+            spoilt[rng.randrange(len(spoilt))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        try:
+            message.decode(bytes(spoilt), version)
+        except DecodeError:
+            continue
+
+
+# -- what a decoder refuses -----------------------------------------------------------------------
+
+
+def refuse(message: type[Message], version: int, text: str, *parts: bytes) -> None:
+    with pytest.raises(DecodeError, match=text) as caught:
+        message.decode(b"".join(parts), version)
+    assert f"{message.__name__} version {version}" in str(caught.value)
+
+
+def test_null_is_refused_where_the_version_forbids_it() -> None:
+    refuse(FindCoordinatorRequest, 0, "key is null", b"\xff\xff")
+    refuse(FindCoordinatorRequest, 3, "key is null", b"\0\0\0")
+    refuse(MetadataRequest, 0, "topics is null", b"\xff\xff\xff\xff")
+
+
+def test_a_negative_length_other_than_null_is_refused() -> None:
+    refuse(MetadataRequest, 1, "topics claims -2", b"\xff\xff\xff\xfe")
+    refuse(FindCoordinatorRequest, 0, "key claims -3", b"\xff\xfd")
+
+
+def test_a_string_longer_than_kafka_allows_is_refused() -> None:
+    refuse(FindCoordinatorRequest, 3, "key claims 32768", b"\x81\x80\x02" + b"x" * 32768 + b"\0\0")
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    refuse(FindCoordinatorRequest, 0, "utf-8", b"\0\x01\xff")
+
+
+def test_a_varint_of_more_than_32_bits_is_refused() -> None:
+    refuse(FindCoordinatorRequest, 3, "32 bits", b"\xff\xff\xff\xff\x7f")
+    refuse(FindCoordinatorRequest, 3, "32 bits", b"\x80\x80\x80\x80\x80\x00")
+
+
+def test_a_nullable_structure_begins_with_one_or_minus_one() -> None:
+    response = ConsumerGroupHeartbeatResponse(member_id="m")
+    body = bytearray(response.encode(0))
+    assert body[-2] == 0xFF
+    body[-2] = 5
+    refuse(ConsumerGroupHeartbeatResponse, 0, "assignment begins with 5", bytes(body))
+
+
+def test_tagged_fields_come_in_ascending_order() -> None:
+    response = ApiVersionsResponse(finalized_features_epoch=7, zk_migration_ready=True)
+    epoch, ready = b"\x01\x08" + struct.pack(">q", 7), b"\x03\x01\x01"
+    body = response.encode(3)
+    assert body.endswith(b"\x02" + epoch + ready)
+    head = body.removesuffix(epoch + ready)
+    refuse(ApiVersionsResponse, 3, "tag 1 comes after tag 3", head, ready, epoch)
+    refuse(ApiVersionsResponse, 3, "tag 1 comes after tag 1", head, epoch, epoch)
+
+
+def test_a_tagged_field_has_the_size_it_claims() -> None:
+    body = ApiVersionsResponse(finalized_features_epoch=7).encode(3)
+    assert body.endswith(b"\x01\x01\x08" + struct.pack(">q", 7))
+    refuse(ApiVersionsResponse, 3, "tag 1", body.replace(b"\x01\x01\x08", b"\x01\x01\x07"))
+    refuse(ApiVersionsResponse, 3, "tag 1", body.replace(b"\x01\x01\x08", b"\x01\x01\x09") + b"\0")
+
+
+# -- what a decoder does not allocate -------------------------------------------------------------
+
+
+def test_an_array_cannot_claim_more_than_the_frame_holds() -> None:
+    refuse(MetadataRequest, 1, "topics claims 1000000 ", struct.pack(">i", 1_000_000) + b"\0" * 100)
+
+
+def test_an_array_cannot_claim_more_than_a_million_elements() -> None:
+    def request(count: int) -> bytes:
+        batch = AcknowledgementBatch(acknowledge_types=[1] * count)
+        partition = AcknowledgePartition(acknowledgement_batches=[batch])
+        topic = AcknowledgeTopic(partitions=[partition])
+        return ShareAcknowledgeRequest(topics=[topic]).encode(1)
+
+    assert ShareAcknowledgeRequest.decode(request(1_000_000), 1)
+    refuse(ShareAcknowledgeRequest, 1, "acknowledge_types claims 1000001", request(1_000_001))
+
+
+def test_a_section_cannot_claim_more_than_ten_thousand_tags() -> None:
+    def request(count: int) -> bytes:
+        made = HeartbeatRequest()
+        made.unknown_tagged_fields = tuple((tag, b"") for tag in range(count))
+        return made.encode(4)
+
+    assert len(HeartbeatRequest.decode(request(10_000), 4).unknown_tagged_fields) == 10_000
+    refuse(HeartbeatRequest, 4, "10001 tagged fields", request(10_001))
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_hostile_counts_cost_no_memory(version: int) -> None:
+    hostile = b"\0" * 10 + b"\x7f\xff\xff\xff" * 8
+    FetchResponse().encode(version)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodeError):
+            FetchResponse.decode(hostile, version)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+# -- what is not copied, and what is ------------------------------------------------------------
+
+
+def fetch_response(records: bytes) -> FetchResponse:
+    partition = PartitionData(partition_index=1, records=records)
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+
+
+def test_records_go_out_uncopied_and_come_in_as_a_view_of_the_frame() -> None:
+    records = random.Random(1).randbytes(100_000)
+    response = fetch_response(records)
+    parts = response.encode_parts(16)
+    assert len(parts) == 3
+    assert parts[1] is records
+
+    frame = b"".join(parts)
+    view = FetchResponse.decode(frame, 16).responses[0].partitions[0].records
+    assert isinstance(view, memoryview)
+    assert view.obj is frame
+    assert view == records
+
+
+def test_small_records_are_joined_with_what_is_around_them() -> None:
+    assert len(fetch_response(b"tiny").encode_parts(16)) == 1
+
+
+def test_unknown_tagged_fields_survive_being_passed_on() -> None:
+    made = HeartbeatRequest(group_id="g")
+    made.unknown_tagged_fields = ((900, b"later"), (5, b""))
+    body = made.encode(4)
+    read = HeartbeatRequest.decode(body, 4)
+    assert read.unknown_tagged_fields == ((5, b""), (900, b"later"))
+    assert read.encode(4) == body
+
+
+def test_a_message_may_be_empty() -> None:
+    class_of_nothing = class_of("ApiVersionsRequest")
+    assert class_of_nothing().encode(0) == b""
+    assert class_of_nothing.decode(b"", 0) == class_of_nothing()
+
+
+def test_a_version_of_one_field_is_that_field() -> None:
+    assert EndTxnMarker(coordinator_epoch=7).encode(0) == b"\0\0\0\x07"

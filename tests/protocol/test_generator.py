@@ -1,0 +1,143 @@
+"""The checked-in messages are what the generator makes of Kafka's jar, and it notices when not."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_async.protocol import api
+from kafka_async.testing.environment import in_ci
+
+ROOT = Path(__file__).parents[2]
+TOOLS = ROOT / "tools"
+
+
+@pytest.fixture
+def generator(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The tool as a module."""
+    monkeypatch.setattr(sys, "path", [str(TOOLS), *sys.path])
+    spec = importlib.util.spec_from_file_location("generator", TOOLS / "generate_protocol.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "generator", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def jar(generator: Any, record_testsuite_property: Callable[[str, object], None]) -> Path:
+    """The jar of kafka-clients; without Maven the run's last line says that this was not tried."""
+    try:
+        return generator.fetch_jar()
+    except OSError:
+        if in_ci():
+            raise
+    record_testsuite_property("not_run", "generator (install Maven)")
+    pytest.skip("the jar of kafka-clients is not in the cache, and there is no Maven to fetch it")
+
+
+def test_the_checked_in_messages_are_current(
+    generator: Any, jar: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generator.main(["--check", "--jar", str(jar)]) == 0, capsys.readouterr().out
+
+
+def test_a_difference_is_shown_and_writing_removes_it(
+    generator: Any,
+    jar: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copy(ROOT / "kafka_async" / "protocol" / "api.py", tmp_path)
+    shutil.copytree(ROOT / "kafka_async" / "protocol" / "messages", tmp_path / "messages")
+    changed, missing, strange = (
+        tmp_path / "messages" / name for name in ("heartbeat.py", "fetch.py", "strange.py")
+    )
+    changed.write_text(changed.read_text().replace("member_id", "member_name"))
+    missing.unlink()
+    strange.write_text("left over\n")
+    monkeypatch.setattr(generator, "TARGET", tmp_path)
+    arguments = ["--jar", str(jar)]
+
+    assert generator.main(["--check", *arguments]) == 1
+    shown = capsys.readouterr().out
+    assert "-        self.member_name = member_name" in shown
+    assert "+        self.member_id = member_id" in shown
+    assert "+class FetchResponse(Response):" in shown
+    assert "-left over" in shown
+    assert generator.main(arguments) == 0
+    assert generator.main(["--check", *arguments]) == 0
+    assert not strange.exists()
+
+
+def test_the_release_is_the_one_the_package_names(generator: Any) -> None:
+    assert generator.KAFKA_VERSION == api.KAFKA_VERSION
+
+
+def test_a_jar_without_definitions_is_refused(generator: Any, tmp_path: Path) -> None:
+    empty = Path(shutil.make_archive(str(tmp_path / "empty"), "zip", TOOLS))
+    with pytest.raises(SystemExit, match="holds no common/message/"):
+        generator.read_definitions(empty)
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kafka", "ours"),
+    [
+        ("ThrottleTimeMs", "throttle_time_ms"),
+        ("TopicId", "topic_id"),
+        ("V3AndBelowTopics", "v3_and_below_topics"),
+        ("Name", "name"),
+    ],
+)
+def test_names_become_snake_case(generator: Any, kafka: str, ours: str) -> None:
+    assert generator.snake(kafka) == ours
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "literal"),
+    [
+        ("0+", "0-5", "ALWAYS"),
+        ("1-9", "1-5", "ALWAYS"),
+        ("3+", "0-5", "since(3)"),
+        ("0-2", "0-5", "until(2)"),
+        ("1-3", "0-5", "VersionRange(1, 3)"),
+        ("4", "0-5", "VersionRange(4, 4)"),
+        ("none", "0-5", "NEVER"),
+    ],
+)
+def test_version_ranges_are_written_as_people_say_them(
+    generator: Any, text: str, valid: str, literal: str
+) -> None:
+    assert generator.Span.parse(text).literal(generator.Span.parse(valid)) == literal
+
+
+@pytest.mark.parametrize(
+    ("spec", "literal"),
+    [
+        ({"type": "int32", "default": "0x7fffffff"}, "2147483647"),
+        ({"type": "int64", "default": "-1"}, "-1"),
+        ({"type": "bool", "default": False}, "False"),
+        ({"type": "bool", "default": "true"}, "True"),
+        ({"type": "string"}, '""'),
+        ({"type": "string", "default": "null"}, "None"),
+        ({"type": "[]int32"}, "()"),
+        ({"type": "[]int32", "default": "null"}, "None"),
+        ({"type": "records"}, "None"),
+        ({"type": "uuid"}, "ZERO_UUID"),
+        ({"type": "float64"}, "0.0"),
+        ({"type": "bytes"}, 'b""'),
+    ],
+)
+def test_defaults_become_python(generator: Any, spec: dict[str, Any], literal: str) -> None:
+    assert generator.default_literal(spec) == literal

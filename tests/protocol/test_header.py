@@ -1,0 +1,182 @@
+"""Frames of both sides: sizes, header versions and their exceptions, bytes that are no frame."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
+from kafka_async.protocol import api
+from kafka_async.protocol.header import (
+    RequestHeader,
+    decode_request,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+    request_header_version,
+    response_correlation_id,
+    response_header_version,
+)
+from kafka_async.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+API_VERSIONS, METADATA, CONTROLLED_SHUTDOWN, SASL_HANDSHAKE = 18, 3, 7, 17
+
+
+def frame(parts: list[bytes | bytearray | memoryview]) -> bytes:
+    """A frame without its size, which is checked."""
+    whole = b"".join(parts)
+    assert struct.unpack_from(">i", whole) == (len(whole) - 4,)
+    return whole[4:]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_header", "response_header"),
+    [
+        (METADATA, 8, 1, 0),
+        (METADATA, 9, 2, 1),
+        (API_VERSIONS, 2, 1, 0),
+        (API_VERSIONS, 3, 2, 0),  # KIP-511
+        (API_VERSIONS, 4, 2, 0),
+        (CONTROLLED_SHUTDOWN, 0, 0, 0),
+        (SASL_HANDSHAKE, 1, 1, 0),
+    ],
+)
+def test_header_versions(key: int, version: int, request_header: int, response_header: int) -> None:
+    assert request_header_version(key, version) == request_header
+    assert response_header_version(key, version) == response_header
+
+
+@pytest.mark.parametrize("client_id", [None, "", "me", "\u00fcml\u00e4ut"])
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_request_comes_out_as_it_went_in(version: int, client_id: str | None) -> None:
+    request = MetadataRequest(topics=None)
+    body = frame(encode_request(request, version, 77, client_id))
+    assert decode_request(body) == (RequestHeader(METADATA, version, 77, client_id), request)
+    assert decode_request(memoryview(bytearray(body)))[1] == request
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_response_comes_out_as_it_went_in(version: int) -> None:
+    response = MetadataResponse(controller_id=3)
+    body = frame(encode_response(response, version, 78))
+    assert response_correlation_id(body) == 78
+    assert decode_response(body, MetadataResponse, version) == (78, response)
+
+
+def test_an_api_versions_response_has_no_tagged_fields_in_its_header() -> None:
+    body = frame(encode_response(ApiVersionsResponse(error_code=35), 3, 5))
+    assert body[:6] == b"\0\0\0\x05\0\x23"
+    assert decode_response(body, ApiVersionsResponse, 3)[1].error_code == 35
+
+
+def test_every_api_has_a_header_in_every_version() -> None:
+    for each in api.APIS:
+        for version in range(each.versions.min, each.versions.max + 1):
+            request, response = each.request(), each.response()
+            header, got = decode_request(frame(encode_request(request, version, 1, "c")))
+            assert (header.api_key, header.api_version, got) == (each.key, version, request)
+            body = frame(encode_response(response, version, 2))
+            assert decode_response(body, each.response, version) == (2, response)
+
+
+def test_records_are_not_copied_into_the_frame() -> None:
+    records = bytes(10_000)
+    partition = PartitionProduceData(records=records)
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])])
+    parts = encode_request(request, 9, 1, "me")
+    assert len(parts) == 3
+    assert parts[1] is records
+    frame(parts)
+
+
+def test_tagged_fields_in_a_header_are_passed_over() -> None:
+    body = MetadataRequest(topics=None).encode(12)
+    head = struct.pack(">hhih", METADATA, 12, 9, -1) + b"\x01\x07\x02hi"
+    assert decode_request(head + body)[0] == RequestHeader(METADATA, 12, 9, None)
+    answer = MetadataResponse().encode(12)
+    head = struct.pack(">i", 9) + b"\x01\x07\x02hi"
+    assert decode_response(head + answer, MetadataResponse, 12)[0] == 9
+
+
+def test_a_header_of_the_first_kind_has_no_client_id() -> None:
+    assert decode_request_header(struct.pack(">hhi", CONTROLLED_SHUTDOWN, 0, 4)) == (
+        RequestHeader(CONTROLLED_SHUTDOWN, 0, 4, None),
+        8,
+    )
+
+
+# -- bad frames -----------------------------------------------------------------------------------
+
+
+def test_a_request_from_the_future_still_shows_its_header() -> None:
+    body = struct.pack(">hhih", API_VERSIONS, 9, 4, 2) + b"me" + b"\0" + b"whatever"
+    assert decode_request_header(body)[0] == RequestHeader(API_VERSIONS, 9, 4, "me")
+    with pytest.raises(UnsupportedVersionError, match="ApiVersions has no version 9, only 0-5"):
+        decode_request(body)
+
+
+def test_an_unknown_or_removed_api_is_refused() -> None:
+    with pytest.raises(UnsupportedVersionError, match="999"):
+        decode_request(struct.pack(">hhih", 999, 0, 4, -1))
+    with pytest.raises(UnsupportedVersionError, match="ControlledShutdown"):
+        decode_request(struct.pack(">hhi", CONTROLLED_SHUTDOWN, 0, 4))
+
+
+def test_an_unreleased_version_is_refused_by_a_server() -> None:
+    body = frame(encode_request(InitProducerIdRequest(), 6, 1, None))
+    with pytest.raises(UnsupportedVersionError, match="InitProducerId has no version 6, only 0-5"):
+        decode_request(body)
+
+
+@pytest.mark.parametrize("version", [8, 13])
+def test_no_cut_and_no_extra_byte_is_accepted(version: int) -> None:
+    asked = frame(encode_request(MetadataRequest(topics=None), version, 1, "client"))
+    answered = frame(encode_response(MetadataResponse(cluster_id="c"), version, 1))
+    for cut in range(len(asked)):
+        with pytest.raises(DecodeError):
+            decode_request(asked[:cut])
+    for cut in range(len(answered)):
+        with pytest.raises(DecodeError):
+            decode_response(answered[:cut], MetadataResponse, version)
+    with pytest.raises(DecodeError, match="1 bytes after"):
+        decode_request(asked + b"\0")
+    with pytest.raises(DecodeError, match="1 bytes after"):
+        decode_response(answered + b"\0", MetadataResponse, version)
+
+
+@pytest.mark.parametrize("length", [-2, 50])
+def test_a_client_id_has_a_length_that_can_be(length: int) -> None:
+    with pytest.raises(DecodeError, match="client id"):
+        decode_request_header(struct.pack(">hhih", METADATA, 1, 4, length) + b"short")
+
+
+def test_a_client_id_that_cannot_be_written_is_refused() -> None:
+    with pytest.raises(EncodeError, match="client_id has 40000 bytes"):
+        encode_request(ApiVersionsRequest(), 0, 1, "x" * 40_000)
+    with pytest.raises(EncodeError, match="client_id"):
+        encode_request(ApiVersionsRequest(), 0, 1, "\ud800")
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=80))
+def test_random_bytes_are_a_frame_or_an_error_of_ours(junk: bytes) -> None:
+    for version in (8, 9):
+        try:
+            decode_response(junk, MetadataResponse, version)
+        except DecodeError:
+            pass
+    try:
+        decode_request(junk)
+    except (DecodeError, UnsupportedVersionError):
+        pass

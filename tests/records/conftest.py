@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import pytest
+
+import kafka_async.kernel
+from tests.kernel import kernels
+
+
+@pytest.fixture(params=kernels.NAMES)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The rooms above the kernel use this one for the length of a test; its name."""
+    module = kernels.load(request.param)
+    for name in ("OpenBatch", "Record", "Delivery", "parse_records", "parse_columns", "murmur2"):
+        monkeypatch.setattr(kafka_async.kernel, name, getattr(module, name))
+    return str(request.param)

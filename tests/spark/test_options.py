@@ -1,0 +1,79 @@
+"""Options of format("kafka_async"): Spark's own names, and one clear line for the rest."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.spark.offsets import EARLIEST, LATEST
+from kafka_async.spark.options import sink_options, source_options
+from kafka_async.types import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_defaults_are_those_of_a_batch_read() -> None:
+    options = source_options({**SERVERS, "subscribe": "a, b"})
+    assert options.topics == ("a", "b")
+    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert not options.include_headers
+    assert options.fail_on_data_loss
+    assert options.consumer == {"bootstrap_servers": "localhost:9092"}
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = source_options(
+        {
+            "KAFKA.BOOTSTRAP.SERVERS": "a:1",
+            "assign": '{"t":[3]}',
+            "startingoffsets": '{"t":{"3":5}}',
+            "ENDINGOFFSETS": "latest",
+            "includeheaders": "TRUE",
+            "minpartitions": "8",
+            "maxrecordsperpartition": "1000",
+            "kafka.isolation.level": "read_committed",
+        }
+    )
+    assert options.partitions == (TopicPartition("t", 3),)
+    assert options.starting == {TopicPartition("t", 3): 5}
+    assert options.include_headers
+    assert (options.min_partitions, options.max_records) == (8, 1000)
+    assert options.consumer["isolation_level"] == "read_committed"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({}, "subscribe"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "subscribe and assign"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": "a", "startingTimestamp": "1"}, "startingTimestamp"),
+        ({"subscribe": "a", "kafka.group.id": "g"}, "kafka.group.id"),
+        ({"subscribe": "a", "kafka.nonsense": "1"}, "kafka.nonsense"),
+        ({"subscribe": "a", "kafka.isolation.level": "chaos"}, "isolation_level"),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
+        ({"subscribe": "a", "failOnDataLoss": "perhaps"}, "failOnDataLoss"),
+        ({"subscribe": "a", "startingOffsets": "{"}, "startingOffsets"),
+    ],
+)
+def test_what_is_wrong_is_named(options: dict[str, str], named: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=re.escape(named)):
+        source_options({**SERVERS, **options})
+
+
+def test_without_servers_the_error_says_what_to_write() -> None:
+    with pytest.raises(InvalidConfigurationError, match="bootstrap"):
+        source_options({"subscribe": "a"})
+
+
+def test_the_sink_takes_a_topic_and_producer_options() -> None:
+    options = sink_options({**SERVERS, "topic": "out", "kafka.compression.type": "zstd"})
+    assert options.topic == "out"
+    assert options.producer["compression_type"] == "zstd"
+
+
+def test_the_sink_refuses_to_be_transactional_behind_sparks_back() -> None:
+    with pytest.raises(InvalidConfigurationError, match="at-least-once"):
+        sink_options({**SERVERS, "kafka.transactional.id": "x"})

@@ -1,0 +1,176 @@
+"""The supervisor: tasks that belong to a client, die loudly, and never outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+
+import pytest
+
+from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
+from kafka_async.hooks import Hooks, TaskDied
+from kafka_async.supervisor import Supervisor, outlast
+
+pytestmark = pytest.mark.asyncio
+
+
+async def forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_it_may_be_stopped_by_another_task_than_started_it() -> None:
+    supervisor = Supervisor("test")
+    await asyncio.create_task(supervisor.start())
+    task = supervisor.spawn(forever, name="waits")
+    await asyncio.create_task(supervisor.stop())
+    assert task.ended
+    with pytest.raises(ClientClosedError, match="test is closed"):
+        supervisor.check()
+
+
+async def test_before_start_the_error_says_what_to_do() -> None:
+    with pytest.raises(ClientClosedError, match="async with"):
+        Supervisor("test").check()
+
+
+async def test_a_task_that_dies_is_heard_at_once_and_takes_the_others_along(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hooks = Hooks()
+    observed: list[TaskDied] = []
+    hooks.listen(TaskDied, observed.append)
+    supervisor = Supervisor("test", hooks)
+    await supervisor.start()
+    heard: list[KafkaError] = []
+    supervisor.on_failure(heard.append)
+    bystander = supervisor.spawn(forever, name="bystander")
+
+    async def dies() -> None:
+        raise ValueError("why")
+
+    supervisor.spawn(dies, name="dies")
+    await bystander.wait()
+    with pytest.raises(TaskDiedError, match="test dies died") as raised:
+        supervisor.check()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert heard == [supervisor.failure]
+    assert [(event.task, str(event.error)) for event in observed] == [("test dies", "why")]
+    assert "test dies died: why" in caplog.text
+    await supervisor.stop()
+
+
+async def test_one_task_can_be_cancelled_before_its_first_step() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    began = False
+
+    async def body() -> None:
+        nonlocal began
+        await asyncio.sleep(0)
+        began = True
+
+    task = supervisor.spawn(body, name="never")
+    task.cancel()
+    await task.wait()
+    assert not began
+    supervisor.check()
+    await supervisor.stop()
+
+
+async def test_tasks_do_not_inherit_the_callers_context() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("request")
+    variable.set("the caller's")
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    seen: list[str] = []
+
+    async def body() -> None:
+        seen.append(variable.get("nothing"))
+
+    await supervisor.spawn(body, name="reads").wait()
+    await supervisor.stop()
+    assert seen == ["nothing"]
+
+
+async def test_another_thread_or_loop_is_refused_by_name() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    errors: list[Exception] = []
+
+    async def elsewhere() -> None:
+        try:
+            supervisor.check()
+        except IllegalStateError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
+    thread.start()
+    await asyncio.get_running_loop().run_in_executor(None, thread.join)
+    await supervisor.stop()
+    assert len(errors) == 1
+    assert "belongs to the event loop" in str(errors[0])
+
+
+async def test_a_fork_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(IllegalStateError, match="its fork 1"):
+            supervisor.check()
+    await supervisor.stop()
+
+
+async def test_blocking_work_runs_in_the_clients_own_threads() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    thread = await supervisor.offload(threading.current_thread)
+    assert thread.name.startswith("test pool")
+    await supervisor.stop()
+
+
+async def test_it_cannot_be_started_twice() -> None:
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    with pytest.raises(IllegalStateError, match="make a new one"):
+        await supervisor.start()
+    await supervisor.stop()
+    await supervisor.stop()
+
+
+async def test_a_cancelled_start_leaves_no_host_behind() -> None:
+    supervisor = Supervisor("test")
+    starting = asyncio.create_task(supervisor.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait({starting})
+    assert starting.cancelled()
+    await supervisor.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_must_be_finished_outlasts_any_number_of_cancellations() -> None:
+    go_on = asyncio.Event()
+    work = asyncio.ensure_future(go_on.wait())
+    waiting = asyncio.create_task(outlast(work))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    go_on.set()
+    assert isinstance(await waiting, asyncio.CancelledError)
+    assert work.done()
+    assert await outlast(work) is None
+
+
+@pytest.mark.virtual_clock
+async def test_outlasting_ends_at_its_deadline() -> None:
+    work = asyncio.ensure_future(forever())
+    loop = asyncio.get_running_loop()
+    assert await outlast(work, loop.time() + 3) is None
+    assert loop.time() == 3
+    assert not work.done()
+    work.cancel()

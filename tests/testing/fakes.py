@@ -1,0 +1,128 @@
+"""Servers that stand in for others: a broker that knows of some brokers, a Docker engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from kafka_async.protocol.header import decode_request, encode_response
+from kafka_async.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+
+
+@contextmanager
+def server(answer: Callable[[bytes], bytes], port: int = 0) -> Generator[str]:
+    """A port that answers each connection's first bytes, and hangs up."""
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        host, bound = listener.getsockname()
+
+        def serve() -> None:
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    asked = connection.recv(65536)
+                    if asked == b"end":
+                        return
+                    connection.sendall(answer(asked))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"{host}:{bound}"
+        finally:
+            with socket.create_connection((host, bound)) as last:
+                last.sendall(b"end")
+            thread.join()
+
+
+def knows(*ids: int) -> Callable[[bytes], bytes]:
+    """A broker that believes in brokers of these ids."""
+
+    def answer(asked: bytes) -> bytes:
+        header, request = decode_request(asked[4:])
+        assert isinstance(request, MetadataRequest)
+        brokers = [MetadataResponseBroker(node_id=one, host="h", port=1) for one in ids]
+        response = MetadataResponse(brokers=brokers)
+        return b"".join(encode_response(response, header.api_version, header.correlation_id))
+
+    return answer
+
+
+class DockerEngine:
+    """Docker's HTTP API on 127.0.0.1, as far as one container needs it.
+
+    It answers from `answers`, rows of method, path (a pattern), status and body. A container that
+    is started is a broker at the port that it was created with, until it is removed.
+    """
+
+    def __init__(self, answers: Path) -> None:
+        self.rows: list[dict[str, Any]] = json.loads(answers.read_text())
+        self.asked: list[str] = []
+        self.created: dict[str, Any] = {}
+        self.container = ExitStack()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = False
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    @property
+    def address(self) -> str:
+        return f"tcp://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> DockerEngine:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.container.close()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        self.asked.append(f"{method} {path}")
+        match (method, path.rpartition("/")[2].partition("?")[0]):
+            case ("POST", "create") if "/containers/" in path:
+                self.created = json.loads(body)
+            case ("POST", "start"):
+                bound = self.created["HostConfig"]["PortBindings"]
+                (port,) = {row["HostPort"] for rows in bound.values() for row in rows}
+                self.container.enter_context(server(knows(1), int(port)))
+            case ("DELETE", _):
+                self.container.close()
+            case _:
+                pass
+        for row in self.rows:
+            if row["method"] == method and re.fullmatch(row["path"], path):
+                return row["status"], json.dumps(row["body"]).encode() if row["body"] else b""
+        return 501, b'{"message": "this engine was not taught that"}'
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, answer = engine.answer(self.command, self.path, body)
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_GET = do_POST = do_DELETE = handle_any
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Keep the screen clear."""
+
+        return Handler

@@ -1,0 +1,171 @@
+"""Virtual time: waiting takes no time, hangs are found, and nothing real gets in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import anyio
+import pytest
+
+from kafka_async.clock import LoopClock, MemoryNetwork, keeps_virtual_time
+from kafka_async.supervisor import Supervisor
+from kafka_async.testing.clock import VirtualTimeError, run_virtual
+
+
+def test_a_long_sleep_takes_no_time() -> None:
+    async def sleeper() -> float:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await asyncio.sleep(3600)
+        return loop.time() - begun
+
+    begun = time.monotonic()
+    assert run_virtual(sleeper()) == pytest.approx(3600)
+    assert time.monotonic() - begun < 5
+
+
+def test_timers_fire_in_the_order_of_their_times() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        fired: list[float] = []
+        for delay in (5.0, 0.5, 45.0, 1.0):
+            loop.call_later(delay, lambda: fired.append(loop.time()))
+        await asyncio.sleep(100)
+        return fired
+
+    assert run_virtual(main(), start=10.0) == pytest.approx([10.5, 11.0, 15.0, 55.0])
+
+
+def test_time_stands_still_while_anything_can_run() -> None:
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.001, lambda: None)
+        begun = loop.time()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        return loop.time() - begun
+
+    assert run_virtual(main()) == 0
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.asyncio
+async def test_time_outs_of_asyncio_and_anyio_expire() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(30):
+            await asyncio.Event().wait()
+    with anyio.move_on_after(12) as scope:
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
+    assert loop.time() == pytest.approx(42)
+
+
+def test_waiting_for_what_never_comes_names_who_waits() -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(
+        VirtualTimeError, match=r"nothing will ever happen again; waiting:\n.*stuck"
+    ) as caught:
+        run_virtual(stuck())
+    assert "test_clock.py" in str(caught.value)
+
+
+def test_periodic_timers_do_not_hide_a_hang() -> None:
+    async def stuck() -> None:
+        loop = asyncio.get_running_loop()
+
+        def heartbeat() -> None:
+            loop.call_later(3, heartbeat)
+
+        heartbeat()
+        await asyncio.Event().wait()
+
+    with pytest.raises(VirtualTimeError, match="virtual time ran out at 60"):
+        run_virtual(stuck(), limit=60)
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.asyncio
+async def test_a_real_socket_is_refused() -> None:
+    with pytest.raises(VirtualTimeError, match=r"create_connection.*MemoryNetwork"):
+        await asyncio.open_connection("127.0.0.1", 9)
+    with pytest.raises(VirtualTimeError, match="getaddrinfo"):
+        await asyncio.get_running_loop().getaddrinfo("localhost", 9)
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.asyncio
+async def test_connections_in_memory_work() -> None:
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            self.transport.write(data[::-1])
+
+    class Ask(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def data_received(self, data: bytes) -> None:
+            self.answer.set_result(data)
+
+    network = MemoryNetwork()
+    host, port = network.listen(Echo, "broker")
+    transport, ask = await network.dial(Ask, host, port)
+    transport.write(b"abc")
+    assert await ask.answer == b"cba"
+    transport.close()
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.asyncio
+async def test_the_wall_clock_keeps_step() -> None:
+    clock = LoopClock(asyncio.get_running_loop())
+    begun = clock.wall()
+    await asyncio.sleep(86_000)
+    assert clock.wall() - begun == pytest.approx(86_000)
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.asyncio
+async def test_executors_and_offloaded_work_run_in_place() -> None:
+    def fail() -> None:
+        raise LookupError("from the function")
+
+    loop = asyncio.get_running_loop()
+    assert keeps_virtual_time(loop)
+    assert await loop.run_in_executor(None, sum, (1, 2)) == 3
+    with pytest.raises(LookupError, match="from the function"):
+        await loop.run_in_executor(None, fail)
+    supervisor = Supervisor("test")
+    await supervisor.start()
+    assert await supervisor.offload(max, 3, 4) == 4
+    await supervisor.stop()
+
+
+def test_what_the_coroutine_raises_comes_out() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise LookupError("after a second")
+
+    with pytest.raises(LookupError, match="after a second"):
+        run_virtual(fail())
+
+
+def test_the_loop_can_be_closed_after_a_hang() -> None:
+    cleaned: list[str] = []
+
+    async def stuck() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("yes")
+
+    with pytest.raises(VirtualTimeError):
+        run_virtual(stuck())
+    assert cleaned == ["yes"]

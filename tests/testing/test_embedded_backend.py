@@ -1,0 +1,44 @@
+"""The embedded backend: the cluster in its thread, controlled and watched from the test's."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_async.testing.backends import EmbeddedBackend
+from kafka_async.testing.backends.probe import broker_ids
+
+
+def test_as_many_brokers_as_asked_for_that_go_and_come_back() -> None:
+    with EmbeddedBackend(brokers=3) as backend:
+        servers = backend.bootstrap_servers.split(",")
+        assert [broker_ids(one, timeout=5) for one in servers] == [{1, 2, 3}] * 3
+        backend.kill_broker(2)
+        assert broker_ids(servers[0], timeout=5) == {1, 3}
+        backend.start_broker(2)
+        assert broker_ids(servers[1], timeout=5) == {1, 2, 3}
+
+
+def test_the_options_reach_the_cluster() -> None:
+    with EmbeddedBackend(brokers=2, auto_create_topics=False, default_partitions=7) as backend:
+        settings = backend.cluster.cluster.settings
+    assert not settings.auto_create_topics
+    assert settings.default_partitions == 7
+    assert settings.min_insync_replicas == 2
+
+
+def test_a_failure_of_the_cluster_is_told_once() -> None:
+    with EmbeddedBackend() as backend:
+        assert backend.failures() == []
+        backend.cluster.cluster.note_failure("the log", LookupError("lost"))
+        (told,) = backend.failures()
+        assert "lost" in told
+        assert backend.failures() == []
+
+
+def test_it_can_be_started_again() -> None:
+    backend = EmbeddedBackend()
+    for _ in range(2):
+        with backend:
+            assert broker_ids(backend.bootstrap_servers, timeout=5) == {1}
+    with pytest.raises(RuntimeError, match="was not started"):
+        _ = backend.bootstrap_servers

@@ -1,0 +1,64 @@
+"""The wheel in an environment of its own, as somebody who tests a service of theirs installs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = ROOT / "tools" / "constraints.txt"
+
+THEIR_TEST = """
+import pytest
+from kafka_async import Consumer, Producer
+from kafka_async.kernel import IMPLEMENTATION
+
+
+@pytest.mark.asyncio
+async def test_my_service(kafka_cluster):
+    topic = kafka_cluster.topic("mine")
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        await producer.send(topic, b"hello")
+    async with Consumer(
+        kafka_cluster.bootstrap_servers, topics=[topic], auto_offset_reset="earliest"
+    ) as consumer:
+        assert (await anext(consumer)).value == b"hello"
+    assert IMPLEMENTATION == "c"
+"""
+
+
+def run(*words: str | Path, cwd: Path) -> str:
+    """Run a program, and return what it printed; its output is the failure's text."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    clean.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        list(map(str, words)), cwd=cwd, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_stranger_tests_a_service_with_the_wheel_and_its_fixture(tmp_path: Path) -> None:
+    source, wheels, home = tmp_path / "source", tmp_path / "wheels", tmp_path / "home"
+    skipped = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.c", "site", "tests")
+    shutil.copytree(ROOT, source, ignore=skipped)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    run(*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", wheels, source, cwd=tmp_path)
+    (wheel,) = wheels.glob("*.whl")
+    run(sys.executable, "-m", "venv", home, cwd=tmp_path)
+    python = home / "bin" / "python"
+    install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+    run(*install, "-c", CONSTRAINTS, f"{wheel}[testing]", cwd=tmp_path)
+    (tmp_path / "test_mine.py").write_text(THEIR_TEST)
+    scope = "asyncio_default_fixture_loop_scope=function"
+    said = run(
+        python, "-m", "pytest", "-q", "-W", "error", "-o", scope, "test_mine.py", cwd=tmp_path
+    )
+    assert "1 passed" in said

@@ -1,0 +1,115 @@
+"""The last line of `make test`: what ran on what, what did not and why, and the exit status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import run_tests, test_results
+from tools.run_tests import Stage, StageResult, Summary, conclude, read_results
+
+REPORT = """<?xml version="1.0"?>
+<testsuites><testsuite>
+<properties>
+<property name="kafka_backend" value="embedded"/>
+<property name="kafka_backend" value="apache 4.4.0"/>
+<property name="not_run" value="spark (install Java 17)"/>
+</properties>
+<testcase classname="a" name="one" time="0.5"/>
+<testcase classname="a" name="two" time="1.5"><failure message="no"/></testcase>
+<testcase classname="a" name="two" time="0.5"><error message="nor this"/></testcase>
+<testcase classname="a" name="three" time="0"><skipped message="not here"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+@pytest.fixture(autouse=True)
+def not_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+
+
+def summary(*missing: str, failed: bool = False) -> Summary:
+    made = Summary("normal")
+    made.add("unit", "python/asyncio", StageResult("unit-python", failed=False, passes=2))
+    made.add("unit", "c/uvloop", StageResult("unit-c", failed=False, passes=2))
+    backends = ["embedded", "apache 4.4.0"]
+    made.add("integration", "", StageResult("integration", failed, passes=1, backends=backends))
+    made.missing += missing
+    return made
+
+
+def test_a_report_is_counted(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    result = read_results("unit", report, failed=True)
+    assert (result.passes, result.failures) == (1, 2)
+    assert result.backends == ["embedded", "apache 4.4.0"]
+    assert result.missing == ["spark (install Java 17)"]
+    assert result.durations["unit: a.two"] == 2.0
+
+
+def test_a_stage_without_a_report_has_failed(tmp_path: Path) -> None:
+    result = read_results("unit", tmp_path / "none.xml", failed=True)
+    assert (result.failed, result.failures) == (True, 1)
+
+
+def test_all_that_ran_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude(summary()) == 0
+    assert capsys.readouterr().out == (
+        "passed: unit on python/asyncio, c/uvloop; integration on embedded, apache 4.4.0\n"
+    )
+
+
+@pytest.mark.parametrize(("ci", "verdict", "status"), [("", "passed", 0), ("true", "failed", 1)])
+def test_what_is_missing_is_named_and_fails_in_ci(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ci: str,
+    verdict: str,
+    status: int,
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert conclude(summary("apache (install Maven)")) == status
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"{verdict}; not run: apache (install Maven)"
+
+
+def test_a_stage_that_fails_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conclude(summary(failed=True)) == 1
+    assert capsys.readouterr().out.startswith("failed: integration; ran: unit on python/asyncio")
+
+
+def test_a_stage_past_its_time_is_ended_and_has_failed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
+    endless = tmp_path / "test_endless.py"
+    endless.write_text("import threading\nthreading.Event().wait()\n")
+    stage = Stage("endless", "unit", "not slow", arguments=[str(endless)])
+    result = run_tests.run(stage, "normal", "1", deadline=0.0, minutes=12)
+    assert result.failed
+    assert "ended, because the suite has taken its 12 minutes" in capfd.readouterr().out
+
+
+def test_every_test_belongs_to_a_stage() -> None:
+    """What UNIT leaves out, the other stages take: no test is in none of them."""
+    marks = {"integration", "spark", "slow"}
+    stages = [stage.select for stage in (*run_tests.STAGES, *run_tests.SLOW_STAGES)]
+    for chosen in (set[str](), *({mark} for mark in marks), {"integration", "slow"}, marks):
+        facts = {mark: mark in chosen for mark in (*marks, "any_broker")}
+        assert any(eval(select, {}, facts) for select in stages), chosen
+
+
+def test_ci_adds_up_both_runs_and_counts_a_part_without_tests(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(test_results, "RESULTS", tmp_path)
+    for name, failures in (("normal", 0), ("slow", 1)):
+        part = test_results.Summary(name, passes=10, failures=failures)
+        part.durations[f"{name}: a.one"] = 2.5
+        part.write()
+    assert test_results.main(["lint", "test-slow"]) == 1
+    out = capsys.readouterr().out
+    assert out.endswith("\n20 passed, 2 failed\n")  # one test, and lint
+    assert "2.50 s  slow: a.one" in out
