@@ -1,0 +1,55 @@
+"""A streaming microservice: consume, transform, produce; SIGTERM drains and commits.
+
+    python examples/microservice.py localhost:9092 orders invoices
+
+At least once: offsets are committed after what was made of the records is acknowledged. For exactly
+once, see examples of transactions in the documentation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+
+from kafka_async import Consumer, Producer, run
+
+
+def transform(order: bytes) -> bytes:
+    """An order becomes an invoice."""
+    data = json.loads(order)
+    return json.dumps({"order": data["id"], "total": data["price"] * data["count"]}).encode()
+
+
+async def serve(consumer: Consumer, producer: Producer, target: str, stop: asyncio.Event) -> None:
+    """Work until told to stop; each round is acknowledged before it is committed."""
+    while not stop.is_set():
+        for record in await consumer.poll(timeout=0.5):
+            await producer.enqueue(target, transform(record.value or b"{}"), key=record.key)
+        await producer.flush()
+        await consumer.commit()
+
+
+async def main(bootstrap: str, source: str, target: str) -> None:
+    """Serve until SIGTERM or Ctrl-C, then leave the group in good order."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    async with (
+        Producer(bootstrap) as producer,
+        Consumer(
+            bootstrap,
+            topics=[source],
+            group_id="invoicing",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer,
+    ):
+        await serve(consumer, producer, target, stop)
+    print("drained")
+
+
+if __name__ == "__main__":
+    run(main(*sys.argv[1:4]))
