@@ -226,6 +226,9 @@ class Connection:
         _, stream = await wiring.dialer.dial(
             Stream, address.host, address.port, ssl=context, server_hostname=name
         )
+        if self._reason is not None:  # closed while it dialled, when there was nothing to close yet
+            stream.abort()
+            raise self._reason
         self._stream = stream
         stream.attach(self)
 

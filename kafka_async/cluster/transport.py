@@ -14,11 +14,12 @@ import asyncio
 import ipaddress
 import socket
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     import ssl as ssl_module
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from kafka_async.protocol.wire import BytesLike
     from kafka_async.supervisor import Supervisor
@@ -228,7 +229,11 @@ class SocketDialer:
             opened = await open_one(addresses[0])
         else:
             opened = await first_to_answer(addresses, open_one, _abort)
-        _keep_alive(opened[0])
+        try:
+            _keep_alive(opened[0])
+        except OSError:  # the peer is gone already, and nobody else knows the transport
+            opened[0].abort()
+            raise
         return opened
 
     async def _resolve(self, host: str, port: int) -> list[str]:
@@ -268,21 +273,19 @@ async def first_to_answer(
                     raise error
                 failures.append((address, error))
     finally:
-        await _let_go(attempts, undo)
+        for task in attempts:
+            task.cancel()
+            task.add_done_callback(partial(_let_go, undo))
     *before, (_, last) = failures
     for address, failure in before:
         last.add_note(f"{address}: {failure}")
     raise last
 
 
-async def _let_go(attempts: Collection[asyncio.Task[T]], undo: Callable[[T], None]) -> None:
-    for task in attempts:
-        task.cancel()
-    if attempts:
-        await asyncio.wait(attempts)
-    for task in attempts:
-        if not task.cancelled() and task.exception() is None:
-            undo(task.result())
+def _let_go(undo: Callable[[T], None], task: asyncio.Task[T]) -> None:
+    """The end of an attempt that nobody wants any more; it may have succeeded all the same."""
+    if not task.cancelled() and task.exception() is None:
+        undo(task.result())
 
 
 def _abort(opened: tuple[asyncio.Transport, object]) -> None:

@@ -289,10 +289,13 @@ class Fetcher:
     def retry(self, state: PartitionState) -> None:
         """Ask for the partition again after a pause."""
         delay = self._backoff.initial
-        state.retry_at = self._loop.time() + delay
-        self._loop.call_later(delay, self._retry)
+        state.retry_at = at = self._loop.time() + delay
+        self._loop.call_at(at, self._retry, state, at)
 
-    def _retry(self) -> None:
+    def _retry(self, state: PartitionState, at: float) -> None:
+        # uvloop's timers may run up to a millisecond early: the clock may not say yet that it is time.
+        if state.retry_at == at:
+            state.retry_at = 0.0
         if self._supervisor.running:
             self.on_reset()
             self.wake()

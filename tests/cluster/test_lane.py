@@ -455,6 +455,26 @@ async def test_closing_a_lane_that_connects_ends_the_attempt(setting: Setting) -
     await until(lambda: setting.broker.connections == 0)
 
 
+async def test_a_connection_that_comes_about_just_as_its_lane_is_closed_is_closed_too(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dial, answered = setting.world.network.dial, asyncio.get_running_loop().create_future()
+
+    async def dial_late(*place: Any, **options: Any) -> Any:
+        opened = await dial(*place, **options)
+        await answered
+        return opened
+
+    monkeypatch.setattr(setting.world.network, "dial", dial_late)
+    connecting = asyncio.create_task(setting.lane.connect(5.0))
+    await until(lambda: setting.broker.connections == 1)
+    answered.set_result(None)
+    await setting.lane.close()  # before the attempt has seen what it waited for
+    with pytest.raises(ClientClosedError):
+        await connecting
+    await until(lambda: setting.broker.connections == 0)
+
+
 async def test_a_lane_says_whose_it_is(setting: Setting) -> None:
     name = "<Lane to broker 1 (coordinator lane), Setting's,"
     assert repr(setting.lane) == f"{name} not connected>"

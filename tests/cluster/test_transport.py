@@ -172,6 +172,19 @@ async def test_cancelling_lets_go_of_every_attempt() -> None:
     assert attempts.undone == []
 
 
+@pytest.mark.virtual_clock
+async def test_an_address_that_answers_while_it_is_cancelled_again_and_again_is_let_go() -> None:
+    attempts = Attempts()
+    first = attempts.start("a", "b")
+    await asyncio.sleep(0.3)
+    attempts.ready["a"].set()
+    while not first.done():
+        first.cancel()
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+    assert attempts.undone == ["a"]
+
+
 # -- the whole client on real sockets -------------------------------------------------------------
 
 

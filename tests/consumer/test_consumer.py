@@ -519,6 +519,24 @@ async def test_passing_troubles_of_a_fetch_pass(stage: Stage, error: str) -> Non
     assert fault.hits == 2
 
 
+async def test_a_pause_is_over_with_its_timer_though_the_clock_is_not_quite_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop counts whole milliseconds: its timers run up to one early."""
+    (partition,) = await stage.topic("t", 1, records=1)
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def early(when: float, *call: Any, **options: Any) -> asyncio.TimerHandle:
+        soon = when - loop.time() < 0.01
+        return call_at(when if soon else when - 0.0009, *call, **options)
+
+    monkeypatch.setattr(loop, "call_at", early)
+    stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error="OFFSET_NOT_AVAILABLE")
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert len(await consumer.poll(timeout=2)) == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [
