@@ -293,7 +293,7 @@ class Fetcher:
         self._loop.call_at(at, self._retry, state, at)
 
     def _retry(self, state: PartitionState, at: float) -> None:
-        # uvloop's timers may run up to a millisecond early: the clock may not say yet that it is time.
+        # uvloop's timers may run up to a millisecond early: the clock may not be there yet.
         if state.retry_at == at:
             state.retry_at = 0.0
         if self._supervisor.running:
