@@ -261,7 +261,7 @@ class CommitFailedError(KafkaError):
     """Offsets were not committed: the group has given the partitions to somebody else."""
 
 
-class CorrelationIdMismatchError(IllegalStateError):
+class CorrelationIdMismatchError(ProtocolError):
     """A response came that does not belong to the oldest request of the connection."""
 
 

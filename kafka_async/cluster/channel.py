@@ -93,12 +93,14 @@ class Channel(Generic[W]):
         Run it to its end, or to what it raises.
 
         Raises:
-            FrameTooLargeError: a frame's size is absurd.
-            DecodeError: a frame is too short to be an answer.
-            CorrelationIdMismatchError: an answer that nobody asked for.
+            FrameSizeError: a frame's size is absurd.
+            CorrelationIdMismatchError: an answer that nobody asked for, or the beginning of one.
         """
         for frame in self._reader.received(count):
             yield self._matched(response_correlation_id(frame)), frame
+        if not self._under_way and self._reader.midway:
+            # Waiting for the rest would keep its memory booked for as long as the peer likes.
+            raise CorrelationIdMismatchError("bytes came that answer no request")
 
     def _matched(self, correlation_id: int) -> Exchange[W]:
         if not self._under_way:

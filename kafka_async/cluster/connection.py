@@ -25,7 +25,6 @@ from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
 from kafka_async.errors import (
-    CorrelationIdMismatchError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -312,7 +311,7 @@ class Connection:
                     exchange.waiter.set_result(frame)
                 if self._hooks.active:
                     self._tell_answered(exchange, len(frame))
-        except (ProtocolError, CorrelationIdMismatchError) as error:
+        except ProtocolError as error:
             self._broken(error)
 
     def lost(self, error: Exception | None) -> None:
@@ -444,10 +443,9 @@ class Connection:
 
     def _failure(self, error: BaseException) -> KafkaError:
         """What those are told who wait: the error itself where it says more than "lost"."""
-        if self.stage is Stage.OPEN and isinstance(error, CorrelationIdMismatchError):
-            return CorrelationIdMismatchError(f"{self}: {error.message}")
-        lost = (ProtocolError, CorrelationIdMismatchError, KafkaTimeoutError)
-        if isinstance(error, KafkaError) and not isinstance(error, lost):
+        if isinstance(error, KafkaError) and not isinstance(
+            error, ProtocolError | KafkaTimeoutError
+        ):
             return error
         found = self.diagnosis(error)
         failure = KafkaConnectionError(f"{self}: {found.text}")

@@ -12,8 +12,8 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka_async.cluster.framing import FrameTooLargeError
-from kafka_async.errors import CorrelationIdMismatchError, KafkaError, ProtocolError
+from kafka_async.cluster.framing import FrameSizeError
+from kafka_async.errors import KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def _hung_up(error: BaseException, tls: bool) -> Diagnosis:
 
 
 def _greeting(error: BaseException, tls: bool) -> Diagnosis | None:
-    assert isinstance(error, FrameTooLargeError)
+    assert isinstance(error, FrameSizeError)
     for start, words in _GREETINGS:
         if error.head.startswith(start):
             return Diagnosis(words, hopeless=True)
@@ -135,9 +135,8 @@ _CAUSES: Final[
     (ssl.SSLError, _SETTING_UP, _no_tls),
     (socket.gaierror, _SETTING_UP, _unknown_name),
     (ConnectionRefusedError, _SETTING_UP, _refused),
-    (FrameTooLargeError, (Stage.HANDSHAKE,), _greeting),
+    (FrameSizeError, (Stage.HANDSHAKE,), _greeting),
     (ProtocolError, (Stage.HANDSHAKE,), _no_kafka),
-    (CorrelationIdMismatchError, (Stage.HANDSHAKE,), _no_kafka),
     (TimeoutError, (Stage.CONNECTING,), _unreachable),
     (TimeoutError, (Stage.HANDSHAKE,), _silent),
     (ConnectionError, _SETTING_UP, _hung_up),

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 Frame: TypeAlias = "bytes | bytearray"
 
 SMALL: Final = 64 * 1024
+SMALLEST: Final = 4
+"""What a frame has at least: the number of the request that it answers."""
 _SIZE: Final = Struct(">i")
 _ROOM: Final = SMALL // 4
 
 
-class FrameTooLargeError(ProtocolError):
-    """A frame claims a size below 0 or above the connection's cap; `head` has its first bytes."""
+class FrameSizeError(ProtocolError):
+    """A frame claims a size that none has, or one above the cap; `head` has its first bytes."""
 
     def __init__(self, message: str, head: bytes) -> None:
         super().__init__(message)
@@ -121,7 +123,7 @@ class FrameReader:
         A frame begins after its size. Run it to its end, or to what it raises.
 
         Raises:
-            FrameTooLargeError: a size is negative or above the cap.
+            FrameSizeError: a size is below 4 or above the cap.
         """
         if self._large is not None:
             self._filled += count
@@ -148,11 +150,13 @@ class FrameReader:
 
     def _checked_size(self) -> int:
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
-        if 0 <= size <= self.cap:
+        if SMALLEST <= size <= self.cap:
             return size
         head = self._view[self._start : min(self._end, self._start + 16)].tobytes()
-        raise FrameTooLargeError(
-            f"a frame claims {size} bytes, {self.cap} are allowed (it begins with {head!r})", head
+        raise FrameSizeError(
+            f"a frame claims {size} bytes, {SMALLEST} to {self.cap} are allowed "
+            f"(it begins with {head!r})",
+            head,
         )
 
     def _begin_large(self, size: int, begin: int) -> None:

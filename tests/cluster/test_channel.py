@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.cluster.channel import Channel, Exchange
-from kafka_async.cluster.framing import FrameReader, FrameTooLargeError, ReceiveBudget
-from kafka_async.errors import CorrelationIdMismatchError, DecodeError
+from kafka_async.cluster.framing import FrameReader, FrameSizeError, ReceiveBudget
+from kafka_async.errors import CorrelationIdMismatchError
 from kafka_async.protocol.header import decode_request_header
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 
@@ -91,12 +91,22 @@ def test_what_came_before_the_nonsense_is_still_delivered() -> None:
 def test_a_frame_too_short_for_a_header_breaks_the_connection() -> None:
     talk = Talk()
     talk.ask("a")
-    with pytest.raises(DecodeError):
+    with pytest.raises(FrameSizeError):
         talk.hear(b"\x00\x00\x00\x02ab")
 
 
+def test_the_beginning_of_an_answer_to_nothing_breaks_the_connection() -> None:
+    with pytest.raises(CorrelationIdMismatchError, match="bytes came that answer no request"):
+        Talk().hear(b"\x00")
+    talk = Talk()
+    first = talk.ask("a")
+    with pytest.raises(CorrelationIdMismatchError, match="bytes came that answer no request"):
+        talk.hear(answer(first, b"1") + b"\x00\x01")
+    assert talk.answered == [("a", b"1")]
+
+
 def test_an_absurd_size_breaks_the_connection() -> None:
-    with pytest.raises(FrameTooLargeError):
+    with pytest.raises(FrameSizeError):
         Talk().hear(b"HTTP/1.1 400 Bad Request")
 
 

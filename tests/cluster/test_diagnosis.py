@@ -8,7 +8,7 @@ import ssl
 import pytest
 
 from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
-from kafka_async.cluster.framing import FrameTooLargeError
+from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.errors import (
     AuthenticationError,
     CorrelationIdMismatchError,
@@ -19,8 +19,8 @@ from kafka_async.errors import (
 CONNECTING, HANDSHAKE, OPEN = Stage.CONNECTING, Stage.HANDSHAKE, Stage.OPEN
 
 
-def greeting(head: bytes) -> FrameTooLargeError:
-    return FrameTooLargeError("absurd", head)
+def greeting(head: bytes) -> FrameSizeError:
+    return FrameSizeError("absurd", head)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kafka_async.cluster.framing import SMALL, FrameReader, FrameTooLargeError, ReceiveBudget
+from kafka_async.cluster.framing import SMALL, FrameReader, FrameSizeError, ReceiveBudget
 
 MIB = 1024 * 1024
 
@@ -38,7 +38,7 @@ def framed(*bodies: bytes) -> bytes:
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
 
 
-BODIES = [b"", b"a", b"bc" * 50, b"d" * 300]
+BODIES = [b"abcd", b"efghi", b"bc" * 50, b"d" * 300]
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 100, 1 << 20])
@@ -49,13 +49,13 @@ def test_frames_come_out_however_the_bytes_come_in(step: int) -> None:
     assert not receiving.reader.midway
 
 
-@pytest.mark.parametrize("cut", range(len(framed(b"ab", b"cde")) + 1))
+@pytest.mark.parametrize("cut", range(len(framed(b"abcd", b"efghi")) + 1))
 def test_frames_come_out_whichever_way_they_are_cut_in_two(cut: int) -> None:
-    data = framed(b"ab", b"cde")
+    data = framed(b"abcd", b"efghi")
     receiving = Receiving()
     receiving.feed(data[:cut])
     receiving.feed(data[cut:])
-    assert receiving.frames == [b"ab", b"cde"]
+    assert receiving.frames == [b"abcd", b"efghi"]
 
 
 SIZES = [SMALL - 5, SMALL - 4, SMALL - 3, SMALL, SMALL + 1, 2 * SMALL, 3 * SMALL + 17, 1_000_000]
@@ -72,7 +72,7 @@ def test_a_frame_at_the_edge_of_the_buffer_or_beyond_is_whole(size: int, step: i
 
 
 def test_many_small_frames_move_through_one_buffer() -> None:
-    bodies = [bytes([index % 251]) * (index * 37 % 3000) for index in range(500)]
+    bodies = [bytes([index % 251]) * (4 + index * 37 % 3000) for index in range(500)]
     receiving = Receiving()
     receiving.feed(framed(*bodies), step=8191)
     assert receiving.frames == bodies
@@ -89,11 +89,11 @@ def test_a_frame_that_was_handed_out_does_not_change() -> None:
     assert frame == b"first"
 
 
-@pytest.mark.parametrize("size", [1025, 2**31 - 1, -1, -(2**31)])
+@pytest.mark.parametrize("size", [1025, 2**31 - 1, 3, 0, -1, -(2**31)])
 def test_a_size_that_is_absurd_is_refused_before_the_frame_is_read(size: int) -> None:
     receiving = Receiving(cap=1024)
     with pytest.raises(
-        FrameTooLargeError, match=f"claims {size} bytes, 1024 are allowed"
+        FrameSizeError, match=f"claims {size} bytes, 4 to 1024 are allowed"
     ) as caught:
         receiving.feed(framed(b"fine") + size.to_bytes(4, "big", signed=True) + b"tail")
     assert receiving.frames == [b"fine"]

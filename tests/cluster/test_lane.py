@@ -13,7 +13,6 @@ from kafka_async.cluster.destinations import Broker
 from kafka_async.cluster.lane import Lane, LaneKind
 from kafka_async.errors import (
     ClientClosedError,
-    CorrelationIdMismatchError,
     DecodeError,
     EncodeError,
     KafkaConnectionError,
@@ -279,7 +278,7 @@ async def test_an_answer_out_of_order_ends_the_connection(setting: Setting) -> N
         peer.say(header._replace(correlation_id=77), HeartbeatResponse())
 
     setting.broker.answers[HEARTBEAT] = other
-    with pytest.raises(CorrelationIdMismatchError, match="an answer to request 77 came; 1 is due"):
+    with pytest.raises(KafkaConnectionError, match="an answer to request 77 came; 1 is due"):
         await setting.lane.send(HeartbeatRequest(), timeout=1.0)
     assert not setting.lane.connected
 
@@ -347,7 +346,7 @@ async def test_a_frame_above_the_lanes_cap_ends_the_connection(setting: Setting)
         peer.transport.write((17 * 2**20).to_bytes(4, "big"))
 
     setting.broker.answers[HEARTBEAT] = huge
-    with pytest.raises(KafkaConnectionError, match="a frame claims 17825792 bytes, 16777216 are"):
+    with pytest.raises(KafkaConnectionError, match="claims 17825792 bytes, 4 to 16777216 are"):
         await setting.lane.send(HeartbeatRequest(), timeout=1.0)
 
 
