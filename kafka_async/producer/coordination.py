@@ -12,6 +12,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.cluster.lane import LaneKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
+    ConcurrentTransactionsError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -35,11 +36,15 @@ logger = logging.getLogger("kafka_async.producer")
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
+MARKERS_TAKE: Final = 0.02
+"""Seconds until the markers of a transaction that has just ended are probably written."""
+
 
 class Reaction(enum.Enum):
     """What to do about an error of a coordinator."""
 
     RETRY = "ask again after a back-off"
+    RETRY_SOON = "ask again after a back-off that begins short"
     REDISCOVER = "look the coordinator up, then ask again"
     RAISE = "tell the caller"
 
@@ -48,6 +53,7 @@ COORDINATOR_REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
     RefreshRetriableError: Reaction.REDISCOVER,
     # A broker that says nothing may have lost its role without being able to say so.
     KafkaTimeoutError: Reaction.REDISCOVER,
+    ConcurrentTransactionsError: Reaction.RETRY_SOON,
     RetriableError: Reaction.RETRY,
 }
 
@@ -97,11 +103,10 @@ class CoordinatorCalls:
         error that is not to be retried, or the last one at the deadline (the loop's seconds).
         """
         counted = attempts or Attempts()
-        backoff = Backoff(
-            seconds(self._config.retry_backoff_ms),
-            seconds(self._config.retry_backoff_max_ms),
-            rng=self._rng,
-        )
+        initial = seconds(self._config.retry_backoff_ms)
+        longest = seconds(self._config.retry_backoff_max_ms)
+        backoff = Backoff(initial, longest, rng=self._rng)
+        short = Backoff(min(initial, MARKERS_TAKE), longest, rng=self._rng)
         while True:
             error = await self._attempt(
                 request, route, deadline, error_in, newest, counted, on_sent
@@ -113,7 +118,7 @@ class CoordinatorCalls:
                 raise error
             if reaction is Reaction.REDISCOVER:
                 self._client.forget_coordinator(route.kind, route.key)
-            delay = backoff.next()
+            delay = (short if reaction is Reaction.RETRY_SOON else backoff).next()
             if asyncio.get_running_loop().time() + delay >= deadline:
                 raise error
             logger.debug("%s of %s: %s", type(request).__name__, route.key, error)

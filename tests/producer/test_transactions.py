@@ -461,6 +461,20 @@ async def test_a_coordinator_in_trouble_is_asked_again(code: int) -> None:
             assert len(made.cluster.requests(kind)) == 2, kind
 
 
+@pytest.mark.parametrize(("code", "pauses"), [(51, 0.02 + 0.04 + 0.08), (15, 0.1 + 0.2 + 0.4)])
+async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
+    code: int, pauses: float
+) -> None:
+    async with bench(v=1, linger_ms=0) as made:
+        made.cluster.replies += [lambda request: add_partitions_response(request, code)] * 3
+        begun = asyncio.get_running_loop().time()
+        txn = await made.producer.begin()
+        await txn.send("counts", b"1")
+        took = asyncio.get_running_loop().time() - begun
+        assert took == pytest.approx(pauses, rel=0.25)  # the jitter is 20 %
+        await txn.commit()
+
+
 async def test_partitions_that_may_not_be_added_fail_their_records() -> None:
     async with bench(v=1) as made:
         made.cluster.replies.append(lambda request: add_partitions_response(request, 29))
