@@ -47,7 +47,9 @@ def produce(
             return await _produce(producer, topic, files or [], separator)
 
     sent = screen.run(main)
-    screen.err.print(f"{screen.plural(sent, 'record')} produced to {topic}", markup=False)
+    screen.err.print(
+        f"{screen.plural(sent, 'record')} produced to {topic}", markup=False, soft_wrap=True
+    )
 
 
 async def _produce(

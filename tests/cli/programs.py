@@ -25,6 +25,7 @@ class Program:
         environment: Mapping[str, str] | None = None,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
     ) -> None:
         self._mark = uuid.uuid4().hex
         plain = {"PYTHONDONTWRITEBYTECODE": "", "NO_COLOR": "1", **(environment or {})}
@@ -32,7 +33,7 @@ class Program:
             [sys.executable, "-m", "kafka_async", *arguments],
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             env={**os.environ, MARK: self._mark, **plain},
             start_new_session=True,
         )
@@ -62,7 +63,7 @@ class Program:
     def end(self, within: float = 20) -> tuple[int, str, str]:
         """Wait until it has ended: its status, and the rest of standard output and error."""
         out, err = self.process.communicate(timeout=within)
-        return self.process.returncode, (out or b"").decode(), err.decode()
+        return self.process.returncode, (out or b"").decode(), (err or b"").decode()
 
     def running(self) -> list[int]:
         """The ids of the processes that carry the word."""

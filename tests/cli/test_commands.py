@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -223,6 +226,69 @@ def test_the_reader_of_the_output_may_leave(servers: str, command: Command) -> N
         program.process.stdout = None
         status, _, err = program.end()
     assert (status, err) == (1, "")
+
+
+def test_ctrl_c_ends_consume(servers: str, topic: str) -> None:
+    fill(servers, topic, [b"one"])
+    with Program(
+        "consume", topic, "--bootstrap", servers, "--offset", "beginning"
+    ) as program:  # fmt: skip
+        stdout = program.process.stdout
+        assert stdout is not None
+        assert stdout.readline() == b"one\n"
+        program.signal(signal.SIGINT)
+        assert program.end() == (130, "", "interrupted\n")
+        assert program.left() == []
+
+
+def test_ctrl_c_ends_produce_and_keeps_what_was_given(
+    command: Command, servers: str, topic: str
+) -> None:
+    with Program("produce", topic, "--bootstrap", servers, stdin=subprocess.PIPE) as program:
+        stdin = program.process.stdin
+        assert stdin is not None
+        stdin.write(b"one\n")
+        stdin.flush()
+        read = command("consume", topic, "--offset", "beginning", "--count", "1")
+        program.signal(signal.SIGINT)
+        assert program.process.wait(20) == 130
+        assert program.left() == []
+    assert read.out == "one\n"
+
+
+def on_a_terminal(*arguments: str) -> str:
+    """What a command shows on a terminal of 80 columns, until it ends."""
+    ours, theirs = os.openpty()
+    words = {"TERM": "xterm-256color", "COLUMNS": "80", "LANG": "C.UTF-8", "NO_COLOR": ""}
+    shown = b""
+    try:
+        with Program(*arguments, environment=words, stdout=theirs, stderr=theirs) as program:
+            os.close(theirs)
+            with contextlib.suppress(OSError):  # the other end is closed
+                while data := os.read(ours, 4096):
+                    shown += data
+            assert program.process.wait(20) == 0
+    finally:
+        os.close(ours)
+    return shown.decode()
+
+
+def test_on_a_terminal_there_is_a_bar_while_it_works_and_nothing_of_it_after(
+    servers: str, command: Command, tmp_path: Path
+) -> None:
+    command("topics", "create", "bar")
+    text = tmp_path / "text"
+    text.write_bytes(b"line\n" * 20_000)
+    shown = on_a_terminal("produce", "bar", str(text), "--bootstrap", servers)
+    assert "producing to bar" in shown
+    assert "\u2501" in shown  # the bar
+    assert shown.endswith("20,000 records produced to bar\r\n")
+    shown = on_a_terminal(
+        "consume", "bar", "--offset", "beginning", "--exit", "--bootstrap", servers
+    )
+    assert "\u2501" in shown
+    assert shown.count("line\r\n") == 20_000
+    assert shown.endswith("20,000 records\r\n")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

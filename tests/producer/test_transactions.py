@@ -466,7 +466,8 @@ async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
     code: int, pauses: float
 ) -> None:
     async with bench(v=1, linger_ms=0) as made:
-        made.cluster.replies += [lambda request: add_partitions_response(request, code)] * 3
+        refused: Reply = lambda request: add_partitions_response(request, code)  # noqa: E731
+        made.cluster.replies += [refused] * 3
         begun = asyncio.get_running_loop().time()
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
