@@ -14,6 +14,7 @@ where key and value are a length (-1 is null) and bytes, a header a name (never 
 
 from __future__ import annotations
 
+import operator
 from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -122,6 +123,7 @@ class OpenBatch:
         """
         if self._sealed:
             raise IllegalStateError("the batch is sealed")
+        timestamp_ms = operator.index(timestamp_ms)  # a plain int, and no rounding
         if not -1 <= timestamp_ms <= MAX_TIMESTAMP:
             raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
         base = self._base_timestamp if self._count else timestamp_ms

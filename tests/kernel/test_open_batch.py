@@ -200,6 +200,23 @@ def test_the_extremes_of_time(kernel: ModuleType) -> None:
     assert [record.timestamp for record in records] == [latest, -1]
 
 
+class Milliseconds:
+    """A number of somebody's own, as numpy's are."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(("given", "kept"), [(True, 1), (Milliseconds(), 7)])
+def test_any_whole_number_is_a_timestamp_and_becomes_a_plain_one(
+    kernel: ModuleType, given: Any, kept: int
+) -> None:
+    batch = kernel.OpenBatch(None, 1000)
+    delivery = batch.append(given, None, b"value")
+    times = (delivery.timestamp, batch.base_timestamp, batch.max_timestamp)
+    assert [(type(time), time) for time in times] == [(int, kept)] * 3
+
+
 @pytest.mark.parametrize("capacity", [-1, 1 << 31])
 def test_a_capacity_is_a_positive_int32(kernel: ModuleType, capacity: int) -> None:
     with pytest.raises(ValueError, match="capacity"):
