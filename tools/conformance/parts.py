@@ -11,10 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PARTS: Final = {
+    "apis": "tools.conformance.apis:run",
     "messages": "tools.conformance.messages:run",
     "refusals": "tools.conformance.refusals:run",
 }
 """Every part by name: `module:function`, loaded when it runs."""
+
+SHOWN: Final = 20
+"""Differences of one part that are printed; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,12 @@ class Options:
         """Whether a message, or another thing with a name and versions, is asked for."""
         return not self.only or name in self.only or f"{name}:{version}" in self.only
 
+    def replay(self, *only: str) -> str:
+        """The command that runs everything, or one thing only, again with the same dice."""
+        words = [f"--seed {self.seed} --count {self.count}"]
+        words += [f"--only {name}" for name in only or self.only]
+        return f'make conformance CONFORMANCE_ARGS="{" ".join(words)}"'
+
 
 @dataclass
 class Outcome:
@@ -42,14 +52,22 @@ class Outcome:
 
     Attributes:
         summary: one line for people: how much was compared.
-        differences: each a text of one or more lines that begins with the command that replays it.
+        differences: how many there are.
+        shown: the first of them, each with the command that replays it.
     """
 
-    summary: str
-    differences: list[str] = field(default_factory=list[str])
+    summary: str = ""
+    differences: int = 0
+    shown: list[str] = field(default_factory=list[str])
+
+    def differ(self, options: Options, name: str, what: str) -> None:
+        """Note a difference in the thing called `name`, such as FetchRequest:12."""
+        self.differences += 1
+        if len(self.shown) < SHOWN:
+            self.shown.append(f"{name} {what}\n  again: {options.replay(name)}")
 
 
-def load(name: str) -> Callable[[Options], Outcome]:
+def load(part: str) -> Callable[[Options], Outcome]:
     """The function of a part."""
-    module, _, function = PARTS[name].partition(":")
+    module, _, function = PARTS[part].partition(":")
     return getattr(import_module(module), function)

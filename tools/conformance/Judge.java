@@ -1,0 +1,314 @@
+// Kafka's own classes as judges of single messages. A question is a number of cases, each an
+// operation, the name of a message, a version and what the operation needs; see judge.py,
+// which asks.
+//
+// Messages come as the JSON that Kafka's generated converters read. What those leave out stands
+// beside it: unknown tagged fields under "_unknownTaggedFields" of their structure, as [tag, bytes];
+// numbers that the JSON of no version has under "_aside"; and in what goes back the bytes of records,
+// of which the converters only tell the size.
+
+import com.fasterxml.jackson.core.StreamReadConstraints;
+import com.fasterxml.jackson.core.json.JsonReadFeature;
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.ApiMessage;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
+import org.apache.kafka.common.protocol.types.RawTaggedField;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+
+public final class Judge {
+    private static final String PACKAGE = "org.apache.kafka.common.message.";
+    private static final String UNKNOWN = "_unknownTaggedFields";
+    private static final String ASIDE = "_aside";
+    private static final int LONGEST = 1 << 28;
+
+    private static final byte DONE = 0;
+    private static final byte REFUSED = 1;
+    private static final byte BROKEN = 2;
+
+    private static final JsonMapper JSON = mapper();
+    private static final Map<String, Kind> KINDS = new HashMap<>();
+    private static final Map<Class<?>, Map<String, Method>> GETTERS = new HashMap<>();
+
+    private Judge() {
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        Frames.serve(Judge::answer);
+    }
+
+    private static JsonMapper mapper() {
+        JsonMapper made = JsonMapper.builder()
+            .enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS)
+            .disable(JsonWriteFeature.WRITE_NAN_AS_STRINGS)
+            .build();
+        made.getFactory().setStreamReadConstraints(
+            StreamReadConstraints.builder().maxStringLength(LONGEST).build());
+        return made;
+    }
+
+    private static void answer(ByteBuffer question, DataOutputStream out) throws Exception {
+        while (question.hasRemaining()) {
+            byte operation = question.get();
+            Kind kind = kind(Frames.text(question));
+            short version = question.getShort();
+            switch (operation) {
+                case 'V' -> versions(kind, out);
+                case 'J' -> judge(kind, version, question, out);
+                case 'E' -> encode(kind, version, question, out);
+                default -> throw new IllegalArgumentException("no operation " + operation);
+            }
+        }
+    }
+
+    /** JSON and their bytes: gives our bytes, whether theirs are an equal message, and its JSON. */
+    private static void judge(Kind kind, short version, ByteBuffer question, DataOutputStream out)
+            throws Exception {
+        byte[] json = Frames.bytes(question);
+        byte[] theirs = Frames.bytes(question);
+        byte[] ours;
+        boolean same;
+        byte[] told;
+        String phase = "read the JSON";
+        try {
+            Message made = fromJson(kind, version, json);
+            phase = "encode";
+            ours = toBytes(made, version);
+            phase = "decode the other's bytes";
+            Message read = fromBytes(kind, version, theirs);
+            same = read.equals(made);
+            phase = "write the JSON";
+            told = JSON.writeValueAsBytes(toJson(kind, version, read));
+        } catch (RuntimeException | StackOverflowError error) {
+            out.writeByte(BROKEN);
+            Frames.write(out, "could not " + phase + ": " + error);
+            return;
+        }
+        out.writeByte(DONE);
+        Frames.write(out, ours);
+        out.writeBoolean(same);
+        Frames.write(out, told);
+    }
+
+    /** A second version, and JSON in the first: gives our bytes in the second, or the refusal. */
+    private static void encode(Kind kind, short version, ByteBuffer question, DataOutputStream out)
+            throws Exception {
+        short target = question.getShort();
+        byte[] json = Frames.bytes(question);
+        Message made;
+        try {
+            made = fromJson(kind, version, json);
+        } catch (RuntimeException error) {
+            out.writeByte(BROKEN);
+            Frames.write(out, "could not read the JSON: " + error);
+            return;
+        }
+        try {
+            byte[] ours = toBytes(made, target);
+            out.writeByte(DONE);
+            Frames.write(out, ours);
+        } catch (RuntimeException error) {
+            out.writeByte(REFUSED);
+            Frames.write(out, error.toString());
+        }
+    }
+
+    /**
+     * Gives a message's lowest and highest version and its key, -1 for none; with a key also the
+     * highest released version, and for each version what headers go with it.
+     */
+    private static void versions(Kind kind, DataOutputStream out) throws IOException {
+        ApiMessage made = (ApiMessage) kind.make();
+        out.writeShort(made.lowestSupportedVersion());
+        out.writeShort(made.highestSupportedVersion());
+        out.writeShort(made.apiKey());
+        if (made.apiKey() < 0) {
+            return;
+        }
+        ApiKeys key = ApiKeys.forId(made.apiKey());
+        out.writeShort(key.messageType.highestSupportedVersion(false));
+        for (short v = made.lowestSupportedVersion(); v <= made.highestSupportedVersion(); v++) {
+            out.writeByte(key.requestHeaderVersion(v));
+            out.writeByte(key.responseHeaderVersion(v));
+        }
+    }
+
+    // -- bytes --------------------------------------------------------------------------------
+
+    private static byte[] toBytes(Message message, short version) {
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
+        message.write(new ByteBufferAccessor(buffer), cache, version);
+        if (buffer.hasRemaining()) {
+            throw new IllegalStateException("wrote less than the size it had said");
+        }
+        return buffer.array();
+    }
+
+    private static Message fromBytes(Kind kind, short version, byte[] bytes) {
+        Message read = kind.make();
+        ByteBuffer buffer = ByteBuffer.wrap(bytes);
+        read.read(new ByteBufferAccessor(buffer), version);
+        if (buffer.hasRemaining()) {
+            throw new IllegalStateException(buffer.remaining() + " bytes after the message");
+        }
+        return read;
+    }
+
+    // -- JSON ---------------------------------------------------------------------------------
+
+    private static Message fromJson(Kind kind, short version, byte[] json) throws Exception {
+        JsonNode node = JSON.readTree(json);
+        Message made = (Message) call(kind.reader, null, node, version);
+        addRest(node, made);
+        return made;
+    }
+
+    private static JsonNode toJson(Kind kind, short version, Message message) throws Exception {
+        JsonNode node = (JsonNode) call(kind.writer, null, message, version, true);
+        complete(node, message);
+        return node;
+    }
+
+    /** Puts what stands beside the JSON into the structures. */
+    private static void addRest(JsonNode node, Message message) throws Exception {
+        for (Map.Entry<String, JsonNode> each : node.properties()) {
+            if (each.getKey().equals(UNKNOWN)) {
+                for (JsonNode pair : each.getValue()) {
+                    message.unknownTaggedFields().add(
+                        new RawTaggedField(pair.get(0).intValue(), pair.get(1).binaryValue()));
+                }
+            } else if (each.getKey().equals(ASIDE)) {
+                for (Map.Entry<String, JsonNode> aside : each.getValue().properties()) {
+                    call(setter(message, aside.getKey()), message, aside.getValue().intValue());
+                }
+            } else {
+                addRestBelow(each.getValue(), message, each.getKey());
+            }
+        }
+    }
+
+    private static void addRestBelow(JsonNode value, Message message, String name)
+            throws Exception {
+        if (value.isObject()) {
+            addRest(value, (Message) get(message, name));
+        } else if (value.isArray() && value.size() > 0 && value.get(0).isObject()) {
+            Iterator<?> structures = ((Collection<?>) get(message, name)).iterator();
+            for (JsonNode element : value) {
+                addRest(element, (Message) structures.next());
+            }
+        }
+    }
+
+    /** Writes what the converters leave out beside the JSON: unknown tagged fields and records. */
+    private static void complete(JsonNode node, Message message) throws Exception {
+        ObjectNode whole = (ObjectNode) node;
+        List<String> names = new ArrayList<>();
+        whole.fieldNames().forEachRemaining(names::add);
+        for (String name : names) {
+            JsonNode value = whole.get(name);
+            if (value.isObject()) {
+                complete(value, (Message) get(message, name));
+            } else if (value.isArray() && value.size() > 0 && value.get(0).isObject()) {
+                Iterator<?> structures = ((Collection<?>) get(message, name)).iterator();
+                for (JsonNode element : value) {
+                    complete(element, (Message) structures.next());
+                }
+            } else if (value.isBinary() && get(message, name) instanceof MemoryRecords records) {
+                ByteBuffer buffer = records.buffer().duplicate();
+                byte[] bytes = new byte[buffer.remaining()];
+                buffer.get(bytes);
+                whole.put(name, bytes);
+            }
+        }
+        List<RawTaggedField> tags = message.unknownTaggedFields();
+        if (!tags.isEmpty()) {
+            ArrayNode pairs = whole.putArray(UNKNOWN);
+            for (RawTaggedField tag : tags) {
+                pairs.addArray().add(tag.tag()).add(tag.data());
+            }
+        }
+    }
+
+    // -- classes ------------------------------------------------------------------------------
+
+    /** A class of messages and its converter. */
+    private record Kind(Class<?> type, Method reader, Method writer) {
+        Message make() {
+            try {
+                return (Message) type.getConstructor().newInstance();
+            } catch (ReflectiveOperationException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    private static Kind kind(String name) throws ReflectiveOperationException {
+        Kind found = KINDS.get(name);
+        if (found == null) {
+            Class<?> type = type(name);
+            Class<?> converter = Class.forName(type.getName() + "JsonConverter");
+            found = new Kind(
+                type,
+                converter.getMethod("read", JsonNode.class, short.class),
+                converter.getMethod("write", type, short.class, boolean.class));
+            KINDS.put(name, found);
+        }
+        return found;
+    }
+
+    /** Messages that have a key, and headers, are called FetchRequestData; others as they are. */
+    private static Class<?> type(String name) throws ClassNotFoundException {
+        try {
+            return Class.forName(PACKAGE + name + "Data");
+        } catch (ClassNotFoundException error) {
+            return Class.forName(PACKAGE + name);
+        }
+    }
+
+    private static Object get(Message message, String name) throws Exception {
+        Map<String, Method> getters =
+            GETTERS.computeIfAbsent(message.getClass(), type -> new HashMap<>());
+        Method getter = getters.get(name);
+        if (getter == null) {
+            getter = message.getClass().getMethod(name);
+            getters.put(name, getter);
+        }
+        return call(getter, message);
+    }
+
+    private static Method setter(Message message, String name) throws NoSuchMethodException {
+        String capital = name.substring(0, 1).toUpperCase(Locale.ROOT) + name.substring(1);
+        return message.getClass().getMethod("set" + capital, int.class);
+    }
+
+    /** Calls a method, and throws what it throws. */
+    private static Object call(Method method, Object target, Object... arguments) throws Exception {
+        try {
+            return method.invoke(target, arguments);
+        } catch (InvocationTargetException error) {
+            if (error.getCause() instanceof Exception cause) {
+                throw cause;
+            }
+            throw error;
+        }
+    }
+}

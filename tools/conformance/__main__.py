@@ -1,0 +1,72 @@
+"""Compare our wire format with that of Kafka's own classes.
+
+python -m tools.conformance [--count N] [--seed N] [--only NAME[:VERSION] ...] [--part NAME ...]
+
+Needs Java 17 with its compiler, and Maven, which fetches Kafka's jars once. Exit status 1 means a
+difference; 2 that something is missing, and with CI=true that is a failure (1) too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kafka_async.protocol.api import KAFKA_VERSION
+from kafka_async.testing.backends.base import BackendUnavailableError
+from kafka_async.testing.environment import in_ci
+from tools.conformance.parts import PARTS, Options, load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts asked for; returns the exit status."""
+    parts, options = read_arguments(arguments)
+    print(f"Kafka {KAFKA_VERSION}, seed {options.seed}, count {options.count}", flush=True)
+    differences = 0
+    try:
+        for name in parts:
+            differences += run(name, options)
+    except BackendUnavailableError as error:
+        print(f"not run: {error}")
+        return 1 if in_ci() else 2
+    print(f"again: {options.replay()}")
+    print(f"failed: {differences:,} differences" if differences else "passed: no difference")
+    return 1 if differences else 0
+
+
+def read_arguments(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
+    """The parts to run, and what of each."""
+    parser = argparse.ArgumentParser(prog="python -m tools.conformance", description=__doc__)
+    parser.add_argument("--count", type=int, default=Options.count, help="of each kind and version")
+    parser.add_argument("--seed", type=int, help="the dice; a random one is printed")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME[:VERSION]", help="may be given again"
+    )
+    parser.add_argument("--part", action="append", choices=list(PARTS), help="may be given again")
+    given = parser.parse_args(arguments)
+    options = Options(count=given.count, only=tuple(given.only))
+    if given.seed is not None:
+        options = Options(given.count, given.seed, options.only)
+    return given.part or list(PARTS), options
+
+
+def run(name: str, options: Options) -> int:
+    """Run one part and print what it found; returns the number of differences."""
+    begun = time.monotonic()
+    outcome = load(name)(options)
+    spent = time.monotonic() - begun
+    found = f"{outcome.differences:,} differences"
+    print(f"{name:10} {outcome.summary}: {found}, {spent:.0f} s", flush=True)
+    for text in outcome.shown:
+        print(text)
+    if rest := outcome.differences - len(outcome.shown):
+        print(f"and {rest:,} more")
+    return outcome.differences
+
+
+if __name__ == "__main__":
+    sys.exit(main())
