@@ -22,8 +22,13 @@ class Backoff:
 
     def next(self) -> float:
         """The delay, in seconds, before the next attempt."""
-        delay = delay_after(self.failures, self.initial, self.maximum, self.multiplier)
+        delay = self.after(self.failures)
         self.failures += 1
+        return delay
+
+    def after(self, failures: int) -> float:
+        """The delay, in seconds, after that many failures before this one, counted elsewhere."""
+        delay = delay_after(failures, self.initial, self.maximum, self.multiplier)
         return delay * self.rng.uniform(1 - self.jitter, 1 + self.jitter)
 
     def reset(self) -> None:

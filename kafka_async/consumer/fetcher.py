@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
-from kafka_async.consumer.buffer import AnyRecord, Slice
+from kafka_async.consumer.buffer import ENOUGH, AnyRecord, Slice
 from kafka_async.consumer.isolation import AbortedRange
 from kafka_async.consumer.source import Asked, Source
 from kafka_async.consumer.subscription import (
@@ -97,7 +97,7 @@ class Fetcher:
         subscription: Subscription,
         gate: Gate,
     ) -> None:
-        self.fetches = self.bytes = self.records = 0
+        self.fetches = self.bytes = self.records = self.inflated = 0
         self.handed: set[PartitionState] = set()
         """Partitions of which something was handed out since the application last asked."""
         self.on_reset: Callable[[], None] = _nothing
@@ -206,6 +206,7 @@ class Fetcher:
                 self.broken(question.state, error)
 
     def _succeeded(self, state: PartitionState, row: PartitionData) -> int:
+        state.failures = 0
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
         state.log_start_offset = row.log_start_offset
@@ -287,8 +288,9 @@ class Fetcher:
         self._has_something(state)
 
     def retry(self, state: PartitionState) -> None:
-        """Ask for the partition again after a pause."""
-        delay = self._backoff.initial
+        """Ask for the partition again after a pause, longer after each failure in a row."""
+        delay = self._backoff.after(state.failures)
+        state.failures += 1
         state.retry_at = at = self._loop.time() + delay
         self._loop.call_at(at, self._retry, state, at)
 
@@ -321,12 +323,14 @@ class Fetcher:
     def take(self, limit: int) -> list[AnyRecord]:
         """At most so many records, from as many partitions as it takes, in turn.
 
-        It stops before what is `packed`, so that one call holds the loop for one such batch.
+        It stops before what is `packed`, so that one call holds the loop for one such batch, and
+        once it has decompressed ENOUGH.
 
         Raises the error that stands before the next record of the first partition.
         """
         taken: list[AnyRecord] = []
-        while len(taken) < limit and (state := self._head()):
+        most = self.inflated + ENOUGH
+        while len(taken) < limit and self.inflated < most and (state := self._head()):
             if taken and state.buffer.packed is not None:
                 break
             try:
@@ -406,6 +410,8 @@ class Fetcher:
     def _rotate(self, state: PartitionState, records: list[AnyRecord]) -> bool:
         """Note what was taken of the ring's head, and let the next one be the head."""
         position = state.buffer.position
+        self.inflated += state.buffer.inflated
+        state.buffer.inflated = 0
         if records:
             epoch = records[-1].leader_epoch
             state.handed_out(position, -1 if epoch is None else epoch)

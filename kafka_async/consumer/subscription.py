@@ -51,6 +51,7 @@ class PartitionState:
         "committed",
         "done",
         "error",
+        "failures",
         "fetch_epoch",
         "fetch_offset",
         "high_watermark",
@@ -79,6 +80,7 @@ class PartitionState:
         self.paused = False
         self.asking = False  # a look-up is under way
         self.retry_at = 0.0
+        self.failures = 0  # in a row, since the last answer that had no error
         self.error: KafkaError | None = None
         self.reset_to: int = EARLIEST
         self.committed = self.base = self.done = self.position = UNKNOWN

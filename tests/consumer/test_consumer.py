@@ -519,6 +519,19 @@ async def test_passing_troubles_of_a_fetch_pass(stage: Stage, error: str) -> Non
     assert fault.hits == 2
 
 
+async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less(stage: Stage) -> None:
+    (partition,) = await stage.topic("t", 1, records=1)
+    fault = stage.cluster.faults.add(
+        api="Fetch", topic="t", partition=0, error="OFFSET_NOT_AVAILABLE", count=None
+    )
+    pace = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 1000}
+    async with stage.consumer(partitions=[partition], **pace) as consumer:
+        assert await consumer.poll(timeout=20) == []
+        assert 18 <= fault.hits <= 30  # and 200 at the pace of the beginning
+        fault.remove()
+        assert len(await consumer.poll(timeout=2)) == 1
+
+
 async def test_a_pause_is_over_with_its_timer_though_the_clock_is_not_quite_there(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
