@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_async.errors import RecordTooLargeError
 from kafka_async.records.arrow import to_arrow
+from kafka_async.records.compression import TOGETHER_LIMIT
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,8 +50,25 @@ class PartitionBatch:
         return sum(view.raw.nbytes for view in self._views)
 
     def records(self) -> list[Record]:
-        """The records; keys and values are bytes. Raises CorruptRecordError."""
-        return [record for view in self._views for record in view.records(self.start)]
+        """The records; keys and values are bytes.
+
+        Raises CorruptRecordError; RecordTooLargeError if the batches decompress to more than
+        512 MiB together.
+        """
+        records: list[Record] = []
+        left = TOGETHER_LIMIT
+        for view in self._views:
+            records += view.records(self.start)
+            left -= view.inflated
+            if left < 0:
+                raise RecordTooLargeError(
+                    f"the batches decompress to more than {TOGETHER_LIMIT} bytes together: read "
+                    "them with poll, or in parts with to_arrow",
+                    topic=self.topic,
+                    partition=self.partition,
+                    offset=view.base_offset,
+                )
+        return records
 
     def to_arrow(
         self, *, start: int | None = None, end: int | None = None, headers: bool = False

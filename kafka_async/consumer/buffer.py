@@ -13,6 +13,7 @@ from kafka_async.consumer.isolation import AbortedRange, committed, everything
 from kafka_async.errors import CorruptRecordError, KafkaError, RecordTooLargeError
 from kafka_async.kernel import Record
 from kafka_async.records.batch import BatchView, iter_batches
+from kafka_async.records.compression import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,8 @@ AnyRecord: TypeAlias = Record[Any, Any]
 
 LARGE: Final = 64 * 1024
 """Compressed bytes from which on a batch is not to be unpacked where it holds up others."""
+ENOUGH: Final = DEFAULT_LIMIT
+"""Decompressed bytes after which one call opens no further batch: each may be small until then."""
 
 
 class Slice:
@@ -72,15 +75,16 @@ class Slice:
 class Buffer:
     """Slices of one partition, read from `position` on.
 
-    `size` is the bytes it keeps alive; `position` is the offset of what is handed out next.
+    `size` is the bytes it keeps alive; `position` is the offset of what is handed out next;
+    `inflated` counts the bytes that its batches are decompressed to; whoever takes may reset it.
     """
 
-    __slots__ = ("_records", "_slices", "_view", "partition", "position", "size")
+    __slots__ = ("_records", "_slices", "_view", "inflated", "partition", "position", "size")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position = -1
-        self.size = 0
+        self.size = self.inflated = 0
         self._slices: deque[Slice] = deque()
         self._records: list[AnyRecord] = []
         self._view: BatchView | None = None  # the batch that the records are of
@@ -115,11 +119,12 @@ class Buffer:
     def take(self, limit: int) -> list[AnyRecord]:
         """At most so many records; none if there are none left. Stops before what is `packed`.
 
-        Raises CorruptRecordError where the next record cannot be read, again each time until
-        `clear`.
+        And once it has decompressed ENOUGH. Raises CorruptRecordError where the next record cannot
+        be read, again each time until `clear`.
         """
+        most = self.inflated + ENOUGH
         taken = self.take_batch(limit)
-        while taken and len(taken) < limit and self.packed is None:
+        while taken and len(taken) < limit and self.inflated < most and self.packed is None:
             try:
                 more = self.take_batch(limit - len(taken))
             except KafkaError:
@@ -190,6 +195,7 @@ class Buffer:
                 self._records = view.records(max(self.position, 0))
             except CorruptRecordError as error:
                 raise _located(error, self.partition, self.position) from error
+            self.inflated += view.inflated
         head.batches.popleft()
         if not head.batches and head.error is None:
             self._drop()

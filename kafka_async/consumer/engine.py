@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_async.config import seconds
 from kafka_async.consumer.batches import PartitionBatch
+from kafka_async.consumer.buffer import ENOUGH
 from kafka_async.consumer.commits import Commits
 from kafka_async.consumer.deserialize import converter
 from kafka_async.consumer.fetcher import Fetcher
@@ -334,7 +335,8 @@ class Engine:
         convert = self._convert
         assert convert is not None
         out: list[AnyRecord] = []
-        while len(out) < limit:
+        most = self.fetcher.inflated + ENOUGH
+        while len(out) < limit and self.fetcher.inflated < most:
             if out and self.fetcher.packed() is not None:
                 break
             try:

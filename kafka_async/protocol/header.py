@@ -211,7 +211,11 @@ def _read_client_id(buffer: BytesLike, position: int) -> tuple[str | None, int]:
     end = start + length
     if length < 0 or end > len(buffer):
         raise ValueError(f"a client id of {length} bytes in {len(buffer) - start}")
-    return str(buffer[start:end], "utf-8"), end
+    try:
+        return str(buffer[start:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        flaw = str(error)
+    raise ValueError(flaw)  # not from the error, which carries the bytes themselves
 
 
 def _skip_tags(buffer: BytesLike, position: int) -> int:

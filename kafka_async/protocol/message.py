@@ -122,13 +122,11 @@ class Message(Struct):
 
     def _encoded(self, version: int) -> list[BytesLike]:
         encode = compiler.encoder(type(self), version)
-        parts: list[BytesLike] = []
         try:
-            encode(self, parts.append)
+            return encode(self)
         except _BAD_VALUES as error:
             reason = diagnose(self, version) or str(error)
             raise EncodeError(f"{type(self).__name__} version {version}: {reason}") from error
-        return parts
 
     @classmethod
     def decode(cls, buffer: BytesLike, version: int) -> Self:
@@ -160,8 +158,12 @@ class Message(Struct):
             return decode(octets(buffer), position)
         except (IndexError, StructError) as error:
             raise DecodeError(f"{cls.__name__} version {version}: the bytes end early") from error
+        except UnicodeDecodeError as error:
+            flaw = str(error)
         except ValueError as error:
             raise DecodeError(f"{cls.__name__} version {version}: {error}") from error
+        # Not from the error, and outside of its block: that one carries the bytes themselves.
+        raise DecodeError(f"{cls.__name__} version {version}: {flaw}")
 
 
 class Response(Message):

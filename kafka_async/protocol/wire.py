@@ -30,6 +30,7 @@ MAX_TAGS: Final = 10_000
 MAX_STRING: Final = 0x7FFF
 """Bytes of UTF-8 in a string; a compact length could say more, but Kafka refuses it."""
 
+_MAX_TAG: Final = 0x7FFF_FFFF
 _MAX_UVARINT: Final = 0xFFFF_FFFF
 
 
@@ -118,6 +119,8 @@ def read_tag(buffer: BytesLike, position: int, last: int) -> tuple[int, int, int
     tag, position = read_uvarint(buffer, position)
     if tag <= last:
         raise ValueError(f"tag {tag} comes after tag {last}")
+    if tag > _MAX_TAG:
+        raise ValueError(f"tag {tag} is beyond 31 bits")
     size, position = read_uvarint(buffer, position)
     end = position + size
     if end > len(buffer):

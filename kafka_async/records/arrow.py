@@ -10,14 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kafka_async import kernel
-from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
+from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
+from kafka_async.records.compression import TOGETHER_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow
 
-    from kafka_async.kernel import BinaryColumn, HeaderColumn
+    from kafka_async.kernel import BinaryColumn, HeaderColumn, Section
     from kafka_async.records.batch import BatchView
 
 
@@ -65,11 +66,26 @@ def to_arrow(
     Control batches are left out; leaving out aborted transactions is the caller's. `headers` adds
     Spark's headers column, null where a record has none. Raises CorruptRecordError if a batch is
     damaged, UnsupportedForMessageFormatError if it is a message set of magic 0 or 1, ValueError if
-    a column would exceed 2 GiB, InvalidConfigurationError if pyarrow is not installed.
+    a column would exceed 2 GiB, RecordTooLargeError if the batches decompress to more than 512 MiB
+    together, InvalidConfigurationError if pyarrow is not installed.
     """
     pa = _pyarrow()
-    sections = [view.section() for view in views if not view.is_control]
     last = (1 << 63) - 1 if end is None else end
+    sections: list[Section] = []
+    left = TOGETHER_LIMIT
+    for view in views:
+        if view.is_control or view.next_offset <= start or view.base_offset >= last:
+            continue
+        sections.append(view.section())
+        left -= view.inflated
+        if left < 0:
+            raise RecordTooLargeError(
+                f"the batches decompress to more than {TOGETHER_LIMIT} bytes together: narrow them "
+                "with start and end",
+                topic=topic,
+                partition=partition,
+                offset=view.base_offset,
+            )
     columns = kernel.parse_columns(sections, topic, partition, start, last, headers)
     rows = columns.rows
     arrays = [

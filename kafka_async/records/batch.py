@@ -342,7 +342,7 @@ class BatchView:
     It refers to the buffer; whoever keeps a view keeps the whole buffer.
     """
 
-    __slots__ = ("_unpacked", "header", "partition", "raw", "topic")
+    __slots__ = ("_unpacked", "header", "inflated", "partition", "raw", "topic")
 
     def __init__(
         self, header: BatchHeader, raw: memoryview, topic: str | None, partition: int | None
@@ -351,6 +351,8 @@ class BatchView:
         self.raw = raw
         self.topic = topic
         self.partition = partition
+        self.inflated = 0
+        """Bytes that it was decompressed to; 0 if it has not been, or is not compressed."""
         self._unpacked: Buffer | CorruptRecordError | None = None
 
     @property
@@ -439,7 +441,9 @@ class BatchView:
         if header.records_count or payload.nbytes:
             try:
                 if header.codec is not Codec.none:
-                    return compression.decompress(header.codec, payload, limit)
+                    unpacked = compression.decompress(header.codec, payload, limit)
+                    self.inflated = len(unpacked)
+                    return unpacked
             except CorruptRecordError as error:
                 raise self._corrupt(error.message) from error
         return payload
@@ -452,7 +456,10 @@ class BatchView:
         """
         topic, partition = self.topic or "", -1 if self.partition is None else self.partition
         if self.header.magic < 2:
-            return legacy.read_records(self.raw, topic, partition, start, limit)
+            records = legacy.read_records(self.raw, topic, partition, start, limit)
+            if self.header.is_compressed:
+                self.inflated = sum(len(record.value or b"") for record in records)
+            return records
         epoch = self.header.leader_epoch
         return kernel.parse_records(self.section(limit), topic, partition, epoch, start)
 

@@ -2,7 +2,8 @@
 
 Every decompressor stops at `limit`: it produces output piece by piece, or knows a tight bound of it
 from the compressed blocks before it allocates; a size that the data merely declares is never
-allocated on its word. What is not a complete, well-formed stream, to its last byte, is
+allocated on its word, and nothing large is held twice. Output is always fresh, and cut to what was
+produced (CVE-2025-66566). What is not a complete, well-formed stream, to its last byte, is
 CorruptRecordError. The packages behind the codecs are imported when first needed.
 """
 
@@ -11,17 +12,22 @@ from __future__ import annotations
 import enum
 import importlib
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Buffer
 
+Unpacked: TypeAlias = "bytes | bytearray"
+"""A decompressed records section; nobody changes it."""
+
 DEFAULT_LIMIT: Final = 128 * 1024 * 1024
 """What a batch may decompress to, in bytes, if nobody says otherwise."""
+TOGETHER_LIMIT: Final = 4 * DEFAULT_LIMIT
+"""What the batches that are read in one call may decompress to, in bytes, all together."""
 
 
 class Codec(enum.IntEnum):
@@ -43,7 +49,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     return _COMPRESSORS[codec](data, level)
 
 
-def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
+def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpacked:
     """Decompress a records section of at most `limit` bytes.
 
     Raises CorruptRecordError if it is larger, cut off, followed by other bytes, or no such stream;
@@ -67,32 +73,49 @@ def _damaged(codec: Codec, what: str) -> CorruptRecordError:
     return CorruptRecordError(f"the {codec.name} data {what}")
 
 
+_MIB: Final = 1024 * 1024
+_PIECE: Final = 2 * _MIB  # the most of output that is asked for at once
+_SLICE: Final = _MIB // 4  # the most of input that is given at once: what is not consumed is copied
+
+
 class _Output:
     """Collects what a stream produces, in growing pieces, and never more than the limit."""
 
-    def __init__(self, codec: Codec, limit: int, piece: int) -> None:
+    def __init__(self, codec: Codec, limit: int, piece: int = 0) -> None:
         self._codec = codec
         self._limit = limit
-        self._piece = max(piece, 64 * 1024)
+        self._piece = min(max(piece, 64 * 1024), _PIECE)
         self._total = 0
         self._parts: list[bytes] = []
+        self._whole: bytearray | None = None  # of a large one, which is not to be held twice
+
+    @property
+    def left(self) -> int:
+        """How much more there may be."""
+        return self._limit - self._total
 
     def room(self) -> int:
         """How much to ask of the stream next; one byte over the limit, to tell full from over."""
         return min(self._piece, self._limit - self._total + 1)
 
     def add(self, part: bytes) -> None:
-        """Take what the stream gave for `room()`; nothing means that its input ran out."""
-        if not part:
-            raise _damaged(self._codec, "ends before its end mark")
+        """Take what the stream gave; raises CorruptRecordError if it is more than it may."""
         self._total += len(part)
         if self._total > self._limit:
             raise _damaged(self._codec, f"decompresses to more than {self._limit} bytes")
-        self._piece *= 2
+        self._piece = min(2 * self._piece, _PIECE)
+        if self._whole is not None:
+            self._whole += part
+            return
         self._parts.append(part)
+        if self._total > _PIECE and len(self._parts) > 1:
+            self._whole = bytearray().join(self._parts)
+            self._parts.clear()
 
-    def join(self) -> bytes:
+    def join(self) -> Unpacked:
         """All of it."""
+        if self._whole is not None:
+            return self._whole
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
@@ -120,23 +143,27 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
     return stream.compress(data) + stream.flush()
 
 
-def _gzip_decompress(data: memoryview, limit: int) -> bytes:
+def _gzip_decompress(data: memoryview, limit: int) -> Unpacked:
     zlib = _module("zlib")
     output = _Output(Codec.gzip, limit, 4 * data.nbytes)
-    rest: Buffer = data
+    at = 0
     more = True
     while more:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         while not stream.eof:
+            given = data[at : at + _SLICE]
             try:
-                part = stream.decompress(rest, output.room())
+                part = stream.decompress(given, output.room())
             except zlib.error as error:
                 raise _damaged(Codec.gzip, f"is no gzip stream ({error})") from None
-            rest = stream.unconsumed_tail
-            if part or not stream.eof:
+            left = stream.unused_data if stream.eof else stream.unconsumed_tail
+            consumed = given.nbytes - len(left)
+            at += consumed
+            if part:
                 output.add(part)
-        rest = stream.unused_data
-        more = bool(rest)
+            elif not (consumed or stream.eof):
+                raise _damaged(Codec.gzip, "ends before its end mark")
+        more = at < data.nbytes
     return output.join()
 
 
@@ -163,15 +190,36 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_decompress(data: memoryview, limit: int) -> bytes:
+def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
+    # What the blocks declare is added up before any is read: too much is refused at no cost.
+    snappy = _module("cramjam").snappy
+    blocks = list(_snappy_blocks(data))
+    sizes = [_snappy_size(block) for block in blocks]
+    if sum(sizes) > limit:
+        raise _damaged(Codec.snappy, f"decompresses to more than {limit} bytes")
+    whole = bytearray(sum(sizes))
+    room = memoryview(whole)
+    for block, size in zip(blocks, sizes, strict=True):
+        try:
+            produced = snappy.decompress_raw_into(block, room[:size])
+        except Exception as error:  # noqa: BLE001 cramjam's, or a bare one where the size is wrong
+            raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
+        if produced != size:
+            raise _damaged(Codec.snappy, "declares a size that is wrong")
+        room = room[size:]
+    return whole
+
+
+def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
+    """The blocks of raw snappy, each of which has at least one byte."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _snappy_block(data, limit)
+        yield data
+        return
     if data.nbytes < _XERIAL_HEADER.size:
         raise _damaged(Codec.snappy, "ends inside its header")
     _, _, compatible = _XERIAL_HEADER.unpack_from(data)
     if compatible > _XERIAL_VERSION:
         raise _damaged(Codec.snappy, f"needs a reader of version {compatible}")
-    parts: list[bytes] = []
     at = _XERIAL_HEADER.size
     while at < data.nbytes:
         if data.nbytes - at < _BLOCK_LENGTH.size:
@@ -180,23 +228,20 @@ def _snappy_decompress(data: memoryview, limit: int) -> bytes:
         at += _BLOCK_LENGTH.size
         if not 0 < length <= data.nbytes - at:
             raise _damaged(Codec.snappy, "has a block of an impossible length")
-        parts.append(_snappy_block(data[at : at + length], limit))
-        limit -= len(parts[-1])
+        yield data[at : at + length]
         at += length
-    return b"".join(parts)
 
 
-def _snappy_block(block: memoryview, limit: int) -> bytes:
+def _snappy_size(block: memoryview) -> int:
+    """What a block declares to hold, if it can."""
     cramjam = _module("cramjam")
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
-        if declared > limit:
-            raise _damaged(Codec.snappy, f"decompresses to more than the {limit} bytes left to it")
-        if declared > _SNAPPY_MAX_RATIO * block.nbytes:
-            raise _damaged(Codec.snappy, "declares more than it can hold")
-        return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
+    if declared > _SNAPPY_MAX_RATIO * block.nbytes:
+        raise _damaged(Codec.snappy, "declares more than it can hold")
+    return declared
 
 
 # -- lz4 ------------------------------------------------------------------------------------------
@@ -214,23 +259,26 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     )
 
 
-def _lz4_decompress(data: memoryview, limit: int) -> bytes:
+def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
     frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
-    rest: Buffer = data
+    at = 0
     more = True
     while more:
         stream = frame.LZ4FrameDecompressor()
         while not stream.eof:
+            given = data[at : at + _SLICE] if stream.needs_input else data[:0]
             try:
-                part = stream.decompress(rest, max_length=output.room())
+                part = stream.decompress(given, max_length=output.room())
             except RuntimeError as error:
                 raise _damaged(Codec.lz4, f"is no lz4 frame ({error})") from None
-            rest = b""
-            if part or not stream.eof:
+            at += given.nbytes
+            if part:
                 output.add(part)
-        rest = stream.unused_data or b""
-        more = bool(rest)
+            elif at == data.nbytes and stream.needs_input and not stream.eof:
+                raise _damaged(Codec.lz4, "ends before its end mark")
+        at -= len(stream.unused_data or b"")
+        more = at < data.nbytes
     return output.join()
 
 
@@ -238,6 +286,7 @@ def _lz4_decompress(data: memoryview, limit: int) -> bytes:
 
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _ZSTD_MAX_BLOCK: Final = 128 * 1024
+_ZSTD_WINDOW: Final = 8 * _MIB  # that of level 19; the levels above it have up to 128 MiB
 _ZSTD_RLE_BLOCK: Final = 1
 _ZSTD_COMPRESSED_BLOCK: Final = 2
 _ZSTD_RESERVED_BLOCK: Final = 3
@@ -249,31 +298,45 @@ def _zstd_compress(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _zstd_decompress(data: memoryview, limit: int) -> bytes:
+def _zstd_decompress(data: memoryview, limit: int) -> Unpacked:
     zstandard = _module("zstandard")
     decompressor = zstandard.ZstdDecompressor()
-    parts: list[bytes] = []
+    output = _Output(Codec.zstd, limit)
     at = 0
     more = True
     while more:
+        over = ""
         try:
-            end, bound, declared = _zstd_frame(data, at)
-            if declared is not None and declared > min(bound, limit):
-                raise _damaged(Codec.zstd, f"declares {declared} bytes, more than it may hold")
+            frame = _zstd_frame(data, at)
+            # The library keeps a window beside its output, as large as the frame asks for.
+            most = output.left if frame.window <= _ZSTD_WINDOW else output.left // 2
+            if frame.declared is not None and frame.declared > min(frame.bound, most):
+                raise _damaged(
+                    Codec.zstd, f"declares {frame.declared} bytes, more than it may hold"
+                )
+            if frame.bound > most:
+                over = f", or decompresses to more than {most} bytes"
             # At least 1: to zstandard 0 means "whatever the frame declares".
-            room = max(1, min(bound, limit))
-            parts.append(decompressor.decompress(data[at:end], max_output_size=room))
+            room = max(1, min(frame.bound, most))
+            output.add(decompressor.decompress(data[at : frame.end], max_output_size=room))
         except zstandard.ZstdError as error:
-            over = f", or decompresses to more than {limit} bytes" if limit < DEFAULT_LIMIT else ""
             raise _damaged(Codec.zstd, f"is no zstd frame ({error}){over}") from None
-        limit -= len(parts[-1])
-        at = end
+        at = frame.end
         more = at < data.nbytes
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return output.join()
 
 
-def _zstd_frame(data: memoryview, at: int) -> tuple[int, int, int | None]:
-    """Where a frame ends, the most that its blocks can hold, and what it declares to hold.
+class _ZstdFrame(NamedTuple):
+    """Where a frame ends, the most that its blocks can hold, what it declares, its window."""
+
+    end: int
+    bound: int
+    declared: int | None
+    window: int
+
+
+def _zstd_frame(data: memoryview, at: int) -> _ZstdFrame:
+    """What there is to know of the frame at `at` before it is read.
 
     The library's streaming readers take a cut-off frame for a complete one, and its one-shot reader
     allocates what the frame declares; walking the blocks' headers answers both.
@@ -299,7 +362,7 @@ def _zstd_frame(data: memoryview, at: int) -> tuple[int, int, int | None]:
         raise _damaged(Codec.zstd, "ends inside a block")
     declared = parameters.content_size
     known = declared != zstandard.CONTENTSIZE_UNKNOWN
-    return at, bound, declared if known else None
+    return _ZstdFrame(at, bound, declared if known else None, parameters.window_size)
 
 
 _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
@@ -309,7 +372,7 @@ _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
     Codec.lz4: _lz4_compress,
     Codec.zstd: _zstd_compress,
 }
-_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int], bytes]]] = {
+_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int], Unpacked]]] = {
     Codec.none: _take,
     Codec.gzip: _gzip_decompress,
     Codec.snappy: _snappy_decompress,

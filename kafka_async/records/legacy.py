@@ -6,7 +6,7 @@ wrapper's offset (the last one's) is needed to make them absolute.
 
     offset 8  size 4  crc 4  magic 1  attributes 1  [timestamp 8]  key 4+  value 4+
 
-lz4 data inside magic 0 has a header checksum that Kafka got wrong; it is refused as corrupt.
+lz4 data inside magic 0 has a header checksum that Kafka got wrong; as in Java it is not looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError
-from kafka_async.records import compression
+from kafka_async.records import compression, lz4_header
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -140,7 +140,10 @@ def _unwrap(outer: Head, value: bytes | None, limit: int) -> list[Entry]:
     number = outer.attributes & _CODEC_BITS
     if number > Codec.lz4 or value is None:
         raise CorruptRecordError("a compressed message names no codec of its magic, or is empty")
-    data = memoryview(compression.decompress(Codec(number), value, limit))
+    codec = Codec(number)
+    if codec is Codec.lz4 and outer.magic == 0:
+        value = lz4_header.with_right_checksum(value)
+    data = memoryview(compression.decompress(codec, value, limit))
     entries: list[Entry] = []
     for raw in _iter_raw(data):
         head = read_head(raw)
