@@ -14,8 +14,7 @@ import textwrap
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-NAME = "kafka_async.kernel._ckernel"
-SOURCE = "kafka_async/kernel/_ckernel.pyx"
+MODULES = ("_ckernel", "_ccodec")
 WANTED = os.environ.get("KAFKA_ASYNC_KERNEL", "")
 
 
@@ -36,10 +35,13 @@ class BuildKernel(build_ext):
 
 
 def kernel() -> list[Extension]:
-    """The extension to build: none if it is not wanted."""
+    """The extensions to build: none if they are not wanted."""
     if WANTED == "python":
         return []
-    return [Extension(NAME, [SOURCE])]
+    return [
+        Extension(f"kafka_async.kernel.{name}", [f"kafka_async/kernel/{name}.pyx"])
+        for name in MODULES
+    ]
 
 
 setup(ext_modules=kernel(), cmdclass={"build_ext": BuildKernel})

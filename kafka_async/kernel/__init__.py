@@ -4,6 +4,8 @@ Two implementations of the same functions and classes: `_ckernel`, compiled, and
 Python, which serves where no compiler was at hand at installation. `IMPLEMENTATION` says which one
 is in use ("c" or "python"); the environment variable KAFKA_ASYNC_KERNEL forces one, and a forced
 one that cannot be loaded is an ImportError.
+
+The compiled kernel has a codec for messages beside it, which `compiled_codec` loads.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ __all__ = [
     "Outcome",
     "Record",
     "Section",
+    "compiled_codec",
     "decode_varint",
     "encode_varint",
     "murmur2",
@@ -39,15 +42,27 @@ def _load(forced: str | None) -> Any:
     """The module of the kernel that is asked for, or the best that loads."""
     if forced not in (None, "", *_MODULES):
         raise ImportError(f"KAFKA_ASYNC_KERNEL is 'c' or 'python', not {forced!r}")
+    return _import(_MODULES[forced or "c"], forced) or _import("_pykernel", forced)
+
+
+def _import(name: str, forced: str | None) -> Any:
+    """A module of this package, None if it cannot be loaded and need not."""
     try:
-        return importlib.import_module(f"{__name__}.{_MODULES[forced or 'c']}")
+        return importlib.import_module(f"{__name__}.{name}")
     except ImportError as error:
         if forced:
             raise ImportError(
                 f"KAFKA_ASYNC_KERNEL={forced}, but that kernel cannot be loaded ({error}); "
                 "reinstall kafka-async where a C compiler is available, or unset the variable"
             ) from error
-        return importlib.import_module(f"{__name__}._pykernel")
+        return None
+
+
+def compiled_codec() -> Any:
+    """The module `_ccodec`, None where plain Python serves."""
+    if IMPLEMENTATION == "python":
+        return None
+    return _import("_ccodec", os.environ.get("KAFKA_ASYNC_KERNEL"))
 
 
 if TYPE_CHECKING:

@@ -1,10 +1,16 @@
-"""Turns a message's spec, for one version, into a straight-line function; on first use, and once.
+"""Turns a message's spec, for one version, into a function that encodes it and one that decodes it.
 
-No version test, no flexible test and no call for a field survives into the functions: nested
-structures are unrolled in place, runs of fixed-width fields become one `struct` call. The writers
-are `encoding.py` and `decoding.py`; this module runs them, executes what they wrote and keeps it.
-The source is registered in `linecache`, so that tracebacks show it, and can be read with
+That happens on first use, and once. In plain Python the function is straight-line code: no version
+test, no flexible test and no call for a field survives, nested structures are unrolled in place,
+runs of fixed-width fields become one `struct` call. The writers are `encoding.py` and
+`decoding.py`; this module runs them, executes what they wrote and keeps it. The source is
+registered in `linecache`, so that tracebacks show it, and can be read with
 `python -m kafka_async.protocol FetchResponse 16`.
+
+Where the kernel is compiled, a table (`layouts.py`) is walked by compiled code instead, many times
+as fast. It decides only on messages without any fault; about all others the function in plain
+Python, made when that first happens, has the say. So there is one specification, and one place
+that words complaints.
 """
 
 from __future__ import annotations
@@ -15,9 +21,11 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_async.errors import UnsupportedVersionError
+from kafka_async.kernel import compiled_codec
 from kafka_async.protocol import wire
 from kafka_async.protocol.decoding import DecoderSource
 from kafka_async.protocol.encoding import EncoderSource
+from kafka_async.protocol.layouts import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +34,17 @@ if TYPE_CHECKING:
     from kafka_async.protocol.source import Source
     from kafka_async.protocol.wire import BytesLike
 
-    Encoder: TypeAlias = Callable[[Any, Callable[[BytesLike], None]], None]
+    Encoder: TypeAlias = Callable[[Any], list[BytesLike]]
     Decoder: TypeAlias = Callable[[BytesLike, int], tuple[Any, int]]
+
+_COMPILED: Final = compiled_codec()
+
+_UNDECIDED: Final = (ValueError, TypeError, BufferError)
+"""How the compiled codec says that it leaves a message or a value to plain Python."""
 
 _ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
 _DECODERS: Final[dict[tuple[type[Message], int], Decoder]] = {}
+_PLAIN: Final[dict[tuple[type[Source], type[Message], int], Any]] = {}
 
 _NAMES: Final[dict[str, object]] = {
     "Struct": struct.Struct,
@@ -60,14 +74,15 @@ _NAMES: Final[dict[str, object]] = {
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
-    """The function that hands a message's parts, in order, to the callable it is given.
+    """The function that gives a message's parts, in order.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
     """
     found = _ENCODERS.get((message, version))
     if found is None:
-        found = _ENCODERS[message, version] = _compiled(message, version, EncoderSource)
+        made = _fast_encoder if _COMPILED else plain_encoder
+        found = _ENCODERS[message, version] = made(message, version)
     return found
 
 
@@ -79,8 +94,47 @@ def decoder(message: type[Message], version: int) -> Decoder:
     """
     found = _DECODERS.get((message, version))
     if found is None:
-        found = _DECODERS[message, version] = _compiled(message, version, DecoderSource)
+        made = _fast_decoder if _COMPILED else plain_decoder
+        found = _DECODERS[message, version] = made(message, version)
     return found
+
+
+def plain_encoder(message: type[Message], version: int) -> Encoder:
+    """Like `encoder`, the one in plain Python, whatever the kernel."""
+    return _plain(EncoderSource, message, version)
+
+
+def plain_decoder(message: type[Message], version: int) -> Decoder:
+    """Like `decoder`, the one in plain Python, whatever the kernel."""
+    return _plain(DecoderSource, message, version)
+
+
+def _fast_encoder(message: type[Message], version: int) -> Encoder:
+    _require(message, version)
+    fast = layout_of(_COMPILED.Layout, message, version).encode
+
+    def encode(value: Any) -> list[BytesLike]:
+        try:
+            return fast(value)
+        except _UNDECIDED:
+            pass
+        return plain_encoder(message, version)(value)
+
+    return encode
+
+
+def _fast_decoder(message: type[Message], version: int) -> Decoder:
+    _require(message, version)
+    fast = layout_of(_COMPILED.Layout, message, version).decode
+
+    def decode(buffer: BytesLike, position: int) -> tuple[Any, int]:
+        try:
+            return fast(buffer, position)
+        except _UNDECIDED:
+            pass
+        return plain_decoder(message, version)(buffer, position)
+
+    return decode
 
 
 def source_of(message: type[Message], version: int) -> str:
@@ -93,7 +147,14 @@ def source_of(message: type[Message], version: int) -> str:
     return "\n\n".join(writer(message, version).text() for writer in (EncoderSource, DecoderSource))
 
 
-def _compiled(message: type[Message], version: int, writer: type[Source]) -> Any:
+def _plain(writer: type[Source], message: type[Message], version: int) -> Any:
+    found = _PLAIN.get((writer, message, version))
+    if found is None:
+        found = _PLAIN[writer, message, version] = _executed(writer, message, version)
+    return found
+
+
+def _executed(writer: type[Source], message: type[Message], version: int) -> Any:
     _require(message, version)
     source = writer(message, version)
     text = source.text()

@@ -181,7 +181,7 @@ class DecoderSource(Source):
         with self.block(f"if not 0 <= {count} <= MAX_ELEMENTS or {count} * {size} > end - p"):
             self.line(f'raise bad_length("{field.name}", {count}, end - p)')
         if isinstance(element, Fixed) and element is not UUID:
-            self.line(f'{place} = list(unpack_from(f">{{{count}}}{element.format}", buf, p))')
+            self.line(f'{place} = unpack_from(f">{{{count}}}{element.format}", buf, p)')
             self.line(f"p += {count} * {size}")
             return
         items, item = self.fresh("a"), self.fresh("e")

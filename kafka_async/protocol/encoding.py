@@ -1,7 +1,7 @@
 """Writes the source of encoders.
 
-An encoder takes the message and `write`, which is some list's `append`. Fixed-width fields that
-stand next to one another, legacy length prefixes included, become one `pack`; what a field holds as
+An encoder takes the message and gives a list of its parts. Fixed-width fields that stand next to
+one another, legacy length prefixes included, become one `pack`; what a field holds as
 bytes is handed over as it is. Wrong values are left to `pack`, `encode` and `len` to refuse: the
 caller finds out which field it was (diagnosis.py). The one thing tested here is a field that the
 version lacks and that must not be dropped silently.
@@ -23,7 +23,7 @@ _NULL_LEGACY: Final = {True: r'b"\xff\xff"', False: r'b"\xff\xff\xff\xff"'}
 
 
 class EncoderSource(Source):
-    """The text of `encode_X_vN(m, write)`."""
+    """The text of `encode_X_vN(m)`."""
 
     VERB = "encode"
     METHOD = "pack"
@@ -31,9 +31,12 @@ class EncoderSource(Source):
     def _write(self, message: type[Message]) -> None:
         self._pending: list[tuple[str, str]] = []
         self._sink = "write"
-        with self.block(f"def {self.name}(m, write)"):
+        with self.block(f"def {self.name}(m)"):
+            self.line("parts = []")
+            self.line("write = parts.append")
             self._struct(message, "m")
             self._flush()
+            self.line("return parts")
 
     def _struct(self, struct: type[Struct], value: str) -> None:
         for field in struct.SPEC.absent(self.version):
@@ -59,9 +62,9 @@ class EncoderSource(Source):
             return f"{place} != ZERO_UUID"
         if isinstance(field.type, Fixed | Sized):
             return f"{place} != {field.default!r}"
-        name = f"DEFAULT_{field.type.__name__}"
-        self.names[name] = field.default
-        return f"{place} != {name}"
+        # A structure is unset when it is as its class makes it.
+        inner = [self._is_set(each, f"{place}.{each.name}") for each in field.type.SPEC.fields]
+        return " or ".join([f"{place} is None", *inner, f"{place}.unknown_tagged_fields"])
 
     # -- tagged section ---------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def test_a_traceback_shows_the_line_of_a_codec() -> None:
 
 
 def test_sources_outlive_a_check_of_the_line_cache() -> None:
-    compiler.encoder(ListOffsetsResponse, 4)
+    compiler.plain_encoder(ListOffsetsResponse, 4)
     linecache.checkcache()
     assert linecache.getline("<kafka_async.protocol encode_ListOffsetsResponse_v4>", 1)
 
