@@ -1,0 +1,60 @@
+"""The header checksum that Kafka got wrong in magic 0: mended there, and refused elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import lz4.frame
+import pytest
+
+from kafka_async.errors import CorruptRecordError
+from kafka_async.records.batch import iter_batches
+from kafka_async.records.compression import Codec, decompress
+from kafka_async.records.lz4_header import with_right_checksum, xxh32
+from tests.records.test_legacy import entry
+
+frame: Any = lz4.frame
+DATA = b"some data" * 100
+SHAPES = list(itertools.product((False, True), (False, True), (4, 7)))
+
+
+def compressed(size: bool, linked: bool, block: int) -> bytes:
+    return frame.compress(DATA, store_size=size, block_linked=linked, block_size=block)
+
+
+def spoiled(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(("size", "linked", "block"), SHAPES)
+def test_the_checksum_is_the_librarys(size: bool, linked: bool, block: int) -> None:
+    right = compressed(size, linked, block)
+    wrong = spoiled(right, 14 if size else 6)
+    with pytest.raises(CorruptRecordError, match="headerChecksum"):
+        decompress(Codec.lz4, wrong)
+    assert with_right_checksum(wrong) == right
+    assert with_right_checksum(right) == right
+
+
+@pytest.mark.parametrize("length", range(7))
+def test_what_ends_inside_its_header_is_left_alone(length: int) -> None:
+    data = compressed(False, False, 4)[: min(length, 6)]
+    assert with_right_checksum(data) == data
+
+
+@pytest.mark.parametrize(("data", "value"), [(b"", 0x02CC5D05), (b"abc", 0x32D153FF)])
+def test_published_values_of_the_hash(data: bytes, value: int) -> None:
+    assert xxh32(data) == value
+
+
+def test_only_magic_0_is_read_with_a_wrong_checksum() -> None:
+    for magic, fails in [(0, False), (1, True)]:
+        inner = entry(0, b"value", magic=magic)
+        data = spoiled(frame.compress(inner, block_linked=False, store_size=False), 6)
+        [view] = iter_batches(entry(0, data, magic=magic, attributes=int(Codec.lz4)))
+        if fails:
+            with pytest.raises(CorruptRecordError, match="lz4"):
+                view.records()
+        else:
+            assert [record.value for record in view.records()] == [b"value"]
