@@ -9,7 +9,11 @@ from typing import Any, TypeVar
 from kafka_async.embedded import Code
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.message import Request, Response
-from kafka_async.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_async.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -30,18 +34,23 @@ class RawConnection:
     """One connection to one broker."""
 
     def __init__(self, host: str, port: int) -> None:
+        self.address = host, port
         self._socket = socket.create_connection((host, port), timeout=PATIENCE)
         self._sent = 0
 
     def call(self, request: Request[R], version: int) -> R:
         """Send a request, and wait for its response."""
+        return self.exchange(request, version)[0]
+
+    def exchange(self, request: Request[R], version: int) -> tuple[R, bytes]:
+        """The response to a request, decoded to its last byte, and its frame without the size."""
         self._sent += 1
         parts: list[Any] = encode_request(request, version, self._sent, "raw")
         self._socket.sendall(b"".join(parts))
         frame = self._read(int.from_bytes(self._read(4), "big"))
         correlation_id, response = decode_response(frame, request.RESPONSE, version)
         assert correlation_id == self._sent
-        return response
+        return response, frame
 
     def close(self) -> None:
         self._socket.close()
@@ -74,9 +83,15 @@ class RawCluster:
                 return self._connection(found.host, found.port)
             time.sleep(0.1)
 
-    def create_topic(self, name: str) -> RawConnection:
-        """Make a topic of one partition; its leader."""
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    def create_topic(self, name: str, leader: int | None = None) -> RawConnection:
+        """Make a topic of one partition, on that broker or on any; its leader."""
+        if leader is None:
+            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        else:
+            place = CreatableReplicaAssignment(partition_index=0, broker_ids=[leader])
+            topic = CreatableTopic(
+                name=name, num_partitions=-1, replication_factor=-1, assignments=[place]
+            )
         self.any.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         deadline = time.monotonic() + PATIENCE
         while True:
