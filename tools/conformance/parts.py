@@ -14,6 +14,7 @@ PARTS: Final = {
     "apis": "tools.conformance.apis:run",
     "messages": "tools.conformance.messages:run",
     "refusals": "tools.conformance.refusals:run",
+    "records": "tools.conformance.records:run",
 }
 """Every part by name: `module:function`, loaded when it runs."""
 
