@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=True
+# cython: auto_pickle=False
 """The compiled twin of `_pykernel`: the same functions and classes, bytes and errors.
 
 `_pykernel` is the specification and explains the formats. What is different here is how it is safe:
@@ -25,7 +26,8 @@ import types
 import cython
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, corrupt, show
+from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, corrupt, show, \
+    uncopied
 
 IMPLEMENTATION = "c"
 
@@ -143,6 +145,9 @@ cdef class Delivery:
         self.index = index
         self.timestamp = timestamp
 
+    def __reduce__(self):
+        raise uncopied(self)
+
     def __await__(self):
         return _outcome(self).wait(self).__await__()
 
@@ -259,6 +264,10 @@ cdef class OpenBatch:
 
     def __dealloc__(self):
         PyMem_Free(self.buffer)
+
+    def __reduce__(self):
+        # Never Cython's own way, which would hand the buffer to a second owner.
+        raise uncopied(self)
 
     def append(self, timestamp_ms, key=None, value=None, headers=()):
         """Append a record; its handle, or None, and no change, if it does not fit.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel._pyvalues import Delivery, Record
@@ -31,6 +31,7 @@ from kafka_async.kernel._shared import (
     Fault,
     HeaderColumn,
     corrupt,
+    uncopied,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class OpenBatch:
         self._base_timestamp = -1
         self._max_timestamp = -1
         self._sealed = False
+
+    def __reduce__(self) -> NoReturn:
+        raise uncopied(self)
 
     @property
     def outcome(self) -> Outcome | None:

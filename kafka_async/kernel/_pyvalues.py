@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._shared import show
+from kafka_async.kernel._shared import show, uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -135,6 +135,9 @@ class Delivery:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"Delivery.{name} cannot be changed")
+
+    def __reduce__(self) -> NoReturn:
+        raise uncopied(self)
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self._outcome().wait(self).__await__()

@@ -139,6 +139,11 @@ class Outcome(Protocol):
         ...
 
 
+def uncopied(value: object) -> TypeError:
+    """The error for copying or pickling what has one owner."""
+    return TypeError(f"{type(value).__name__} objects cannot be copied or pickled")
+
+
 def show(value: object) -> str:
     """A value for a repr: long byte strings are cut and their size is given instead."""
     if isinstance(value, bytes) and len(value) > _SHOWN_BYTES:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -295,3 +299,22 @@ def test_the_size_bound_is_a_bound(kernel: ModuleType) -> None:
         batch = kernel.OpenBatch(None, 0)
         batch.append((1 << 62), key, value, headers)
         assert 61 + batch.size <= kernel.record_size_bound(key, value, headers) <= batch.size + 140
+
+
+COPIES: list[Callable[[Any], object]] = [
+    *(copy.copy, copy.deepcopy),
+    *(partial(pickle.dumps, protocol=protocol) for protocol in range(6)),
+]
+
+
+@pytest.mark.parametrize("duplicate", COPIES)
+def test_a_batch_and_its_buffer_have_one_owner(
+    kernel: ModuleType, duplicate: Callable[[Any], object]
+) -> None:
+    batch = kernel.OpenBatch(None, 1000)
+    delivery = batch.append(TIME, None, b"value")
+    with pytest.raises(TypeError, match="OpenBatch objects cannot be copied or pickled"):
+        duplicate(batch)
+    with pytest.raises(TypeError, match="Delivery objects cannot be copied or pickled"):
+        duplicate(delivery)
+    assert batch.seal() == section(kernel, (TIME, None, b"value"))
