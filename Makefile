@@ -1,4 +1,4 @@
-# One way in for people and machines: make demo, test, test-slow, lint, docs, bench, clean.
+# One way in for people and machines: make demo, test, test-slow, conformance, lint, docs, bench, clean.
 # What is installed is remembered by stamps in the virtual environment: a second run reinstalls nothing.
 
 VENV ?= .venv
@@ -9,11 +9,12 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow lint docs bench clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance lint docs bench clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
 	@echo "make test                         the whole suite; make test-slow: what takes longer"
+	@echo "make conformance                  our wire format against Kafka's own Java classes"
 	@echo "make lint | docs | bench | clean"
 
 # --- The environment -----------------------------------------------------------------------------
@@ -83,6 +84,10 @@ test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
 
 test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
 	@$(BIN)/python tools/run_tests.py --slow
+
+# CONFORMANCE_ARGS='--seed 1 --count 1000 --only FetchResponse:12': python -m tools.conformance --help
+conformance: $(VENV)/.installed-dev
+	@$(BIN)/python -m tools.conformance $(CONFORMANCE_ARGS)
 
 # The checker reads the types of pyspark too.
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark

@@ -1,0 +1,131 @@
+"""Random messages reach the edges: emptiness, limits, every plane of Unicode, long things."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from kafka_async.protocol.message import Struct
+from kafka_async.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from kafka_async.protocol.messages.fetch import FetchResponse
+from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
+from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
+from kafka_async.protocol.messages.metadata import MetadataResponse
+from kafka_async.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopics,
+)
+from kafka_async.protocol.messages.produce import ProduceRequest
+from kafka_async.protocol.messages.share_fetch import ShareFetchResponse
+from kafka_async.protocol.wire import MAX_STRING
+from tests.protocol.samples import label
+from tools.conformance.samples import all_versions, sample, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafka_async.protocol.message import Message
+
+COUNT = 200
+"""As many as `make conformance` takes of every version."""
+
+SEED = 1
+"""Always the same here: what is asked for is all but certain with any, and certain with one."""
+
+
+def values(value: Any) -> Iterator[Any]:
+    """Every value in a message, the structures and arrays on the way to it too."""
+    yield value
+    if isinstance(value, Struct):
+        for field in value.SPEC.fields:
+            yield from values(getattr(value, field.name))
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from values(item)
+
+
+def samples(message: type[Message], version: int, **options: bool) -> list[Message]:
+    return [sample(message, version, f"{SEED} {n}", **options) for n in range(COUNT)]
+
+
+def test_the_same_seed_makes_the_same_message(seeded: int) -> None:
+    for message, version in all_versions()[::5]:
+        assert sample(message, version, seeded) == sample(message, version, seeded)
+    assert sample(FetchResponse, 18, 1) != sample(FetchResponse, 18, 2)
+
+
+def test_numbers_reach_their_limits() -> None:
+    made = samples(ListOffsetsRequest, 11)
+    found = {value for each in made for value in values(each) if type(value) is int}
+    assert {-(2**63), 2**63 - 1, -(2**31), 2**31 - 1, -1, 0, 1} <= found
+
+
+def test_arrays_are_null_empty_and_long() -> None:
+    made = samples(OffsetFetchRequest, 8)
+    arrays = [topics for each in made for topics in topics_of(each)]
+    sizes = {len(topics) for topics in arrays if topics is not None}
+    assert None in arrays
+    assert {0, 1, 2, 3} <= sizes
+    assert sizes & {126, 127, 128, 300}
+
+
+def topics_of(message: Message) -> list[Sequence[OffsetFetchRequestTopics] | None]:
+    assert isinstance(message, OffsetFetchRequest)
+    return [group.topics for group in message.groups]
+
+
+def test_texts_hold_every_plane_and_the_longest_are_as_long_as_kafka_allows() -> None:
+    made = [*samples(MetadataResponse, 13), *samples(LeaveGroupRequest, 5)]
+    texts = [value for each in made for value in values(each) if isinstance(value, str)]
+    points = {ord(char) for text in texts for char in text}
+    assert {point >> 16 for point in points} == set(range(17))
+    assert not points & set(range(0xD800, 0xE000))
+    assert {0, 0x7F, 0x80, 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF} <= points
+    sizes = {len(text.encode()) for text in texts}
+    assert max(sizes) == MAX_STRING
+    assert sizes & {16_382, 16_383, 16_384}
+
+
+def test_unknown_tags_are_one_or_several_or_very_many() -> None:
+    made = samples(MetadataResponse, 13)
+    found = [
+        value.unknown_tagged_fields
+        for each in made
+        for value in values(each)
+        if isinstance(value, Struct)
+    ]
+    counts = {len(tags) for tags in found}
+    assert {0, 1, 2, 5} <= counts
+    assert max(counts) > 127
+    assert {100, 2**31 - 2} <= {tag for tags in found for tag, _ in tags}
+    assert max(len(payload) for tags in found for _, payload in tags) > 16_000
+
+
+@pytest.mark.parametrize("message", [ProduceRequest, FetchResponse, ShareFetchResponse], ids=label)
+def test_every_version_with_records_has_many_messages_with_some(message: type[Message]) -> None:
+    for version in versions(message):
+        held = [record_bytes(sample(message, version, f"{SEED} {n}")) for n in range(40)]
+        assert sum(1 for size in held if size) > 10
+        assert max(held) > 16_000
+
+
+def record_bytes(message: Message) -> int:
+    """The bytes in the fields called records."""
+    return sum(len(getattr(value, "records", None) or b"") for value in values(message))
+
+
+def test_a_plausible_message_has_no_strange_tags_and_no_strange_errors() -> None:
+    made = samples(FetchResponse, 18, plausible=True)
+    for value in (value for each in made for value in values(each) if isinstance(value, Struct)):
+        assert value.unknown_tagged_fields == ()
+        assert -1 <= getattr(value, "error_code", 0) < 100
+
+
+def test_a_number_that_is_none_is_made_only_when_asked_for() -> None:
+    def strange(**options: bool) -> int:
+        made = samples(DescribeClientQuotasResponse, 1, **options)
+        return sum(1 for each in made for value in values(each) if value != value)
+
+    assert strange() == 0
+    assert strange(nan=True) > 0
