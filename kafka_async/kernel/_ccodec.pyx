@@ -123,8 +123,12 @@ cdef object _ZERO = 0
 cdef object _LOW = 0xFFFF_FFFF_FFFF_FFFF
 cdef object _64 = 64
 cdef tuple _NOTHING = ()
-cdef Py_ssize_t UUID_INT = slot_of(_Uuid, "int")
-cdef Py_ssize_t UUID_SAFETY = slot_of(_Uuid, "is_safe")
+cdef Py_ssize_t UUID_INT, UUID_SAFETY
+try:
+    UUID_INT = slot_of(_Uuid, "int")
+    UUID_SAFETY = slot_of(_Uuid, "is_safe")
+except TypeError as error:
+    raise ImportError(f"this Python keeps UUIDs in another way: {error}") from error
 
 
 # -- layouts --------------------------------------------------------------------------------------
