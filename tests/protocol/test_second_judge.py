@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import io
+import re
 import uuid
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,14 +16,23 @@ from kio.static.constants import EntityType
 
 from kafka_async.protocol.message import Struct
 from kafka_async.protocol.wire import ZERO_UUID
-from tests.protocol.samples import all_classes, label, sample, versions
+from tests.protocol.samples import all_classes, all_versions, label, sample, versions
 
 if TYPE_CHECKING:
+    from kio.schema.index import LoadableEntityType
+
     from kafka_async.protocol.message import Message
 
-HEADERS = {"RequestHeader", "ResponseHeader"}
-"""kio keeps these elsewhere."""
+KINDS: dict[str, LoadableEntityType] = {
+    "Request": EntityType.request,
+    "Response": EntityType.response,
+    "Header": EntityType.header,
+    "": EntityType.data,
+}
+SAMPLES = 3
+"""Messages of every version that are compared."""
 
+# kio has no tagged fields that nobody knows either: messages here have none.
 NEWER_THAN_KIO = {
     "AbortedTxn": 0,
     "ApiVersions": 5,
@@ -33,6 +43,7 @@ NEWER_THAN_KIO = {
     "TxnOffsetCommit": 6,
     "UnregisterController": 0,
 }
+"""The first version that kio does not know, by API: it was made from an older Kafka."""
 
 
 @pytest.mark.parametrize("message", all_classes(), ids=label)
@@ -40,27 +51,38 @@ def test_kio_agrees(message: type[Message], seeded: int) -> None:
     judged = [version for version in versions(message) if agrees(message, version, seeded)]
     newest = NEWER_THAN_KIO.get(message.__name__.removesuffix("Request").removesuffix("Response"))
     known = [version for version in versions(message) if newest is None or version < newest]
-    assert message.__name__ in HEADERS or judged == known
+    assert judged == known
+
+
+def test_kio_knows_nearly_every_version() -> None:
+    assert sum(1 for message, version in all_versions() if schema_of(message, version)) == 625
+    assert len(all_versions()) == 640
 
 
 def agrees(message: type[Message], version: int, seed: int) -> bool:
-    """Compare one version; False if kio does not know it."""
-    name = message.__name__
-    kind = EntityType.response if name.endswith("Response") else EntityType.data
-    kind = EntityType.request if name.endswith("Request") else kind
-    try:
-        schema = load_entity_schema(message.__module__.rpartition(".")[2], version, kind)
-    except UnknownEntity:
+    """Compare messages of one version; False if kio does not know it."""
+    schema = schema_of(message, version)
+    if schema is None:
         return False
-    sent = sample(message, version, seed, plausible=True)
-    body = sent.encode(version)
-    read, size = entity_reader(schema)(body, 0)
-    assert size == len(body)
-    same(sent, read, version)
-    written = io.BytesIO()
-    entity_writer(schema)(written, read)
-    assert written.getvalue() == body
+    for number in range(SAMPLES):
+        sent = sample(message, version, f"{seed} {number}", plausible=True)
+        body = sent.encode(version)
+        read, size = entity_reader(schema)(body, 0)
+        assert size == len(body)
+        same(sent, read, version)
+        written = io.BytesIO()
+        entity_writer(schema)(written, read)
+        assert written.getvalue() == body
     return True
+
+
+def schema_of(message: type[Message], version: int) -> Any:
+    """kio's class for a version of a message; None if it has none."""
+    (word,) = re.findall(r"Request$|Response$|Header$|$", message.__name__)[:1]
+    try:
+        return load_entity_schema(message.__module__.rpartition(".")[2], version, KINDS[word])
+    except UnknownEntity:
+        return None
 
 
 def same(ours: Any, theirs: Any, version: int) -> None:
