@@ -17,6 +17,7 @@ from kafka_async.errors import KafkaError
 from kafka_async.records.batch import HEADER_SIZE, assign_offsets, encode_control_batch
 from kafka_async.records.compression import Codec, decompress
 from tools.conformance import records_ours
+from tools.conformance.java import JavaError
 from tools.conformance.parts import Outcome
 from tools.conformance.records_control import control_samples
 from tools.conformance.records_framing import framing
@@ -78,10 +79,10 @@ class Case:
 
     @contextmanager
     def refusals(self, what: str) -> Generator[None]:
-        """An error of ours, which is a fault."""
+        """An error, of ours or of Java, which is a fault."""
         try:
             yield
-        except KafkaError as error:
+        except (KafkaError, JavaError) as error:
             self.faults.append(f"{what}: {error}")
 
 
@@ -321,7 +322,8 @@ def run(options: Options) -> Outcome:
             used += bool(numbers)
             for number in numbers:
                 case = Case(random.Random(f"{options.seed} {name} {number}"), java)
-                check(case)
+                with case.refusals("one of us refuses it"):
+                    check(case)
                 batches += 1
                 records += case.records
                 size += case.bytes

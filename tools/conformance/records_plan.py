@@ -74,7 +74,7 @@ def random_plan(
     """A batch without gaps of that kind."""
     count = _count(dice)
     timestamps = _timestamps(dice, count)
-    large = dice.random() < 0.03
+    large = count < 100 and dice.random() < 0.03
     records = [
         PlannedRecord(
             n,
