@@ -9,12 +9,13 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance lint docs bench clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long lint docs bench clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
 	@echo "make test                         the whole suite; make test-slow: what takes longer"
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
+	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
 	@echo "make lint | docs | bench | clean"
 
 # --- The environment -----------------------------------------------------------------------------
@@ -92,6 +93,14 @@ conformance: $(VENV)/.installed-dev
 # The checker reads the types of pyspark too.
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
 	@$(BIN)/python tools/run_lint.py
+
+# Every target in turn from captured frames; a run is determined by its seed: FUZZ_ARGS='--seed 7'.
+fuzz: $(VENV)/.installed-dev
+	@$(BIN)/python -m fuzz short $(FUZZ_ARGS)
+
+# Half an hour towards the goals in fuzz/__main__.py, on from where the last call stopped.
+fuzz-long: $(VENV)/.installed-dev
+	@$(BIN)/python -m fuzz long $(FUZZ_ARGS)
 
 docs: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site

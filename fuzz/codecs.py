@@ -1,0 +1,70 @@
+"""Every message that is read from the network, and the generated functions that read it."""
+
+from __future__ import annotations
+
+import struct
+from types import FunctionType
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.protocol import api, compiler
+from kafka_async.protocol.message import Request, Response
+from tests.protocol.samples import all_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_async.protocol.message import Message
+
+
+DECODERS: Final = [pair for pair in all_versions() if not issubclass(pair[0], Request)]
+"""Every response, and every message without a key, in each of its versions."""
+
+RESPONSES: Final[list[tuple[type[Response], int]]] = [
+    (message, version) for message, version in DECODERS if issubclass(message, Response)
+]
+"""Every response in each of its versions."""
+
+
+def chosen(data: bytes) -> tuple[type[Message], int]:
+    """The message and version that the first two bytes of an input choose."""
+    return DECODERS[int.from_bytes(data[:2], "big") % len(DECODERS)]
+
+
+def choice(message: type[Message], version: int) -> bytes:
+    """The two bytes that choose this message in this version."""
+    return DECODERS.index((message, version)).to_bytes(2, "big")
+
+
+def decoder_functions() -> Iterator[FunctionType]:
+    """The functions behind every decoder of `DECODERS`, compiled."""
+    for message, version in DECODERS:
+        yield from functions_of_decoder(message, version)
+
+
+def request_functions() -> Iterator[FunctionType]:
+    """The functions behind the decoders of every request's newest version, compiled."""
+    for each in api.APIS:
+        if not each.removed:
+            yield from functions_of_decoder(each.request, each.versions.max)
+
+
+def functions_of_decoder(message: type[Message], version: int) -> Iterator[FunctionType]:
+    """The generated functions that decode a message: one, or more where it is cut in pieces."""
+    entry = compiler.plain_decoder(message, version)
+    assert isinstance(entry, FunctionType)
+    for value in {id(each): each for each in (entry, *entry.__globals__.values())}.values():
+        if isinstance(value, FunctionType) and _is_generated(value):
+            yield value
+
+
+def decoded_plainly(message: type[Message], version: int, data: bytes) -> Message | None:
+    """What the decoder in plain Python makes of `data`, None if it refuses it."""
+    try:
+        made, end = compiler.plain_decoder(message, version)(data, 0)
+    except (IndexError, struct.error, ValueError):
+        return None
+    return made if end == len(data) else None
+
+
+def _is_generated(function: FunctionType) -> bool:
+    return function.__code__.co_filename.startswith("<kafka_async.protocol ")

@@ -1,0 +1,35 @@
+"""A target with faults in it, for tests of the fuzzer: each is found by one kind of look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import FunctionType
+
+from fuzz.oracle import promise
+from fuzz.target import Target
+
+
+def run(data: bytes) -> None:
+    promise(data[:3] != b"Kaf", "the planted promise is broken")
+
+
+def subject(data: bytes) -> Callable[[], object]:
+    """Slow for what begins with 0x01, greedy for what begins with 0x02."""
+
+    def work() -> object:
+        if data[:1] == b"\x01":
+            return sum(range(400_000))
+        return bytearray(5_000_000) if data[:1] == b"\x02" else None
+
+    return work
+
+
+def seeds() -> Iterator[tuple[str, bytes]]:
+    yield "harmless", bytes(8)
+
+
+def functions() -> list[FunctionType]:
+    return [run]
+
+
+TARGET = Target("planted", run, subject, len, seeds, functions, overhead=100_000)

@@ -1,0 +1,160 @@
+"""The oracle sees: each promise, broken on purpose, is a finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fuzz import batches, captured, compression, frames, responses
+from fuzz.codecs import choice
+from fuzz.measure import replay
+from fuzz.oracle import MEMORY_LIMIT, Finding, allowed_cpu, allowed_memory, refused_in_few_words
+from fuzz.target import load
+from kafka_async.errors import CorruptRecordError, DecodeError
+from kafka_async.kernel import _pykernel
+from kafka_async.protocol.messages.metadata import MetadataResponse
+from kafka_async.records.compression import Codec, compress
+
+BATCH = b"\x0f" + captured.batches()["v2-none"]
+METADATA = MetadataResponse(throttle_time_ms=5, cluster_id="c")
+
+
+def test_an_exception_that_is_not_ours_leaves_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decode(data: bytes, version: int) -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(MetadataResponse, "decode", decode)
+    with pytest.raises(KeyError):
+        responses.run(choice(MetadataResponse, 12) + METADATA.encode(12))
+
+
+def test_a_message_that_comes_back_different_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: MetadataResponse, version: int) -> bytes:
+        return b"".join(MetadataResponse(throttle_time_ms=5).encode_parts(version))
+
+    monkeypatch.setattr(MetadataResponse, "encode", forgetful)
+    with pytest.raises(Finding, match="does not come back the same"):
+        responses.check(MetadataResponse, 12, b"".join(METADATA.encode_parts(12)))
+
+
+def test_codecs_that_disagree_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plainly(*arguments: object) -> None:
+        return None
+
+    monkeypatch.setattr(responses, "decoded_plainly", plainly)
+    with pytest.raises(Finding, match="plain Python decodes something else"):
+        responses.check(MetadataResponse, 12, METADATA.encode(12))
+
+
+def lying(function: str, answer: Any) -> SimpleNamespace:
+    """The compiled kernel, one of whose functions gives what it should not."""
+    kernel = {name: getattr(batches.COMPILED, name) for name in dir(batches.COMPILED)}
+    return SimpleNamespace(**kernel | {function: answer})
+
+
+def nothing(*arguments: object) -> list[object]:
+    return []
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [("parse_records", "read different records"), ("parse_columns", "columns differ")],
+)
+def test_kernels_that_disagree_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch, function: str, sentence: str
+) -> None:
+    batches.run(BATCH)
+    monkeypatch.setattr(batches, "COMPILED", lying(function, nothing))
+    with pytest.raises(Finding, match=sentence):
+        batches.run(BATCH)
+
+
+def test_kernels_that_write_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless(_pykernel.OpenBatch):
+        def seal(self) -> bytes:
+            return super().seal() + b"\0"
+
+    monkeypatch.setattr(batches, "COMPILED", lying("OpenBatch", Careless))
+    with pytest.raises(Finding, match="write different bytes"):
+        batches.run(BATCH)
+
+
+def test_an_error_that_names_no_place_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def records(*arguments: object) -> None:
+        raise CorruptRecordError("somewhere", topic="t", partition=3)
+
+    monkeypatch.setattr(batches.BatchView, "records", records)
+    with pytest.raises(Finding, match="names no offset"):
+        batches.run(BATCH)
+
+
+def test_damage_gets_past_the_checksums() -> None:
+    damaged = bytearray(captured.batches()["v2-none"])
+    damaged[-1] ^= 1
+    (view,) = batches.iter_batches(batches.repaired(bytes(damaged), 1))
+    view.check_crc()
+    (view,) = batches.iter_batches(batches.repaired(bytes(damaged), 0))
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        view.check_crc()
+
+
+def test_a_decompressor_beyond_its_limit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def generous(codec: Codec, data: bytes, limit: int = 0) -> bytes:
+        return bytes(100)
+
+    monkeypatch.setattr(compression, "decompress", generous)
+    with pytest.raises(Finding, match="were allowed"):
+        compression.check(Codec.gzip, b"", limit=99)
+    with pytest.raises(Finding, match="gives more than it is allowed"):
+        compression.check(Codec.gzip, b"", limit=100)
+
+
+def test_a_reader_that_loses_a_frame_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\xff\0\0" + b"\0\0\0\x04abcd" * 2
+    frames.run(data)
+    monkeypatch.setattr(frames.framing.FrameReader, "received", nothing)
+    with pytest.raises(Finding, match="client's reader"):
+        frames.run(data)
+
+
+def test_an_error_that_carries_its_input_along_is_a_finding() -> None:
+    refused_in_few_words(DecodeError("short"))
+    with pytest.raises(Finding, match="an error of"):
+        refused_in_few_words(DecodeError("x" * 500))
+
+
+def test_what_decompresses_counts_for_what_it_holds() -> None:
+    bomb = compress(Codec.gzip, bytes(100_000))
+    assert compression.size(bytes([Codec.gzip]) + bomb) == 100_000
+    assert compression.size(b"\x01" + bytes(50)) == 1024  # refused: less than the first step
+    plain = captured.batches()["v2-none"]
+    assert batches.size(b"\0" + plain) == len(plain)
+
+
+# -- time and memory ------------------------------------------------------------------------------
+
+
+def test_bounds_grow_with_the_input_and_end() -> None:
+    assert allowed_memory(1000, 10) == 32_010
+    assert allowed_memory(100_000_000, 10) == MEMORY_LIMIT
+    assert allowed_cpu(64 * 1024) == 0.050
+    assert allowed_cpu(10) == 0.002
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [(b"\x01slow", "ms of CPU"), (b"\x02greedy", "bytes of memory"), (b"Kafka", "the planted")],
+)
+def test_the_second_look_finds_what_is_slow_greedy_or_wrong(
+    tmp_path: Path, data: bytes, what: str
+) -> None:
+    (tmp_path / "input").write_bytes(data)
+    (tmp_path / "harmless").write_bytes(b"harmless")
+    made = replay(load("tests.fuzz.planted"), sorted(tmp_path.iterdir()))
+    (finding,) = made.findings
+    assert what in finding.what
+    assert finding.file == str(tmp_path / "input")
+    assert made.inputs == 2

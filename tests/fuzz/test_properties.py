@@ -1,0 +1,158 @@
+"""What the fuzzer's targets promise, held against bytes that hypothesis makes up."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz import batches, captured, compression, frames, responses
+from fuzz.codecs import DECODERS
+from fuzz.target import NAMES, load
+from kafka_async.protocol import api
+from kafka_async.protocol.header import encode_request
+from kafka_async.records.compression import Codec, compress
+from tests.protocol.samples import sample
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.message import Request
+
+ANY = st.binary(max_size=300)
+SEEDS = st.integers(0, 1_000)
+KINDS = st.sampled_from(DECODERS)
+CODECS = st.sampled_from(list(Codec))
+REQUESTS = st.sampled_from(
+    [(each.request, each.versions.max) for each in api.APIS if not each.removed]
+)
+BATCHES = st.sampled_from(list(captured.batches().values()))
+
+# An edit: where, as a part of the length; what is taken away; what is put there.
+NUMBERS = [b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff" * 9]
+EDITS = st.lists(
+    st.tuples(
+        st.floats(0, 1), st.integers(0, 8), st.sampled_from([b"", *NUMBERS]) | st.binary(max_size=4)
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def edited(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
+    for place, taken, put in edits:
+        at = int(place * len(data))
+        data = data[:at] + put + data[at + taken :]
+    return data
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_seed_keeps_every_promise(name: str) -> None:
+    target = load(name)
+    names = [label for label, data in target.seeds() if target.run(data) is None]
+    assert len(names) == len(set(names)) >= 50
+
+
+# -- responses ------------------------------------------------------------------------------------
+
+
+@given(kind=KINDS, data=ANY)
+@settings(deadline=None)
+def test_a_decoder_of_any_bytes_refuses_or_gives_what_comes_back(
+    kind: tuple[Any, int], data: bytes
+) -> None:
+    responses.check(*kind, data)
+
+
+@given(kind=KINDS, seed=SEEDS, edits=EDITS)
+@settings(max_examples=300, deadline=None)
+def test_a_decoder_of_a_damaged_message_refuses_or_gives_what_comes_back(
+    kind: tuple[Any, int], seed: int, edits: list[tuple[float, int, bytes]]
+) -> None:
+    responses.check(*kind, edited(sample(*kind, seed).encode(kind[1]), edits))
+
+
+@given(kind=KINDS, seed=SEEDS)
+@settings(max_examples=200, deadline=None)
+def test_a_message_comes_back(kind: tuple[Any, int], seed: int) -> None:
+    assert responses.check(*kind, sample(*kind, seed).encode(kind[1]))
+
+
+@given(kind=KINDS, seed=SEEDS, cut=st.floats(0, 1, exclude_max=True))
+@settings(deadline=None)
+def test_a_message_that_ends_early_is_refused(kind: tuple[Any, int], seed: int, cut: float) -> None:
+    whole = sample(*kind, seed).encode(kind[1])
+    if whole:
+        assert not responses.check(*kind, whole[: int(cut * len(whole))])
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+@given(data=ANY)
+@settings(deadline=None)
+def test_a_stream_of_any_bytes_is_cut_alike_by_both_readers(data: bytes) -> None:
+    frames.run(data)
+
+
+@given(stream=st.lists(st.binary(max_size=40), max_size=6), piece=st.integers(0, 255), edits=EDITS)
+@settings(deadline=None)
+def test_frames_in_pieces_are_cut_alike_by_both_readers(
+    stream: list[bytes], piece: int, edits: list[tuple[float, int, bytes]]
+) -> None:
+    sized = b"".join(struct.pack(">i", len(frame)) + frame for frame in stream)
+    assert frames.cut(sized) == (stream, False)
+    frames.run(bytes([piece, 0, 0]) + sized)
+    frames.run(bytes([piece, 0, 0]) + edited(sized, edits))
+
+
+@given(kind=REQUESTS, seed=SEEDS, edits=EDITS)
+@settings(deadline=None)
+def test_a_damaged_request_is_refused_or_comes_back(
+    kind: tuple[Any, int], seed: int, edits: list[tuple[float, int, bytes]]
+) -> None:
+    request = cast("Request[Any]", sample(*kind, seed))
+    frame = b"".join(encode_request(request, kind[1], seed, "fuzz"))[4:]
+    frames.check_request(frame)
+    frames.check_request(edited(frame, edits))
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+@given(flags=st.integers(0, 255), data=ANY)
+@settings(deadline=None)
+def test_both_kernels_read_any_bytes_alike(flags: int, data: bytes) -> None:
+    batches.run(bytes([flags]) + data)
+
+
+@given(flags=st.integers(0, 255), data=BATCHES, edits=EDITS)
+@settings(max_examples=300, deadline=None)
+def test_both_kernels_read_a_damaged_batch_alike(
+    flags: int, data: bytes, edits: list[tuple[float, int, bytes]]
+) -> None:
+    batches.run(bytes([flags]) + edited(data, edits))
+
+
+# -- compression ----------------------------------------------------------------------------------
+
+
+@given(codec=CODECS, data=ANY)
+@settings(deadline=None)
+def test_a_decompressor_of_any_bytes_stays_within_its_limit(codec: Codec, data: bytes) -> None:
+    compression.check(codec, data)
+
+
+@given(codec=CODECS, data=ANY, times=st.integers(1, 50), edits=EDITS)
+@settings(deadline=None)
+def test_a_decompressor_of_damaged_data_stays_within_its_limit(
+    codec: Codec, data: bytes, times: int, edits: list[tuple[float, int, bytes]]
+) -> None:
+    compression.check(codec, edited(compress(codec, data * times), edits))
+
+
+@given(codec=CODECS, data=ANY, times=st.integers(1, 50))
+@settings(deadline=None)
+def test_what_was_compressed_comes_back(codec: Codec, data: bytes, times: int) -> None:
+    assert compression.check(codec, compress(codec, data * times)) == data * times
