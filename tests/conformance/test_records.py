@@ -12,11 +12,12 @@ import pytest
 from kafka_async.records.compression import Codec, compress
 from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.testing.environment import in_ci
-from tools.conformance import records_ours
+from tools.conformance import records, records_ours
 from tools.conformance.parts import Options
 from tools.conformance.records import Case, expected, run
+from tools.conformance.records_columns import read_columns
 from tools.conformance.records_framing import framing
-from tools.conformance.records_java import ReadBatch, RecordsJudge
+from tools.conformance.records_java import ReadBatch, ReadRecord, RecordsJudge
 from tools.conformance.records_plan import NONE, Plan, random_plan, with_gaps
 
 
@@ -66,6 +67,19 @@ def test_a_kernel_that_reads_otherwise_is_found(
 
 
 @pytest.mark.slow
+def test_columns_that_are_read_otherwise_are_found(
+    judge: RecordsJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_short(batches: bytes) -> list[ReadRecord]:
+        return read_columns(batches)[:-1]
+
+    monkeypatch.setattr(records, "read_columns", one_short)
+    outcome = run(Options(1, 1, ("v2-snappy-create-time-plain",)))
+    assert outcome.differences == 2  # one a kernel
+    assert all("read as columns" in shown for shown in outcome.shown)
+
+
+@pytest.mark.slow
 def test_what_java_refuses_is_a_difference(judge: RecordsJudge) -> None:
     case = Case(random.Random(1), judge)
     [batch] = [random_plan(case.dice, codec=Codec.none)]
@@ -79,18 +93,18 @@ def test_what_java_refuses_is_a_difference(judge: RecordsJudge) -> None:
 def test_plans_have_all_that_batches_may_have() -> None:
     dice = random.Random(1)
     plans = [random_plan(dice, codec=Codec.none, sender="idempotent") for _ in range(300)]
-    records = [record for plan in plans for record in plan.records]
+    all_records = [record for plan in plans for record in plan.records]
     assert any(len(plan.records) >= 1000 for plan in plans)
     assert any(len(plan.records) == 1 for plan in plans)
     for name in ("key", "value"):
-        data = [getattr(record, name) for record in records]
+        data = [getattr(record, name) for record in all_records]
         assert {None, b""} <= set(data)
-    assert max(len(record.value or b"") for record in records) > 1_000_000
-    headers = [header for record in records for header in record.headers]
+    assert max(len(record.value or b"") for record in all_records) > 1_000_000
+    headers = [header for record in all_records for header in record.headers]
     assert {None, b""} <= {value for _, value in headers}
     assert any(name == "" for name, _ in headers)
     assert any(ord(letter) > 0xFFFF for name, _ in headers for letter in name)
-    assert {NONE, 0} <= {record.timestamp for record in records}
+    assert {NONE, 0} <= {record.timestamp for record in all_records}
     assert {0, (1 << 31) - 1} <= {plan.base_sequence for plan in plans}
 
 
@@ -114,7 +128,9 @@ def test_both_kernels_read_what_was_planned() -> None:
         plan = replace(plan.moved(0), leader_epoch=NONE)
         with records_ours.kernel(name):
             batch = records_ours.write(plan)
-            assert records_ours.read(batch) == [expected(plan, len(batch))]
+            wanted = expected(plan, len(batch))
+            assert records_ours.read(batch) == [wanted]
+            assert read_columns(batch) == wanted.records
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])

@@ -8,6 +8,7 @@ and 1) is read as Java reads it.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +20,7 @@ from kafka_async.records.compression import Codec, decompress
 from tools.conformance import records_ours
 from tools.conformance.java import JavaError
 from tools.conformance.parts import Outcome
+from tools.conformance.records_columns import read_columns
 from tools.conformance.records_control import control_samples
 from tools.conformance.records_framing import framing
 from tools.conformance.records_java import EmptyBatch, ReadBatch, RecordsJudge
@@ -35,7 +37,7 @@ from tools.conformance.records_plan import (
 from tools.conformance.trees import byte_difference, difference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from tools.conformance.parts import Options
 
@@ -55,6 +57,7 @@ class Case:
     faults: list[str] = field(default_factory=list[str])
     records: int = 0
     bytes: int = 0
+    traits: Counter[str] = field(default_factory=Counter[str])
 
     def same_bytes(self, what: str, ours: bytes, theirs: bytes) -> None:
         """Two ways to write a batch give the same bytes."""
@@ -69,12 +72,17 @@ class Case:
     def read_as_java_does(self, batches: bytes) -> list[ReadBatch]:
         """Read with both kernels, and compare; what Java reads."""
         theirs = self.java.read(batches)
+        plain = [batch for batch in theirs if batch.magic == 2 and not batch.control]
+        rows = [row for batch in plain for row in batch.records]
         for name in KERNELS:
             with self.refusals(f"we ({name}) do not read what Java wrote"), kernel(name):
                 ours = records_ours.read(batches)
                 self.same_batches(f"read by us ({name}), by Java", ours, theirs)
+                if fault := difference(read_columns(batches), rows):
+                    self.faults.append(f"read as columns by us ({name}), by Java: {fault}")
         self.bytes += len(batches)
         self.records += sum(len(batch.records) for batch in theirs)
+        self.traits.update(_traits(theirs))
         return theirs
 
     @contextmanager
@@ -84,6 +92,20 @@ class Case:
             yield
         except (KafkaError, JavaError) as error:
             self.faults.append(f"{what}: {error}")
+
+
+def _traits(batches: list[ReadBatch]) -> Iterator[str]:
+    """What is rare in batches, and must not be missing."""
+    for batch in batches:
+        if not batch.records:
+            yield "without records"
+        if batch.horizon >= 0:
+            yield "with a delete horizon"
+        offsets = [record[0] for record in batch.records]
+        if offsets and offsets != list(range(batch.base_offset, batch.last_offset + 1)):
+            yield "with gaps"
+        if batch.size > 1 << 20:
+            yield "over 1 MiB"
 
 
 def _comparable(batches: list[ReadBatch]) -> list[dict[str, Any]]:
@@ -316,6 +338,7 @@ def run(options: Options) -> Outcome:
     """Compare random batches of every combination asked for."""
     outcome = Outcome()
     batches = records = size = used = 0
+    traits: Counter[str] = Counter()
     with RecordsJudge() as java:
         for name, check in combinations().items():
             numbers = [n for n in range(options.count) if options.wants(name, n)]
@@ -327,10 +350,13 @@ def run(options: Options) -> Outcome:
                 batches += 1
                 records += case.records
                 size += case.bytes
+                traits += case.traits
                 for fault in case.faults:
                     outcome.differ(options, f"{name}:{number}", fault)
     outcome.summary = (
         f"{batches:,} batches of {used} kinds on {len(KERNELS)} kernels, "
-        f"{records:,} records, {size:,} bytes"
+        f"{records:,} records, {size:,} bytes ("
+        + ", ".join(f"{number:,} {trait}" for trait, number in sorted(traits.items()))
+        + ")"
     )
     return outcome
