@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from kafka_async.errors import EncodeError
+from kafka_async.protocol import compiler
 from kafka_async.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
     EntryData,
     ValueData,
 )
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from tools.conformance.codecs import CODECS, plain_codec
 from tools.conformance.judge import Answer, Judged
 from tools.conformance.messages import Case, Tally, question, questions
 from tools.conformance.parts import Options
 from tools.conformance.trees import tree_of
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.message import Message
 
 SENT = HeartbeatRequest(group_id="g", generation_id=7, member_id="m")
 BYTES = SENT.encode(0)
@@ -51,14 +58,15 @@ def test_what_java_makes_of_our_bytes_is_compared(judged: Judged, fault: str) ->
 def test_other_bytes_of_javas_are_found_and_what_we_read_from_them() -> None:
     other = bytearray(BYTES)
     other[4] = 9
-    differ, read = case().faults(AGREED._replace(encoded=bytes(other)))
+    differ, read, *plain = case().faults(AGREED._replace(encoded=bytes(other)))
     assert differ.startswith("the bytes, ours and Java's, differ at byte 4 of 10, 10:")
     assert read == "we read Java's bytes as something else at .generation_id: 7, 589831"
+    assert [fault[:8] for fault in plain] == (["the byte", "in plain"] if len(CODECS) == 2 else [])
 
 
 def test_bytes_of_javas_that_we_cannot_read_are_found() -> None:
     found = list(case().faults(AGREED._replace(encoded=BYTES + b"\0")))
-    assert found[-1].startswith("we do not read Java's bytes: HeartbeatRequest version 0: 1 bytes")
+    assert found[1].startswith("we do not read Java's bytes: HeartbeatRequest version 0: 1 bytes")
 
 
 def test_a_message_that_we_do_not_write_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +104,20 @@ def test_answers_are_read_one_after_the_other() -> None:
     answer = Answer(frame)
     assert answer.judged() == Judged(None, b"ab", True, {"a": 1})
     assert answer.judged() == Judged("why")
+
+
+def test_the_codec_in_plain_python_is_used_as_long_as_the_block_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    real = compiler.plain_encoder
+
+    def spy(message: type[Message], version: int) -> Any:
+        asked.append(version)
+        return real(message, version)
+
+    monkeypatch.setattr(compiler, "plain_encoder", spy)
+    with plain_codec():
+        assert SENT.encode(0) == BYTES
+    assert asked == [0]
+    assert compiler.encoder is not spy

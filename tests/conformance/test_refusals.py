@@ -117,13 +117,20 @@ def test_a_disagreement_with_our_refusal_is_found(verdict: Verdict, fault: str) 
 def test_a_refusal_that_does_not_name_the_field_is_found() -> None:
     case = absent_case()
     case.refusal = "no"
+    case.plain = (None, "no")
     assert list(case.faults(JAVA_REFUSES)) == ["our refusal does not name isolation_level: no"]
 
 
 def test_what_we_write_and_java_refuses_or_writes_otherwise_is_found() -> None:
     case = absent_case()
-    case.ours, case.refusal = b"\1\2", ""
+    case.ours, case.refusal = case.plain = b"\1\2", ""
     (refused,) = case.faults(JAVA_REFUSES)
     assert refused.startswith("Java refuses it, we do not: Unsupported")
     (differs,) = case.faults(Verdict(b"\1\3"))
     assert "differ at byte 1 of 2, 2" in differs
+
+
+def test_codecs_of_ours_that_do_not_agree_are_found() -> None:
+    case = absent_case()
+    case.plain = (b"", "")
+    assert list(case.faults(JAVA_REFUSES)) == ["our codecs differ, in plain Python: (b'', '')"]

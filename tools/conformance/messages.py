@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_async.errors import KafkaError
+from tools.conformance.codecs import CODECS, plain_codec
 from tools.conformance.judge import Judge, Question, judge_question
 from tools.conformance.parts import Outcome
 from tools.conformance.samples import all_versions, sample
@@ -48,13 +49,28 @@ class Case:
             yield f"Java reads our bytes as something else at {fault}"
         elif not judged.equal and self.sent == self.sent:  # which a number that is none is not
             yield "Java reads our bytes as a message that does not equal the one from the JSON"
+        if fault := self._read(judged.encoded):
+            yield fault
+        if "compiled" in CODECS:
+            with plain_codec():
+                yield from self._plain_faults(judged)
+
+    def _plain_faults(self, judged: Judged) -> Iterator[str]:
+        """The same of the codec that is not in use."""
+        if fault := byte_difference(self.sent.encode(self.version), judged.encoded):
+            yield f"the bytes, those of plain Python and Java's, differ at {fault}"
+        if fault := self._read(judged.encoded):
+            yield f"in plain Python {fault}"
+
+    def _read(self, encoded: bytes) -> str | None:
+        """What is wrong with how we read Java's bytes."""
         try:
-            read = self.message.decode(judged.encoded, self.version)
+            read = self.message.decode(encoded, self.version)
         except KafkaError as error:
-            yield f"we do not read Java's bytes: {error}"
-            return
+            return f"we do not read Java's bytes: {error}"
         if read != self.sent and (fault := difference(self.sent, read)):
-            yield f"we read Java's bytes as something else at {fault}"
+            return f"we read Java's bytes as something else at {fault}"
+        return None
 
 
 @dataclass
@@ -75,7 +91,7 @@ class Tally:
         kinds = len({name for name, _ in self.versions})
         return (
             f"{self.messages:,} messages of {kinds} kinds in {len(self.versions)} versions, "
-            f"{self.bytes:,} bytes"
+            f"{self.bytes:,} bytes, codec {' and '.join(CODECS)}"
         )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_async.errors import EncodeError, UnsupportedVersionError
 from kafka_async.protocol.spec import RECORDS, STRING, Array, Field, Fixed, Sized
 from kafka_async.protocol.wire import MAX_STRING
+from tools.conformance.codecs import plain_codec
 from tools.conformance.judge import Judge, encode_question
 from tools.conformance.parts import Outcome
 from tools.conformance.samples import all_classes, any_value, versions
@@ -77,15 +78,18 @@ class Case:
     said_in: int
     """The version in which Java is told of it; the same if no version carries the field."""
 
-    ours: bytes | None = None
-    refusal: str = ""
-
     def __post_init__(self) -> None:
         self.whole = build(self.message, self.place.way, self.value, self.said_in)
+        self.ours, self.refusal = self._encoded()
+        with plain_codec():
+            self.plain = self._encoded()
+
+    def _encoded(self) -> tuple[bytes | None, str]:
+        """Our bytes, or our refusal."""
         try:
-            self.ours = self.whole.encode(self.version)
+            return self.whole.encode(self.version), ""
         except (EncodeError, UnsupportedVersionError) as error:
-            self.refusal = str(error)
+            return None, str(error)
 
     def question(self) -> Question[Case]:
         """How it is put to Java."""
@@ -104,6 +108,8 @@ class Case:
 
     def faults(self, verdict: Verdict) -> Iterator[str]:
         """Whatever the two sides do not agree in."""
+        if self.plain != (self.ours, self.refusal):
+            yield f"our codecs differ, in plain Python: {self.plain}"
         if verdict.broken:
             yield f"Java {verdict.broken}"
         elif verdict.encoded is None and self.ours is not None:
