@@ -43,6 +43,7 @@ _CRC_AT: Final = 17
 _AFTER_CRC_AT: Final = 21
 _MAGIC_AT: Final = 16
 _MIN_LENGTH: Final = HEADER_SIZE - _PREFIX.size
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
@@ -498,7 +499,7 @@ def iter_batches(
 
     A broker cuts what it sends at the size asked for, so a batch that goes beyond the buffer is
     legal and ends the iteration. Raises CorruptRecordError where the next batch cannot be found: an
-    impossible length, an unknown magic, offsets that do not ascend.
+    impossible length, an unknown magic, offsets that do not ascend or have no end.
     """
     view = memoryview(buffer).cast("B")
     at = 0
@@ -523,6 +524,9 @@ def iter_batches(
             raise corrupt(f"a batch begins at {header.base_offset}, before the end of the last")
         if header.last_offset_delta < 0:
             raise corrupt("a batch ends before it begins")
+        if header.last_offset_delta >= _MAX_OFFSET - header.base_offset:
+            # Nobody could ask for what comes after it, nor for anything else in the same request.
+            raise corrupt("a batch's offsets are outside the legal range")
         batch = BatchView(header, raw, topic, partition)
         yield batch
         expected = batch.next_offset

@@ -1,0 +1,26 @@
+"""Every refusal holds for both kernels, whichever the run was started with."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import pytest
+
+import kafka_async.kernel
+from kafka_async.protocol import compiler
+from tests.kernel import kernels
+
+
+@pytest.fixture(params=kernels.NAMES)
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The records and messages of a test are read by this kernel."""
+    module = kernels.load(request.param)
+    for name in ("OpenBatch", "Record", "Delivery", "parse_records", "parse_columns", "murmur2"):
+        monkeypatch.setattr(kafka_async.kernel, name, getattr(module, name))
+    codec = None
+    if request.param == "c":
+        codec = importlib.import_module("kafka_async.kernel._ccodec")
+    monkeypatch.setattr(compiler, "_COMPILED", codec)
+    monkeypatch.setattr(compiler, "_DECODERS", {})
+    return module

@@ -1,0 +1,49 @@
+"""Batches of which one field lies, and whose CRC is right all the same."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import crc32c
+
+from kafka_async.records.batch import assign_offsets, frame_batch
+from kafka_async.records.compression import Codec, compress
+from tests.kernel.wire import record
+
+SECRET = random.Random(64).randbytes(600)
+"""What the records hold: bytes that are recognised in an error."""
+
+LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, COUNT = 8, 16, 17, 21, 23, 27, 57
+
+
+def records(count: int = 5) -> list[bytes]:
+    """Records with deltas from 0 on, each with a hundred secret bytes."""
+    return [record(delta=n, value=SECRET[100 * n : 100 * n + 100]) for n in range(count)]
+
+
+def batch(
+    *parts: bytes,
+    base: int = 5,
+    count: int | None = None,
+    codec: Codec = Codec.none,
+    payload: bytes | None = None,
+) -> bytes:
+    """Five records' worth of offsets from `base` on; `payload` replaces what is in it."""
+    section = b"".join(parts or records())
+    made = frame_batch(
+        compress(codec, section) if payload is None else payload,
+        codec=codec,
+        count=(len(parts) or 5) if count is None else count,
+        base_timestamp=5_000,
+        max_timestamp=9_000,
+    )
+    return assign_offsets(changed(made, LAST_DELTA, ">i", 4), base, 0)
+
+
+def changed(made: bytes, at: int, code: str, value: int) -> bytes:
+    """The batch with one field changed and its CRC made right again."""
+    out = bytearray(made)
+    struct.pack_into(code, out, at, value)
+    struct.pack_into(">I", out, CRC, crc32c.crc32c(bytes(out[ATTRIBUTES:])))
+    return bytes(out)
