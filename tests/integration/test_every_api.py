@@ -74,7 +74,7 @@ def surroundings(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnect
     # If it coordinates no transactions, as after a broker was down, it answers that it does not.
     ids = coordinators(cluster, 1, handle.transactional_id())
     transactional_id = ids.get(broker_id, [handle.transactional_id()])[0]
-    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+    init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
     producer = settled(cluster.coordinator(1, transactional_id), init, 4)
     assert producer.error_code == Code.NONE
     return broker, Surroundings(
