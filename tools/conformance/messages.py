@@ -45,7 +45,7 @@ class Case:
             return
         if fault := byte_difference(self.ours, judged.encoded):
             yield f"the bytes, ours and Java's, differ at {fault}"
-        if fault := difference(self.tree, judged.tree):
+        if self.tree != judged.tree and (fault := difference(self.tree, judged.tree)):
             yield f"Java reads our bytes as something else at {fault}"
         elif not judged.equal and self.sent == self.sent:  # which a number that is none is not
             yield "Java reads our bytes as a message that does not equal the one from the JSON"
