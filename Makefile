@@ -9,14 +9,14 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long lint docs bench clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long lint docs bench bench-wire clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
 	@echo "make test                         the whole suite; make test-slow: what takes longer"
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
-	@echo "make lint | docs | bench | clean"
+	@echo "make lint | docs | bench | bench-wire | clean"
 
 # --- The environment -----------------------------------------------------------------------------
 
@@ -108,6 +108,10 @@ docs: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Messages and batches to bytes and back, beside the peers: make bench-wire WIRE_ARGS="--only fetch"
+bench-wire: $(VENV)/.installed-dev
+	@$(BIN)/python -m benchmarks.wire $(WIRE_ARGS)
 
 clean:
 	rm -rf build dist site artifacts kafka-async-demo spark-warehouse metastore_db *.egg-info

@@ -1,0 +1,181 @@
+"""The messages of the wire benchmark, in sizes that a busy client sees; always the same ones."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_async.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from kafka_async.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kafka_async.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafka_async.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafka_async.protocol.message import Message
+
+_RECORDS = random.Random(4).randbytes(4096)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A message to encode and decode.
+
+    Attributes:
+        title: what it is, and how large.
+        make: gives the message of a size, from 1 up.
+        size: how many of its main part the steady state has.
+        newest: the version of today's brokers, with compact lengths and tagged fields.
+        classic: the version that aiokafka knows, without.
+    """
+
+    title: str
+    make: Callable[[int, int], Message]
+    size: int
+    newest: int
+    classic: int
+
+
+def metadata(topics: int, version: int) -> MetadataResponse:
+    """`topics` topics of ten partitions on three brokers."""
+    brokers = [
+        MetadataResponseBroker(node_id=n, host=f"broker-{n}.internal", port=9092, rack=f"z{n}")
+        for n in range(3)
+    ]
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id="4L6g3nShT-eMCtK--X86sw",
+        controller_id=1,
+        topics=[_metadata_topic(number, version) for number in range(topics)],
+    )
+
+
+def _metadata_topic(number: int, version: int) -> MetadataResponseTopic:
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=index % 3,
+            leader_epoch=number if version >= 7 else -1,
+            replica_nodes=(0, 1, 2),
+            isr_nodes=(0, 1, 2),
+        )
+        for index in range(10)
+    ]
+    topic = MetadataResponseTopic(name=f"service.events-{number}", partitions=partitions)
+    if version >= 10:
+        topic.topic_id = uuid.UUID(int=number + 1)
+    return topic
+
+
+def fetch(partitions: int, version: int) -> FetchResponse:
+    """`partitions` partitions of one topic with 4 KiB each, read_committed."""
+    topic = FetchableTopicResponse(partitions=[_fetched(index) for index in range(partitions)])
+    if version >= 13:
+        topic.topic_id = uuid.UUID(int=7)
+    else:
+        topic.topic = "service.events"
+    return FetchResponse(session_id=1234, responses=[topic])
+
+
+def _fetched(index: int) -> PartitionData:
+    aborted = [AbortedTransaction(producer_id=index + 1, first_offset=900)]
+    return PartitionData(
+        partition_index=index,
+        high_watermark=1_000_000 + index,
+        last_stable_offset=1_000_000,
+        log_start_offset=0,
+        aborted_transactions=aborted if index % 10 == 0 else [],
+        preferred_read_replica=-1,
+        records=_RECORDS,
+    )
+
+
+def produce(partitions: int, version: int) -> ProduceRequest:
+    """One batch of 4 KiB for each of `partitions` partitions of one topic."""
+    data = [PartitionProduceData(index=index, records=_RECORDS) for index in range(partitions)]
+    topic = TopicProduceData(partition_data=data)
+    if version >= 13:
+        topic.topic_id = uuid.UUID(int=7)
+    else:
+        topic.name = "service.events"
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+
+def offset_commit(partitions: int, version: int) -> OffsetCommitRequest:
+    """Offsets of `partitions` partitions, ten a topic."""
+    per_topic = min(partitions, 10)
+    topics: list[OffsetCommitRequestTopic] = []
+    for number in range(partitions // per_topic):
+        offsets = [
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=number * 1_000_000 + index,
+                committed_leader_epoch=5 if version >= 6 else -1,
+                committed_metadata="",
+            )
+            for index in range(per_topic)
+        ]
+        topic = OffsetCommitRequestTopic(partitions=offsets)
+        if version >= 10:
+            topic.topic_id = uuid.UUID(int=number + 1)
+        else:
+            topic.name = f"service.events-{number}"
+        topics.append(topic)
+    return OffsetCommitRequest(
+        group_id="billing",
+        generation_id_or_member_epoch=12,
+        member_id="billing-1-6a1c9f3e-7f0e-4f51-8a55-0d0d5b0c3a77",
+        topics=topics,
+    )
+
+
+def join_group(members: int, version: int) -> JoinGroupResponse:
+    """What the leader of a group of `members` members is told."""
+    joined = [
+        JoinGroupResponseMember(
+            member_id=f"billing-{number}-{uuid.UUID(int=number)}",
+            group_instance_id=f"billing-{number}" if number % 2 and version >= 5 else None,
+            metadata=_RECORDS[:80],
+        )
+        for number in range(members)
+    ]
+    return JoinGroupResponse(
+        generation_id=12,
+        protocol_type="consumer" if version >= 7 else None,
+        protocol_name="cooperative-sticky",
+        leader=joined[0].member_id,
+        member_id=joined[0].member_id,
+        members=joined,
+    )
+
+
+SUBJECTS = {
+    "metadata": Subject("Metadata response, 1,000 topics x 10 partitions", metadata, 1000, 13, 5),
+    "fetch": Subject("Fetch response, 100 partitions x 4 KiB", fetch, 100, 18, 11),
+    "produce": Subject("Produce request, 100 partitions x 4 KiB", produce, 100, 13, 8),
+    "offset_commit": Subject("OffsetCommit request, 1,000 partitions", offset_commit, 1000, 10, 3),
+    "join_group": Subject("JoinGroup response, 500 members", join_group, 500, 9, 5),
+}
+"""Every subject by the name of its API's module."""
