@@ -2,8 +2,7 @@
 
 Writing: `OpenBatch` appends records to the section of a batch that it owns, and gives a `Delivery`
 for each. Reading: `parse_records` makes `Record` objects of a section, `parse_columns` the buffers
-of Arrow arrays. Both read with `_scan`, which checks every length against the enclosing one before
-it uses it, so hostile bytes end in CorruptRecordError and allocate nothing on their say-so.
+of Arrow arrays. Both read with `_pysection.py`.
 
 A record on the wire (integers are zigzag varints):
 
@@ -16,16 +15,16 @@ from __future__ import annotations
 
 import operator
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._pyvalues import Delivery, Record
+from kafka_async.kernel._pysection import Damage, as_bytes, read_section, take_varint
+from kafka_async.kernel._pyvalues import Delivery, DeliveryFields, Record
 from kafka_async.kernel._shared import (
     MAX_INT32,
     MAX_INT64,
     MAX_RECORD_OVERHEAD,
     MAX_TIMESTAMP,
-    MIN_RECORD_SIZE,
     BinaryColumn,
     Columns,
     Fault,
@@ -35,15 +34,16 @@ from kafka_async.kernel._shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from typing_extensions import Buffer
 
     from kafka_async.kernel._shared import Outcome, Section
-    from kafka_async.types import Headers
+    from kafka_async.types import Header, Headers
 
 IMPLEMENTATION: Final = "python"
 
+_MIN_INT64: Final = -MAX_INT64 - 1
 _MASK32: Final = 0xFFFF_FFFF
 
 
@@ -56,12 +56,13 @@ class OpenBatch:
 
     __slots__ = (
         "_base_timestamp",
-        "_buffer",
         "_capacity",
         "_count",
         "_max_timestamp",
         "_outcome",
+        "_parts",
         "_sealed",
+        "_size",
     )
 
     def __init__(self, outcome: Outcome | None, capacity: int) -> None:
@@ -69,7 +70,8 @@ class OpenBatch:
             raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
         self._outcome = outcome
         self._capacity = capacity
-        self._buffer = bytearray()
+        self._parts: list[bytes] = []
+        self._size = 0
         self._count = 0
         self._base_timestamp = -1
         self._max_timestamp = -1
@@ -96,7 +98,7 @@ class OpenBatch:
     @property
     def size(self) -> int:
         """The section's size in bytes; 0 once it is sealed."""
-        return len(self._buffer)
+        return self._size
 
     @property
     def base_timestamp(self) -> int:
@@ -127,28 +129,37 @@ class OpenBatch:
         """
         if self._sealed:
             raise IllegalStateError("the batch is sealed")
-        timestamp_ms = operator.index(timestamp_ms)  # a plain int, and no rounding
-        if not -1 <= timestamp_ms <= MAX_TIMESTAMP:
+        timestamp = operator.index(timestamp_ms)  # a plain int, and no rounding
+        if not -1 <= timestamp <= MAX_TIMESTAMP:
             raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
-        base = self._base_timestamp if self._count else timestamp_ms
-        body = bytearray(1)
-        body += encode_varint(timestamp_ms - base)
-        body += encode_varint(self._count)
-        _put_field(body, key)
-        _put_field(body, value)
-        _put_headers(body, headers)
-        length = encode_varint(len(body))
-        size = len(self._buffer) + len(length) + len(body)
-        if size > self._capacity and self._count:
+        count = self._count
+        base = self._base_timestamp if count else timestamp
+        fields = [b"\0", _VARINTS[timestamp - base], _VARINTS[count]]
+        for field in (key, value):
+            if field is None:
+                fields.append(_NULL)
+            else:
+                data = field if type(field) is bytes else as_bytes(field)
+                fields += (_VARINTS[len(data)], data)
+        fields.append(_encode_headers(headers) if len(headers) else b"\0")
+        body = b"".join(fields)
+        length = _VARINTS[len(body)]
+        size = self._size + len(length) + len(body)
+        if size > self._capacity and count:
             return None
         if size > MAX_INT32:
             raise ValueError("a record may not exceed 2 GiB")
-        self._buffer += length
-        self._buffer += body
-        delivery = Delivery(self._outcome, self._count, timestamp_ms)
+        self._parts += (length, body)
+        self._size = size
+        self._count = count + 1
         self._base_timestamp = base
-        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
-        self._count += 1
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        delivery: Any = DeliveryFields()
+        delivery.outcome = self._outcome
+        delivery.index = count
+        delivery.timestamp = timestamp
+        delivery.__class__ = Delivery
         return delivery
 
     def append_many(
@@ -192,8 +203,9 @@ class OpenBatch:
         """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
         if self._sealed:
             raise IllegalStateError("the batch is sealed")
-        section = bytes(self._buffer)
-        self._buffer = bytearray()
+        section = b"".join(self._parts)
+        self._parts = []
+        self._size = 0
         self._sealed = True
         return section
 
@@ -202,139 +214,38 @@ class OpenBatch:
         return f"<OpenBatch {self._count} records, {state}>"
 
 
-def _as_bytes(value: Buffer) -> bytes:
-    # Not bytes(value): that would make an int a run of zeros.
-    return value if isinstance(value, bytes) else bytes(memoryview(value))
+class _Varints(dict[int, bytes]):
+    """Varints by their number; those of one or two bytes are made once."""
+
+    def __missing__(self, value: int) -> bytes:
+        data = encode_varint(value)
+        if len(data) <= 2:
+            self[value] = data
+        return data
 
 
-def _put_field(body: bytearray, value: Buffer | None) -> None:
-    if value is None:
-        body.append(1)  # -1 in zigzag
-        return
-    data = _as_bytes(value)
-    body += encode_varint(len(data))
-    body += data
+_VARINTS: Final = _Varints()
+_NULL: Final = b"\x01"  # the length -1
 
 
-def _put_headers(body: bytearray, headers: Headers) -> None:
-    body += encode_varint(len(headers))
+def _encode_headers(headers: Headers) -> bytes:
+    fields: list[bytes] = []
+    count = 0
     for name, value in headers:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
             raise TypeError(f"a header's name is a str, not {type(name).__name__}")
-        _put_field(body, name.encode())
-        _put_field(body, value)
+        spelled = name.encode()
+        fields += (_VARINTS[len(spelled)], spelled)
+        if value is None:
+            fields.append(_NULL)
+        else:
+            data = value if type(value) is bytes else as_bytes(value)
+            fields += (_VARINTS[len(data)], data)
+        count += 1
+    return _VARINTS[count] + b"".join(fields)
 
 
 # -- reading --------------------------------------------------------------------------------------
-
-
-class _Damage(Exception):
-    """A fault in a section, before it is known where the section comes from."""
-
-    def __init__(self, fault: Fault, offset: int | None = None) -> None:
-        super().__init__(fault)
-        self.fault = fault
-        self.offset = offset
-
-
-class _Row(NamedTuple):
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...]
-
-
-def _varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, int]:
-    if end - at >= 2:  # by far the most are one byte or two
-        raw = data[at]
-        if raw < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at + 1
-        if data[at + 1] < 0x80:
-            raw = raw & 0x7F | data[at + 1] << 7
-            return (raw >> 1) ^ -(raw & 1), at + 2
-    raw = shift = 0
-    while True:
-        if at >= end:
-            raise _Damage(Fault.TRUNCATED)
-        byte = data[at]
-        at += 1
-        if shift + 7 > bits and byte >> (bits - shift):
-            raise _Damage(Fault.VARINT)
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), at
-        shift += 7
-
-
-def _field(data: bytes, at: int, end: int, fault: Fault) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at, end)
-    if length == -1:
-        return None, at
-    if not 0 <= length <= end - at:
-        raise _Damage(fault)
-    return data[at : at + length], at + length
-
-
-def _headers(data: bytes, at: int, end: int) -> tuple[tuple[tuple[bytes, bytes | None], ...], int]:
-    count, at = _varint(data, at, end)
-    if not count:
-        return (), at
-    if not 0 <= count * 2 <= end - at:  # a header is at least two lengths
-        raise _Damage(Fault.HEADER_COUNT)
-    headers: list[tuple[bytes, bytes | None]] = []
-    for _ in range(count):
-        name, at = _field(data, at, end, Fault.HEADER)
-        if name is None:
-            raise _Damage(Fault.HEADER)
-        value, at = _field(data, at, end, Fault.HEADER)
-        headers.append((name, value))
-    return tuple(headers), at
-
-
-def _row(data: bytes, at: int, section: Section, previous_delta: int) -> tuple[_Row, int]:
-    length, at = _varint(data, at, len(data))
-    if not 0 <= length <= len(data) - at:
-        raise _Damage(Fault.LENGTH)
-    end = at + length
-    if not length:
-        raise _Damage(Fault.TRUNCATED)
-    timestamp_delta, at = _varint(data, at + 1, end, 64)  # after the attributes: none are defined
-    delta, at = _varint(data, at, end)
-    if not previous_delta < delta <= section.last_offset_delta:
-        raise _Damage(Fault.OFFSET_DELTA)
-    timestamp = section.max_timestamp
-    if section.timestamp_type == 0:
-        timestamp = section.base_timestamp + timestamp_delta
-        if not -MAX_INT64 - 1 <= timestamp <= MAX_INT64:
-            raise _Damage(Fault.TIMESTAMP)
-    key, at = _field(data, at, end, Fault.FIELD)
-    value, at = _field(data, at, end, Fault.FIELD)
-    headers, at = _headers(data, at, end)
-    if at != end:
-        raise _Damage(Fault.RECORD_LEFTOVER)
-    return _Row(section.base_offset + delta, timestamp, key, value, headers), end
-
-
-def _scan(section: Section) -> Iterator[_Row]:
-    data = _as_bytes(section.data)
-    base = section.base_offset
-    if base < 0 or not 0 <= section.last_offset_delta < MAX_INT64 - base:
-        raise _Damage(Fault.OFFSETS, base)
-    if not 0 <= section.records_count * MIN_RECORD_SIZE <= len(data):
-        raise _Damage(Fault.COUNT, base)
-    at = 0
-    delta = -1
-    for _ in range(section.records_count):
-        try:
-            row, at = _row(data, at, section, delta)
-        except _Damage as damage:
-            damage.offset = base + delta + 1
-            raise
-        delta = row.offset - base
-        yield row
-    if at != len(data):
-        raise _Damage(Fault.SECTION_LEFTOVER, base + delta + 1)
 
 
 def parse_records(
@@ -346,24 +257,7 @@ def parse_records(
     header must not block a partition. Raises CorruptRecordError with the first unreadable offset.
     """
     epoch = None if leader_epoch < 0 else leader_epoch
-    try:
-        return [
-            Record(
-                topic,
-                partition,
-                row.offset,
-                row.timestamp,
-                section.timestamp_type,
-                row.key,
-                row.value,
-                tuple([(name.decode(errors="replace"), value) for name, value in row.headers]),
-                epoch,
-            )
-            for row in _scan(section)
-            if row.offset >= start
-        ]
-    except _Damage as damage:
-        raise corrupt(damage.fault, topic, partition, damage.offset) from None
+    return read_section(section, topic, partition, epoch, start, MAX_INT64)
 
 
 def parse_columns(
@@ -378,22 +272,16 @@ def parse_columns(
 
     Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
     """
-    rows: list[_Row] = []
-    types = array("i")
-    try:
-        for section in sections:
-            chosen = [row for row in _scan(section) if start <= row.offset < end]
-            types.extend([section.timestamp_type] * len(chosen))
-            rows += chosen
-    except _Damage as damage:
-        raise corrupt(damage.fault, topic, partition, damage.offset) from None
+    rows: list[Record] = []
+    for section in sections:
+        rows += read_section(section, topic, partition, None, start, end)
     return Columns(
         len(rows),
         _binary_column([row.key for row in rows]),
         _binary_column([row.value for row in rows]),
         array("q", [row.offset for row in rows]).tobytes(),
         array("q", [row.timestamp for row in rows]).tobytes(),
-        types.tobytes(),
+        array("i", [row.timestamp_type for row in rows]).tobytes(),
         _header_column([row.headers for row in rows]) if headers else None,
     )
 
@@ -404,12 +292,12 @@ def _binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
     return BinaryColumn(_validity([value is not None for value in values]), offsets, data)
 
 
-def _header_column(rows: Sequence[tuple[tuple[bytes, bytes | None], ...]]) -> HeaderColumn:
+def _header_column(rows: Sequence[tuple[Header, ...]]) -> HeaderColumn:
     flat = [header for headers in rows for header in headers]
     return HeaderColumn(
         _validity([bool(headers) for headers in rows]),
         _offsets([len(headers) for headers in rows]),
-        _binary_column([name.decode(errors="replace").encode() for name, _ in flat]),
+        _binary_column([name.encode() for name, _ in flat]),
         _binary_column([value for _, value in flat]),
     )
 
@@ -442,7 +330,7 @@ def encode_varint(value: int) -> bytes:
     """A zigzag varint of at most 64 bits. Raises ValueError beyond int64."""
     if 0 <= value < 0x40:  # by far the most
         return _SMALL[value << 1]
-    if not -MAX_INT64 - 1 <= value <= MAX_INT64:
+    if not _MIN_INT64 <= value <= MAX_INT64:
         raise ValueError(f"{value} does not fit into 64 bits")
     raw = value << 1 if value >= 0 else (~value << 1) | 1
     if raw < 0x80:
@@ -465,12 +353,12 @@ def decode_varint(buffer: Buffer, position: int = 0, bits: int = 32) -> tuple[in
 
     Raises CorruptRecordError if it is cut off or does not fit.
     """
-    data = _as_bytes(buffer)
+    data = as_bytes(buffer)
     if not 0 <= position <= len(data):
         raise corrupt(Fault.TRUNCATED)
     try:
-        return _varint(data, position, len(data), bits)
-    except _Damage as damage:
+        return take_varint(data, position, len(data), bits)
+    except Damage as damage:
         raise corrupt(damage.fault) from None
 
 
@@ -478,15 +366,15 @@ def record_size_bound(key: Buffer | None, value: Buffer | None, headers: Headers
     """An upper bound, in bytes, of what a record takes in a batch of its own, header included."""
     size = 61 + MAX_RECORD_OVERHEAD
     for field in (key, value):
-        size += 0 if field is None else len(_as_bytes(field))
+        size += 0 if field is None else len(as_bytes(field))
     for name, header in headers:
-        size += 10 + len(name.encode()) + (0 if header is None else len(_as_bytes(header)))
+        size += 10 + len(name.encode()) + (0 if header is None else len(as_bytes(header)))
     return size
 
 
 def murmur2(key: Buffer) -> int:
     """Java's 32-bit murmur2 of a key, as a signed integer: what keyed partitioning hashes with."""
-    data = _as_bytes(key)
+    data = as_bytes(key)
     length = len(data)
     state = (0x9747B28C ^ length) & _MASK32
     whole = length & ~3

@@ -19,11 +19,10 @@ K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
 
-class Record(Generic[K, V]):
-    """A record as it was consumed. Immutable; owns its key, value and headers.
+class RecordFields:
+    """A record while it is made: its attributes can be set, at a seventh of the price.
 
-    `timestamp` is in milliseconds since the epoch; `timestamp_type` is 0 if the producer set it
-    (CreateTime) and 1 if the broker did (LogAppendTime); `leader_epoch` is None if unknown.
+    Whoever has set all of them makes it what it is for good: `fields.__class__ = Record`.
     """
 
     __slots__ = (
@@ -43,13 +42,26 @@ class Record(Generic[K, V]):
     offset: int
     timestamp: int
     timestamp_type: int
-    key: K | None
-    value: V | None
+    key: Any
+    value: Any
     headers: tuple[Header, ...]
     leader_epoch: int | None
 
-    def __init__(
-        self,
+
+class Record(RecordFields, Generic[K, V]):
+    """A record as it was consumed. Immutable; owns its key, value and headers.
+
+    `timestamp` is in milliseconds since the epoch; `timestamp_type` is 0 if the producer set it
+    (CreateTime) and 1 if the broker did (LogAppendTime); `leader_epoch` is None if unknown.
+    """
+
+    __slots__ = ()
+
+    key: K | None
+    value: V | None
+
+    def __new__(
+        cls,
         topic: str,
         partition: int,
         offset: int,
@@ -59,17 +71,20 @@ class Record(Generic[K, V]):
         value: V | None,
         headers: tuple[Header, ...] = (),
         leader_epoch: int | None = None,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "topic", topic)
-        put(self, "partition", partition)
-        put(self, "offset", offset)
-        put(self, "timestamp", timestamp)
-        put(self, "timestamp_type", timestamp_type)
-        put(self, "key", key)
-        put(self, "value", value)
-        put(self, "headers", headers)
-        put(self, "leader_epoch", leader_epoch)
+    ) -> Record[K, V]:
+        """The record with these attributes."""
+        fields: Any = RecordFields()
+        fields.topic = topic
+        fields.partition = partition
+        fields.offset = offset
+        fields.timestamp = timestamp
+        fields.timestamp_type = timestamp_type
+        fields.key = key
+        fields.value = value
+        fields.headers = headers
+        fields.leader_epoch = leader_epoch
+        fields.__class__ = cls
+        return fields
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Record.{name} cannot be changed")
@@ -110,13 +125,8 @@ def _fields(record: Record[Any, Any]) -> tuple[object, ...]:
     )
 
 
-class Delivery:
-    """The handle of a record that was appended: await it for the record's `RecordMetadata`.
-
-    It may be awaited any number of times, by any number of tasks; cancelling one of them, or
-    forgetting the handle, changes nothing for the record. Immutable; it refers to the outcome of
-    its batch, never to the batch's bytes.
-    """
+class DeliveryFields:
+    """A handle while it is made, as `RecordFields` is a record."""
 
     __slots__ = ("index", "outcome", "timestamp")
 
@@ -124,11 +134,25 @@ class Delivery:
     index: int
     timestamp: int
 
-    def __init__(self, outcome: Outcome | None, index: int, timestamp: int) -> None:
-        put = object.__setattr__
-        put(self, "outcome", outcome)
-        put(self, "index", index)
-        put(self, "timestamp", timestamp)
+
+class Delivery(DeliveryFields):
+    """The handle of a record that was appended: await it for the record's `RecordMetadata`.
+
+    It may be awaited any number of times, by any number of tasks; cancelling one of them, or
+    forgetting the handle, changes nothing for the record. Immutable; it refers to the outcome of
+    its batch, never to the batch's bytes.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, outcome: Outcome | None, index: int, timestamp: int) -> Delivery:
+        """The handle with these attributes."""
+        fields: Any = DeliveryFields()
+        fields.outcome = outcome
+        fields.index = index
+        fields.timestamp = timestamp
+        fields.__class__ = cls
+        return fields
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"Delivery.{name} cannot be changed")

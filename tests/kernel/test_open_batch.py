@@ -235,6 +235,23 @@ def test_any_buffer_is_copied(kernel: ModuleType) -> None:
     assert batch.seal() == section(kernel, (TIME, b"key", b"value"))
 
 
+class Name(str):
+    """A name of somebody's own, as an enum's are: it is written as it is spelled."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "not this"
+
+
+def test_headers_are_any_pairs_of_a_name_and_bytes(kernel: ModuleType) -> None:
+    given = [[Name("ä"), bytearray(b"x")], ("b", memoryview(b"y")), ["c", None]]
+    plain = (("ä", b"x"), ("b", b"y"), ("c", None))
+    expected = section(kernel, (TIME, None, b"v", plain))
+    for headers in (given, tuple(given), list(plain), dict.fromkeys(plain).keys()):
+        assert section(kernel, (TIME, None, b"v", headers)) == expected
+
+
 def test_append_many_is_append_many_times(kernel: ModuleType) -> None:
     values = [b"a", None, b"ccc"]
     keys = [None, b"k", b""]

@@ -81,6 +81,40 @@ def test_a_name_that_is_not_utf8_is_readable(kernel: ModuleType) -> None:
     assert parse(kernel, data)[0].headers == (("a\ufffd\ufffd", b""),)
 
 
+def spelled(*headers: tuple[str, bytes | None]) -> bytes:
+    fields = [field(name.encode()) + field(value) for name, value in headers]
+    return varint(len(headers)) + b"".join(fields)
+
+
+def test_headers_that_are_nearly_those_of_the_record_before(kernel: ModuleType) -> None:
+    written: list[tuple[tuple[str, bytes | None], ...]] = [
+        (("name", b"value"), ("other", b"")),
+        (("name", b"value"), ("other", b"")),
+        (("name", b"valuE"), ("other", b"")),
+        (("namE", b"valuE"), ("other", None)),
+        (("other", b""), ("namE", b"valuE")),
+        (("", b"valuE"),),
+        (("\x04", b"al"), ("u", b"E")),
+        tuple((f"name {n}", b"%d" % n) for n in range(70)),
+        tuple((f"name {n}", b"%d" % (n % 60)) for n in range(70)),
+        tuple(("name", b"value") for _ in range(20)),
+    ]
+    records = [record(delta=n, headers=spelled(*each)) for n, each in enumerate(written)]
+    assert [one.headers for one in parse(kernel, section(*records))] == written
+
+
+@pytest.mark.parametrize("time", [0, 63, 64, -65, 8191, 8192, -8193, 1 << 40, -(1 << 40)])
+@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 1 << 21])
+def test_fields_of_every_length(kernel: ModuleType, size: int, time: int) -> None:
+    key, value, name = b"k" * size, b"v" * size, "n" * size
+    headers = spelled((name, value), ("", None))
+    data = section(record(), record(delta=90, time=time, key=key, value=value, headers=headers))
+    assert len(parse(kernel, data)) == 2
+    found = parse(kernel, data)[1]
+    assert (found.offset, found.timestamp) == (1090, 5_000 + time)
+    assert (found.key, found.value, found.headers) == (key, value, ((name, value), ("", None)))
+
+
 # -- hostile sections -----------------------------------------------------------------------------
 
 
@@ -109,6 +143,10 @@ HOSTILE = {
     "length one more": (Fault.LENGTH, [record(length=12)]),
     "length one less": (Fault.TRUNCATED, [record(length=10)]),
     "length beyond the batch": (Fault.LENGTH, [record(length=1000)]),
+    "length beyond the batch, and a header's with it": (
+        Fault.LENGTH,
+        [record(length=23, headers=varint(1) + field(b"a") + varint(9))],
+    ),
     "length 2^31-1": (Fault.LENGTH, [record(length=(1 << 31) - 1)]),
     "length of six bytes": (Fault.VARINT, [overlong(varint(11), 6) + record()[1:]]),
     "length beyond 32 bits": (Fault.VARINT, [b"\xff\xff\xff\xff\x1f" + record()[1:]]),

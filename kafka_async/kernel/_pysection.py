@@ -1,0 +1,255 @@
+"""Reading the records of a section in plain Python, and saying what is wrong with it.
+
+`_row` is the specification: it checks every length against the enclosing one before it uses it, so
+hostile bytes end in CorruptRecordError and allocate nothing on their say-so. `_usual_row` reads
+what nearly all records look like, in less than half the time, and leaves the rest to `_row`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_async.kernel._pyvalues import Record, RecordFields
+from kafka_async.kernel._shared import MAX_INT64, MIN_RECORD_SIZE, Fault, corrupt
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from typing_extensions import Buffer
+
+    from kafka_async.kernel._shared import Section
+    from kafka_async.types import Header
+
+    # Timestamp, offset delta, key, value, headers, and where the next record begins.
+    _Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
+
+_MIN_INT64: Final = -MAX_INT64 - 1
+
+
+def as_bytes(value: Buffer) -> bytes:
+    """The bytes of any buffer, uncopied if they are bytes."""
+    # Not bytes(value): that would make an int a run of zeros.
+    return value if isinstance(value, bytes) else bytes(memoryview(value))
+
+
+class Damage(Exception):
+    """A fault in a section, before it is known where the section comes from."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+def take_varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, int]:
+    """The number at a position, and the position after it; Damage if it ends beyond `end`."""
+    if end - at >= 2:  # by far the most are one byte or two
+        raw = data[at]
+        if raw < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        if data[at + 1] < 0x80:
+            raw = raw & 0x7F | data[at + 1] << 7
+            return (raw >> 1) ^ -(raw & 1), at + 2
+    raw = shift = 0
+    while True:
+        if at >= end:
+            raise Damage(Fault.TRUNCATED)
+        byte = data[at]
+        at += 1
+        if shift + 7 > bits and byte >> (bits - shift):
+            raise Damage(Fault.VARINT)
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+
+
+def _field(data: bytes, at: int, end: int, fault: Fault) -> tuple[bytes | None, int]:
+    length, at = take_varint(data, at, end)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= end - at:
+        raise Damage(fault)
+    return data[at : at + length], at + length
+
+
+def _headers(data: bytes, at: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, at = take_varint(data, at, end)
+    if not 0 <= count * 2 <= end - at:  # a header is at least two lengths
+        raise Damage(Fault.HEADER_COUNT)
+    headers: list[Header] = []
+    for _ in range(count):
+        name, at = _field(data, at, end, Fault.HEADER)
+        if name is None:
+            raise Damage(Fault.HEADER)
+        value, at = _field(data, at, end, Fault.HEADER)
+        headers.append((name.decode(errors="replace"), value))
+    return tuple(headers), at
+
+
+def _row(data: bytes, at: int, section: Section, previous_delta: int) -> _Row:
+    length, at = take_varint(data, at, len(data))
+    if not 0 <= length <= len(data) - at:
+        raise Damage(Fault.LENGTH)
+    end = at + length
+    if not length:
+        raise Damage(Fault.TRUNCATED)
+    at += 1  # the attributes, of which none are defined
+    timestamp_delta, at = take_varint(data, at, end, 64)
+    delta, at = take_varint(data, at, end)
+    if not previous_delta < delta <= section.last_offset_delta:
+        raise Damage(Fault.OFFSET_DELTA)
+    timestamp = section.max_timestamp
+    if section.timestamp_type == 0:
+        timestamp = section.base_timestamp + timestamp_delta
+        if not _MIN_INT64 <= timestamp <= MAX_INT64:
+            raise Damage(Fault.TIMESTAMP)
+    key, at = _field(data, at, end, Fault.FIELD)
+    value, at = _field(data, at, end, Fault.FIELD)
+    headers, at = _headers(data, at, end)
+    if at != end:
+        raise Damage(Fault.RECORD_LEFTOVER)
+    return timestamp, delta, key, value, headers, end
+
+
+class _UnusualError(IndexError):
+    """A record that `_usual_row` does not read; reading beyond the data is another such."""
+
+
+def _usual_row(data: bytes, at: int, names: dict[bytes, str]) -> _Row:
+    """What `_row` gives, with the timestamp's delta, of a record without long or wrong fields.
+
+    Lengths are taken as they come and looked at once, at the end: positions only grow, so a row
+    that ends where its record does was read from nowhere else; and varints of one or two bytes are
+    even and at most 16383 unless they are negative or longer than that.
+    """
+    size = data[at]
+    at += 1
+    if size > 127:
+        size += (data[at] << 7) - 128
+        at += 1
+    end = at + (size >> 1)
+    time = data[at + 1]
+    at += 2
+    if time > 127:
+        time += (data[at] << 7) - 128
+        at += 1
+    if time > 16383:
+        time, at = take_varint(data, at - 2, end, 64)
+    else:
+        time = (time >> 1) ^ -(time & 1)
+    delta = data[at]
+    at += 1
+    if delta > 127:
+        delta += (data[at] << 7) - 128
+        at += 1
+    key = value = None
+    key_size = data[at]
+    at += 1
+    if key_size == 1:
+        key_size = 0
+    else:
+        if key_size > 127:
+            key_size += (data[at] << 7) - 128
+            at += 1
+        stop = at + (key_size >> 1)
+        key = data[at:stop]
+        at = stop
+    value_size = data[at]
+    at += 1
+    if value_size == 1:
+        value_size = 0
+    else:
+        if value_size > 127:
+            value_size += (data[at] << 7) - 128
+            at += 1
+        stop = at + (value_size >> 1)
+        value = data[at:stop]
+        at = stop
+    headers, at = _usual_headers(data, at, names) if data[at] else ((), at + 1)
+    sizes = size | delta | key_size | value_size
+    if at != end or end > len(data) or sizes & 1 or sizes > 16383:
+        raise _UnusualError
+    return time, delta >> 1, key, value, headers, at
+
+
+def _usual_headers(data: bytes, at: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
+    """What `_headers` gives, as `_usual_row`; `names` has those that were met before."""
+    count = sizes = data[at]
+    at += 1
+    headers: list[Header] = []
+    for _ in range(count >> 1):
+        size = data[at]
+        sizes |= size
+        at += 1
+        stop = at + (size >> 1)
+        spelled = data[at:stop]
+        name = names.get(spelled)
+        if name is None:
+            name = names[spelled] = spelled.decode(errors="replace")
+        size = data[stop]
+        at = stop + 1
+        value = None
+        if size != 1:
+            sizes |= size
+            stop = at + (size >> 1)
+            value = data[at:stop]
+            at = stop
+        headers.append((name, value))
+    if sizes & 0x81:
+        raise _UnusualError
+    return tuple(headers), at
+
+
+def _check(section: Section, size: int) -> None:
+    base = section.base_offset
+    if base < 0 or not 0 <= section.last_offset_delta < MAX_INT64 - base:
+        raise Damage(Fault.OFFSETS)
+    if not 0 <= section.records_count * MIN_RECORD_SIZE <= size:
+        raise Damage(Fault.COUNT)
+
+
+def read_section(
+    section: Section, topic: str, partition: int, epoch: int | None, start: int, end: int
+) -> list[Record]:
+    """The records with `start` <= offset < `end`; all of the section is validated.
+
+    Raises CorruptRecordError with the first unreadable offset.
+    """
+    data = as_bytes(section.data)
+    base, last, kind = section.base_offset, section.last_offset_delta, section.timestamp_type
+    first_time = section.base_timestamp
+    names: dict[bytes, str] = {}
+    records: list[Record] = []
+    at = 0
+    delta = previous = -1
+    try:
+        _check(section, len(data))
+        for _ in range(section.records_count):
+            try:
+                time, delta, key, value, headers, next_at = _usual_row(data, at, names)
+                time = section.max_timestamp if kind else first_time + time
+                if not previous < delta <= last or not _MIN_INT64 <= time <= MAX_INT64:
+                    raise _UnusualError
+            except (IndexError, Damage):
+                time, delta, key, value, headers, next_at = _row(data, at, section, previous)
+            at = next_at
+            previous = delta
+            if not start <= base + delta < end:
+                continue
+            record: Any = RecordFields()
+            record.topic = topic
+            record.partition = partition
+            record.offset = base + delta
+            record.timestamp = time
+            record.timestamp_type = kind
+            record.key = key
+            record.value = value
+            record.headers = headers
+            record.leader_epoch = epoch
+            record.__class__ = Record
+            records.append(record)
+        if at != len(data):
+            raise Damage(Fault.SECTION_LEFTOVER)
+    except Damage as damage:
+        raise corrupt(damage.fault, topic, partition, base + previous + 1) from None
+    return records
