@@ -41,8 +41,11 @@ REPAIR, REPAIR_LENGTH = 3, 3
 WRITE, COLUMNS = 4, 8
 
 _MAGIC_AT, _CRC_AT, _AFTER_CRC_AT, _RECORDS_AT, _LENGTH_AT = 16, 17, 21, 61, 8
+_LAST_OFFSET = (1 << 63) - 2
+_COLUMN_OFFSETS = 100  # that are read as columns, at most
 _LEGACY_CRC_AT, _LEGACY_AFTER_CRC_AT, _LEGACY_VALUE_AT = 12, 16, 34
 _MAX_TIMESTAMP = (1 << 63) - 2
+_MAX_START = (1 << 63) - 1 - _COLUMN_OFFSETS
 
 
 def _kernel(name: str) -> ModuleType:
@@ -85,9 +88,9 @@ def run(data: bytes) -> None:
 
 
 def _check(view: BatchView, flags: int) -> None:
-    start = view.base_offset + (flags >> 4)
+    start = min(view.base_offset + (flags >> 4), _MAX_START)
     if view.header.magic < 2:
-        _ascending(view.records(start, LIMIT), start)
+        _check_offsets(view.records(start, LIMIT), start, _LAST_OFFSET)
         return
     section = view.section(LIMIT)
     epoch = view.header.leader_epoch
@@ -97,7 +100,7 @@ def _check(view: BatchView, flags: int) -> None:
     if flags & COLUMNS:
         _compare_columns(section, start)
     records = view.records(start, LIMIT)
-    _ascending(records, start)
+    _check_offsets(records, start, view.last_offset)
     promise(len(records) <= max(0, section.records_count), "more records than the batch claims")
     if view.is_control:
         view.control()
@@ -115,16 +118,17 @@ def outcome(kernel: Any, function: str, *arguments: object) -> object:
 
 
 def _compare_columns(section: Section, start: int) -> None:
-    arguments = ([section, section], TOPIC, PARTITION, start, start + 100, True)
+    arguments = ([section, section], TOPIC, PARTITION, start, start + _COLUMN_OFFSETS, True)
     ours = outcome(COMPILED, "parse_columns", *arguments)
     promise(ours == outcome(PYTHON, "parse_columns", *arguments), "the kernels' columns differ")
 
 
-def _ascending(records: list[Any], start: int) -> None:
+def _check_offsets(records: list[Any], start: int, end: int) -> None:
     last = start - 1
     for record in records:
         promise(record.offset > last, "offsets that do not ascend, or lie before the start")
         last = record.offset
+    promise(last <= max(start - 1, end), "an offset beyond the batch's last")
 
 
 def _written_again(records: list[Any]) -> None:

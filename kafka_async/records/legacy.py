@@ -37,6 +37,7 @@ _SIZE_AT_END: Final = 12
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
+_MAX_OFFSET: Final = (1 << 63) - 1  # nobody could ask for what comes after it
 
 
 class Head(NamedTuple):
@@ -156,7 +157,7 @@ def _unwrap(outer: Head, value: bytes | None, limit: int) -> list[Entry]:
     if not entries:
         raise CorruptRecordError("a compressed message holds none")
     shift = outer.offset - entries[-1].offset if outer.magic == 1 else 0
-    if entries[0].offset + shift < 0:
+    if entries[0].offset + shift < 0 or entries[-1].offset + shift >= _MAX_OFFSET:
         raise CorruptRecordError("the offsets inside a compressed message are impossible")
     return [entry._replace(offset=entry.offset + shift) for entry in entries]
 

@@ -132,6 +132,7 @@ def test_a_wrong_crc_inside() -> None:
         (wrapped(9, wrapped(0, entry(0, b"a"))), "another kind"),
         (wrapped(9, entry(1, b"a"), entry(1, b"b")), "do not ascend"),
         (wrapped(9, entry(0, b"a"), entry(10, b"b")), "impossible"),
+        (wrapped(9, entry((1 << 63) - 1, b"a", magic=0), magic=0), "impossible"),
         (wrapped(9, entry(0, b"a"), codec=4), "no codec"),
         (wrapped(9, codec=7), "no codec"),
         (entry(9, None, attributes=1), "no codec"),
