@@ -9,13 +9,14 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long lint docs bench bench-wire clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel lint docs bench bench-wire clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
 	@echo "make test                         the whole suite; make test-slow: what takes longer"
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
+	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
 	@echo "make lint | docs | bench | bench-wire | clean"
 
 # --- The environment -----------------------------------------------------------------------------
@@ -101,6 +102,10 @@ fuzz: $(VENV)/.installed-dev
 # Half an hour towards the goals in fuzz/__main__.py, on from where the last call stopped.
 fuzz-long: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz long $(FUZZ_ARGS)
+
+# The compiled kernel by clang and libFuzzer: KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
+fuzz-kernel: $(VENV)/.installed-dev
+	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
 
 docs: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
