@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kafka_async.protocol.message import Struct
-from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Fixed, Sized
+from kafka_async.protocol.spec import STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,12 +159,3 @@ def byte_difference(ours: bytes, theirs: bytes, around: int = 8) -> str | None:
         f"{ours[cut].hex(' ') or 'none'}, {theirs[cut].hex(' ') or 'none'} "
         f"(from byte {cut.start})"
     )
-
-
-def has_records(message: type[Struct]) -> bool:
-    """Whether a message carries record batches anywhere."""
-    for field in message.SPEC.fields:
-        kind = field.type.element if isinstance(field.type, Array) else field.type
-        if kind is RECORDS or (isinstance(kind, type) and has_records(kind)):
-            return True
-    return False
