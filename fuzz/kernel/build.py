@@ -1,0 +1,101 @@
+"""The instrumented kernels: the same source compiled by clang, once for coverage, once for memory.
+
+A build is kept below its directory under a name made of everything that went into it, so that a
+changed source, compiler or flag is a new build and an unchanged one costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.kernel.toolchain import Clang, ToolchainError
+
+HERE = Path(__file__).parent
+SOURCES = HERE.parent.parent / "kafka_async" / "kernel"
+MODULES = ("_ckernel", "_ccodec")
+
+COMMON = ["-gline-tables-only", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-O1"]
+COVERAGE = ["-fwrapv", "-fsanitize=fuzzer-no-link"]
+# Without -fwrapv, which Python compiles extensions with: so an overflow that it would hide is told.
+MEMORY = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-shared-libasan"]
+COUNTERS = HERE / "counters.c"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """The directories of the instrumented kernels, libFuzzer's module, and who made them."""
+
+    coverage: Path
+    memory: Path
+    engine: Path
+    clang: Clang
+
+
+def build(clang: Clang, directory: Path, sources: Path = SOURCES) -> Build:
+    """The two kernels and libFuzzer's module, compiled if they are not there yet.
+
+    Raises:
+        ToolchainError: Cython or the compiler refused.
+    """
+    compiler = Compiler(clang, directory)
+    kernel = [sources / f"{name}.pyx" for name in MODULES]
+    libraries = ["-Wl,--whole-archive", str(clang.engine), "-Wl,--no-whole-archive"]
+    libraries += ["-lstdc++", "-lm", "-lpthread", "-ldl"]
+    return Build(
+        coverage=compiler.extensions("coverage", kernel, COVERAGE, COUNTERS),
+        memory=compiler.extensions("memory", kernel, MEMORY),
+        engine=compiler.extensions("engine", [HERE / "engine.pyx"], libraries) / "engine.so",
+        clang=clang,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """Extension modules of Cython sources, by clang, below a directory."""
+
+    clang: Clang
+    directory: Path
+
+    def extensions(
+        self, name: str, sources: list[Path], flags: list[str], with_plain: Path | None = None
+    ) -> Path:
+        """The directory of the modules; `with_plain` is linked to each without the flags."""
+        key = hashlib.sha256(sys.version.encode())
+        for word in (self.clang.version, *COMMON, *flags):
+            key.update(word.encode())
+        for file in (*sources, *([with_plain] if with_plain else [])):
+            key.update(file.read_bytes())
+        home = self.directory / name / key.hexdigest()[:12]
+        if not home.exists():
+            shutil.rmtree(home.parent, ignore_errors=True)
+            unfinished = self.directory / f"{name}-{uuid.uuid4().hex}"
+            unfinished.mkdir(parents=True)
+            for source in sources:
+                self._compile(unfinished, source, flags, with_plain)
+            home.parent.mkdir()
+            unfinished.rename(home)
+        return home
+
+    def _compile(self, home: Path, source: Path, flags: list[str], with_plain: Path | None) -> None:
+        c_file = home / f"{source.stem}.c"
+        _run(sys.executable, "-m", "cython", "-3", str(source), "-o", str(c_file))
+        if with_plain is not None:
+            plain = home / f"{source.stem}-{with_plain.stem}.o"
+            _run(self.clang.command, "-fPIC", "-c", str(with_plain), "-o", str(plain))
+            flags = [*flags, str(plain)]
+        include = f"-I{sysconfig.get_path('include')}"
+        output = ["-o", str(home / f"{source.stem}.so")]
+        _run(self.clang.command, *COMMON, include, str(c_file), *output, *flags)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolchainError(f"{command[0]} failed on the kernel:\n{done.stdout}{done.stderr}")

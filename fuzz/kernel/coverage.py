@@ -1,0 +1,95 @@
+"""Which of the kernel's code a corpus reaches, counted in a process of its own.
+
+python -m fuzz.kernel.coverage KERNEL ENGINE TARGET=DIRECTORY... prints JSON: of each function of
+the kernel how many edges there are, and how many were reached. What Cython adds around them, its
+own helpers and the module's set-up, is not counted.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from fuzz.kernel.loading import use_kernel
+
+# Methods, wrappers, C functions and properties that the source defines.
+OURS = re.compile(r"__pyx_(pf|pw|f|getprop|setprop)_\w*?_(c(?:kernel|codec)_.+)")
+
+
+def main(kernel: str, engine: str, *corpora: str) -> int:
+    """Run every input once and print what was reached."""
+    use_kernel(Path(kernel), Path(engine))
+    # Only now, since they import kafka_async.
+    targets = importlib.import_module("fuzz.kernel.targets").TARGETS
+    twins = importlib.import_module("fuzz.kernel.twins").Twins.loaded(0)
+    modules = [Counters(file) for file in sorted(Path(kernel).glob("*.so"))]
+    for counters in modules:
+        counters.clear()
+    for name, directory in (corpus.split("=", 1) for corpus in corpora):
+        for file in sorted(Path(directory).iterdir()):
+            targets[name].check(twins, file.read_bytes())
+            for counters in modules:
+                counters.take()  # after each: a counter has eight bits
+    print(json.dumps({name: row for one in modules for name, row in one.by_function().items()}))
+    return 0
+
+
+class Counters:
+    """The counters of a loaded kernel, and the functions that they lie in."""
+
+    def __init__(self, kernel: Path) -> None:
+        library = ctypes.CDLL(str(kernel))
+        library.kernel_counters.restype = ctypes.c_void_p
+        library.kernel_edges.restype = ctypes.c_uint64
+        library.kernel_code.restype = ctypes.POINTER(ctypes.c_size_t)
+        self._edges: int = library.kernel_edges()
+        self._at: int = library.kernel_counters()
+        self._reached = 0
+        code = library.kernel_code()
+        begin = ctypes.cast(library.kernel_counters, ctypes.c_void_p).value or 0
+        symbols = _symbols(kernel)
+        base = begin - next(at for at, name in symbols if name == "kernel_counters")
+        starts = [at for at, _ in symbols]
+        self._functions = [
+            symbols[bisect.bisect_right(starts, code[2 * edge] - base) - 1][1]
+            for edge in range(self._edges)
+        ]
+
+    def clear(self) -> None:
+        """Forget what was counted."""
+        ctypes.memset(self._at, 0, self._edges)
+
+    def take(self) -> None:
+        """Remember what was counted, and start again."""
+        self._reached |= int.from_bytes(ctypes.string_at(self._at, self._edges), "little")
+        self.clear()
+
+    def by_function(self) -> dict[str, list[int]]:
+        """Edges reached and edges, by the kernel's functions."""
+        flags = self._reached.to_bytes(self._edges, "little")
+        found: dict[str, list[int]] = {}
+        for name, flag in zip(self._functions, flags, strict=True):
+            ours = OURS.match(name)
+            if ours is not None:
+                counts = found.setdefault(f"{ours[1]} {ours[2]}", [0, 0])
+                counts[0] += flag != 0
+                counts[1] += 1
+        return found
+
+
+def _symbols(kernel: Path) -> list[tuple[int, str]]:
+    # nm is of the binutils, which every clang brings along.
+    command = ["nm", "--defined-only", "--numeric-sort", str(kernel)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line.split() for line in lines]
+    return [(int(at, 16), name) for at, kind, name in rows if kind in "tT"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

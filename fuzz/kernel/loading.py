@@ -1,0 +1,58 @@
+"""An instrumented kernel in the place of the installed one."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = "kafka_async.kernel"
+
+
+class _Finder(MetaPathFinder):
+    """Finds the compiled modules of the kernel in a directory of their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Where the module is, if it is one of the kernel's."""
+        package, _, name = fullname.rpartition(".")
+        file = self._directory / f"{name}.so"
+        if package != PACKAGE or not file.exists():
+            return None
+        return importlib.util.spec_from_file_location(fullname, file)
+
+
+def use_kernel(directory: Path | None, engine: Path | None = None) -> ModuleType | None:
+    """Make kafka_async run on that kernel; None is the installed one. Gives libFuzzer's module.
+
+    Call it before anything imports kafka_async.
+    """
+    if any(name.partition(".")[0] == "kafka_async" for name in sys.modules):
+        raise RuntimeError("kafka_async is imported already, with another kernel")
+    os.environ["KAFKA_ASYNC_KERNEL"] = "c"
+    if directory is not None:
+        sys.meta_path.insert(0, _Finder(directory))
+    return None if engine is None else _load_engine(engine)
+
+
+def _load_engine(path: Path) -> ModuleType:
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the kernel's counters are found by name
+    try:
+        spec = importlib.util.spec_from_file_location("engine", path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{path} is no module")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.setdlopenflags(flags)
+    return module

@@ -1,0 +1,279 @@
+"""The target "writing": a batch is filled as the input says, and what is read back is what went in.
+
+An input is a capacity, a codec, and then calls: a byte that names the call, and its arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fuzz.kernel.inputs import Feed
+from fuzz.kernel.oracle import Refusal, all_fields, answer, holds, same
+from kafka_async.kernel import Section
+from kafka_async.records import compression
+from kafka_async.records.batch import HEADER_SIZE, frame_batch, iter_batches
+from kafka_async.records.compression import Codec
+
+if TYPE_CHECKING:
+    from fuzz.kernel.twins import Twins
+
+TOPIC, PARTITION, EPOCH = "topic", 7, -1
+# What callers give that no record can have.
+WRONG: list[Any] = [
+    *(5, "text", 1.5, [1], (("name",),), ((b"name", None),), (("name", 3),), None),
+    *(-2, (1 << 63) - 1, 1 << 64, -(1 << 70), True, (("a", None, 1),), object(), {}),
+]
+Headers = list[tuple[str, bytes | None]]
+Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+class Append(NamedTuple):
+    """One record."""
+
+    timestamp: Any
+    key: Any
+    value: Any
+    headers: Any
+
+
+class AppendMany(NamedTuple):
+    """Several values, some of which may be wrong."""
+
+    timestamp: int
+    values: list[Any]
+    keys: list[Any] | None
+    start: int
+
+
+class Extend(NamedTuple):
+    """A higher bound."""
+
+    capacity: int
+
+
+class Seal(NamedTuple):
+    """The end, before the end."""
+
+
+Call = Append | AppendMany | Extend | Seal
+
+
+class Plan(NamedTuple):
+    """What an input says."""
+
+    capacity: int
+    codec: Codec
+    calls: list[Call]
+
+
+def prepare(data: bytes) -> Plan:
+    """The calls of an input; whatever the bytes are, there is a plan."""
+    feed = Feed(data)
+    capacity = feed.number(4)
+    codec = Codec(feed.byte() % len(Codec))
+    calls: list[Call] = []
+    time = 0
+    while feed.left:
+        call, time = _call(feed, time)
+        calls.append(call)
+    return Plan(capacity, codec, calls)
+
+
+def _call(feed: Feed, time: int) -> tuple[Call, int]:
+    kind = feed.byte()
+    time = feed.number(8) if kind & 0x80 else time + feed.number(1)
+    match kind & 7:
+        case 4:
+            values = [_shaped(feed.field(), feed.byte()) for _ in range(feed.byte() & 15)]
+            if kind & 0x20:
+                values.insert(feed.byte() % (len(values) + 1), WRONG[feed.byte() % len(WRONG)])
+            keys = [feed.field() for _ in values] if kind & 0x40 else None
+            return AppendMany(time, values, keys, feed.number(1)), time
+        case 5:
+            return Extend(feed.number(4)), time
+        case 6:
+            arguments: list[Any] = [time, feed.field(), feed.field(), _headers(feed)]
+            arguments[kind >> 4 & 3] = WRONG[feed.byte() % len(WRONG)]
+            return Append(*arguments), time
+        case 7 if kind & 0x40:
+            return Seal(), time
+        case _:
+            key = _shaped(feed.field(), kind >> 3)
+            headers = _headers(feed) if kind & 2 else ()
+            return Append(time, key, _shaped(feed.field(), kind >> 5), headers), time
+
+
+def _headers(feed: Feed) -> Headers:
+    def name() -> str:
+        return feed.take(feed.byte() & 31).decode(errors="surrogateescape")
+
+    return [(name(), feed.field()) for _ in range(feed.byte() & 7)]
+
+
+def _shaped(field: bytes | None, shape: int) -> Any:
+    # All of what callers have that holds bytes.
+    if field is None:
+        return None
+    match shape & 3:
+        case 1:
+            return memoryview(field)[::2]
+        case 2:
+            return bytearray(field)
+        case 3:
+            return array("H", field[: len(field) & ~1])
+        case _:
+            return field
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(memoryview(value))
+
+
+class Filled(NamedTuple):
+    """What became of the calls: an answer each, the records that were taken, and the batch."""
+
+    answers: list[object]
+    taken: list[Row]
+    batch: Any
+    state: tuple[object, ...]
+    section: object
+
+    @property
+    def size(self) -> int:
+        """Bytes of the section."""
+        return len(self.section) if isinstance(self.section, bytes) else 0
+
+
+def fill(kernel: Any, given: Plan) -> Filled | Refusal:
+    """Make the calls on one kernel."""
+    batch: Any = answer(lambda: kernel.OpenBatch(None, given.capacity), ValueError)
+    if isinstance(batch, Refusal):
+        return batch
+    answers: list[object] = []
+    taken: list[Row] = []
+    section: object = None
+    for call in given.calls:
+        match call:
+            case Append():
+                answers.append(_append(batch, call, taken))
+            case AppendMany():
+                answers.append(_append_many(batch, call, taken))
+            case Extend():
+                answers.append(answer(functools.partial(batch.extend, *call), ValueError))
+            case Seal():
+                answers.append(answer(batch.seal))
+                section = answers[-1] if section is None else section
+    names = ("count", "size", "capacity", "base_timestamp", "max_timestamp", "sealed")
+    state = (*(getattr(batch, name) for name in names), repr(batch))
+    return Filled(answers, taken, batch, state, batch.seal() if section is None else section)
+
+
+def _append(batch: Any, call: Append, taken: list[Row]) -> object:
+    before = batch.size
+    # A wrong header is found after the ones before it: so what is taken is worked out at the end.
+    found = _refused(functools.partial(batch.append, *call))
+    if found is None or isinstance(found, Refusal):
+        holds(batch.size == before, "a refused record changed the batch")
+        return found
+    headers = tuple((name, _as_bytes(value)) for name, value in call.headers)
+    taken.append((int(call.timestamp), _as_bytes(call.key), _as_bytes(call.value), headers))
+    return _handle(found)
+
+
+def _append_many(batch: Any, call: AppendMany, taken: list[Row]) -> object:
+    timestamp, values, keys, start = call
+    found: Any = _refused(functools.partial(batch.append_many, timestamp, values, keys, start))
+    if isinstance(found, Refusal):
+        return found
+    for index in range(start, start + len(found)):
+        key = None if keys is None else _as_bytes(keys[index])
+        taken.append((timestamp, key, _as_bytes(values[index]), ()))
+    return [_handle(delivery) for delivery in found]
+
+
+def _refused(call: Callable[[], object]) -> object:
+    return answer(call, TypeError, ValueError)
+
+
+def _handle(delivery: Any) -> tuple[object, ...]:
+    return delivery.index, delivery.timestamp, delivery.outcome, repr(delivery)
+
+
+def run(kernel: Any, given: Plan) -> int:
+    """Only the kernel's work and its calls; gives the bytes that it was about."""
+    filled = fill(kernel, given)
+    appends = [call for call in given.calls if isinstance(call, Append)]
+    answer(lambda: [_bound(kernel, call) for call in appends])
+    return filled.size if isinstance(filled, Filled) else 0
+
+
+def check(twins: Twins, data: bytes) -> None:
+    """Fill a batch and read it back; raise Finding where something does not hold."""
+    given = prepare(data)
+    filled = fill(twins.compiled, given)
+    if isinstance(filled, Filled):
+        _check_round_trip(twins.compiled, filled, given.codec)
+    if twins.due():
+        pure = fill(twins.pure, given)
+        same("a batch's beginning", type(filled), type(pure))
+        if isinstance(filled, Filled) and isinstance(pure, Filled):
+            same("answers", filled.answers, pure.answers)
+            same("the batch's state", filled.state, pure.state)
+            same("the section", filled.section, pure.section)
+            same("record_size_bound", *(_bounds(kernel, given) for kernel in _both(twins)))
+
+
+def _both(twins: Twins) -> tuple[Any, Any]:
+    return twins.compiled, twins.pure
+
+
+def _bounds(kernel: Any, given: Plan) -> list[object]:
+    appends = [call for call in given.calls if isinstance(call, Append)]
+    return [_bound(kernel, call) for call in appends]
+
+
+def _bound(kernel: Any, call: Append) -> object:
+    _, key, value, headers = call
+
+    def bound() -> object:
+        return kernel.record_size_bound(key, value, headers)
+
+    return answer(bound, TypeError, ValueError, AttributeError)
+
+
+def _check_round_trip(kernel: Any, filled: Filled, codec: Codec) -> None:
+    batch, taken, data = filled.batch, filled.taken, filled.section
+    holds(isinstance(data, bytes), "a section that is no bytes")
+    assert isinstance(data, bytes)
+    holds(batch.count == len(taken), f"{batch.count} records of {len(taken)} that were taken")
+    if not taken:
+        holds(data == b"", "an empty batch with bytes")
+        return
+    holds(batch.max_timestamp == max(row[0] for row in taken), "another max timestamp")
+    times = (batch.base_timestamp, batch.max_timestamp)
+    section = Section(data, len(taken), 0, len(taken) - 1, *times, 0)
+    back = all_fields(kernel.parse_records(section, TOPIC, PARTITION, EPOCH, 0))
+    wanted = [_expected(offset, row) for offset, row in enumerate(taken)]
+    same("what was written and what is read", back, wanted)
+    framed = frame_batch(
+        compression.compress(codec, data),
+        codec=codec,
+        count=len(taken),
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+    )
+    views = list(iter_batches(framed, topic=TOPIC, partition=PARTITION))
+    holds(len(views) == 1, "a framed batch that is not one")
+    same("what was framed and what is read", all_fields(views[0].records()), wanted)
+    if len(taken) == 1:
+        _, key, value, headers = taken[0]
+        bound = kernel.record_size_bound(key, value, headers)
+        holds(bound >= HEADER_SIZE + len(data), "a record beyond its bound")
+
+
+def _expected(offset: int, row: Row) -> tuple[object, ...]:
+    timestamp, key, value, headers = row
+    return (TOPIC, PARTITION, offset, timestamp, 0, key, value, headers, None)

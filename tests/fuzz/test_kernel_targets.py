@@ -1,0 +1,167 @@
+"""The targets of the native fuzzer: none minds what is sound or overlooks its kind of fault."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fuzz.kernel import batches, sections, seeds, writing
+from fuzz.kernel.oracle import Finding, Refusal, answer
+from fuzz.kernel.targets import TARGETS
+from fuzz.kernel.twins import Twins
+from kafka_async.errors import CorruptRecordError
+from kafka_async.kernel import _pykernel
+from kafka_async.records.batch import iter_batches
+from tests.kernel import kernels
+
+SOUND = seeds.seeds("sections")[0]
+WRITTEN = struct.pack("<iB", 1000, 0) + b"\x02\x01\x03key\x05value\x01\x01h\x02hv"
+
+
+@pytest.fixture
+def compiled() -> Any:
+    return kernels.load("c")
+
+
+def broken(compiled: Any, **changed: Any) -> Twins:
+    """The twins, the compiled one with something changed."""
+    names = {name: getattr(compiled, name) for name in dir(compiled) if name[0] != "_"}
+    return Twins(SimpleNamespace(**{**names, **changed}), _pykernel)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_seed_holds_and_can_be_measured(compiled: Any, name: str) -> None:
+    twins = Twins(compiled, _pykernel)
+    target = TARGETS[name]
+    inputs = seeds.seeds(name)
+    assert inputs
+    for data in inputs:
+        target.check(twins, data)
+        assert target.run(compiled, target.prepare(data)) >= 0
+
+
+@pytest.mark.parametrize("name", ["sections", "batches"])
+def test_the_large_inputs_are_read_to_their_end(compiled: Any, name: str) -> None:
+    for data in seeds.large(name):
+        TARGETS[name].check(Twins(compiled, _pykernel), data)
+        read = TARGETS[name].run(compiled, TARGETS[name].prepare(data))
+        assert read > 48 * 1024
+
+
+def drop_last(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    return lambda *arguments: function(*arguments)[:-1]
+
+
+def foreign(*_: object) -> Any:
+    raise MemoryError
+
+
+def other_words(*_: object) -> Any:
+    raise CorruptRecordError("another sentence", topic="topic", partition=7, offset=0)
+
+
+def wordy(*_: object) -> Any:
+    raise CorruptRecordError("x" * 1000)
+
+
+def without_offsets(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: function(*arguments)._replace(offsets=b"")
+
+
+def instead(error: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
+    def change(_: object) -> Callable[..., Any]:
+        return error
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"parse_records": drop_last}, Finding),
+        ({"parse_records": instead(other_words), "parse_columns": instead(other_words)}, Finding),
+        ({"parse_records": instead(other_words)}, Finding),
+        ({"parse_records": instead(wordy), "parse_columns": instead(wordy)}, Finding),
+        ({"parse_columns": instead(foreign)}, MemoryError),
+        ({"parse_columns": without_offsets}, Finding),
+    ],
+    ids=["a record less", "other words", "one of two", "too many words", "foreign", "a column"],
+)
+def test_a_reader_that_errs_is_found(
+    compiled: Any,
+    changes: dict[str, Callable[[Callable[..., Any]], Any]],
+    error: type[BaseException],
+) -> None:
+    sections.check(Twins(compiled, _pykernel), SOUND)
+    changed = {name: change(getattr(compiled, name)) for name, change in changes.items()}
+    with pytest.raises(error):
+        sections.check(broken(compiled, **changed), SOUND)
+
+
+class Forgetful:
+    """An open batch that loses the headers."""
+
+    def __init__(self, kernel: Any, capacity: int) -> None:
+        self._batch = kernel.OpenBatch(None, capacity)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def append(self, timestamp: int, key: Any, value: Any, headers: Any) -> Any:
+        return self._batch.append(timestamp, key, value, ())
+
+
+def test_a_writer_that_errs_is_found(compiled: Any) -> None:
+    writing.check(Twins(compiled, _pykernel), WRITTEN)
+
+    def forgetful(_: object, capacity: int) -> Forgetful:
+        return Forgetful(compiled, capacity)
+
+    twins = broken(compiled, OpenBatch=forgetful)
+    with pytest.raises(Finding, match="written"):
+        writing.check(twins, WRITTEN)
+
+
+def test_a_small_bound_is_found(compiled: Any) -> None:
+    def small(*_: object) -> int:
+        return 70
+
+    twins = broken(compiled, record_size_bound=small)
+    with pytest.raises(Finding, match="bound"):
+        writing.check(twins, WRITTEN)
+
+
+def test_the_harness_repairs_what_mutation_breaks() -> None:
+    data = seeds.seeds("batches")[0]
+    damaged = bytearray(data[batches.START :])
+    damaged[-1] ^= 1  # in the records, so that the CRC no longer fits
+    (view,) = iter_batches(damaged)
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        view.check_crc()
+    (view,) = iter_batches(batches.repaired(bytes(damaged), 0))
+    view.check_crc()
+    (view,) = iter_batches(batches.repaired(bytes(damaged), batches.KEEP_CRC))
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        view.check_crc()
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_the_harness_packs_records_with_the_codec_that_the_batch_names(codec: int) -> None:
+    (data,) = [one for one in seeds.seeds("batches") if one[0] and one[2 + 22] & 7 == codec]
+    given, _ = batches.prepare(data)
+    (view,) = iter_batches(given)
+    assert len(view.records()) == 5
+    assert view.packed_size
+
+
+def test_an_answer_is_a_value_or_an_error_of_ours() -> None:
+    assert answer(lambda: 5) == 5
+    refusal = answer(lambda: other_words())
+    assert refusal == Refusal("CorruptRecordError", str(refusal[1]), ("topic", 7, 0))  # type: ignore[index]
+    with pytest.raises(ZeroDivisionError):
+        answer(lambda: 1 // 0)
+    assert answer(lambda: 1 // 0, ZeroDivisionError) == Refusal("ZeroDivisionError", "", ())
