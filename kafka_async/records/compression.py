@@ -259,12 +259,19 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
     )
 
 
+_LZ4_FLAGS_AT: Final = 4  # after the frame's magic number
+_LZ4_HAS_DICTIONARY: Final = 0x01
+
+
 def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
     frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
     at = 0
     more = True
     while more:
+        # The library passes over the dictionary's id and decodes without it.
+        if at + _LZ4_FLAGS_AT < data.nbytes and data[at + _LZ4_FLAGS_AT] & _LZ4_HAS_DICTIONARY:
+            raise _damaged(Codec.lz4, "needs a dictionary")
         stream = frame.LZ4FrameDecompressor()
         while not stream.eof:
             given = data[at : at + _SLICE] if stream.needs_input else data[:0]

@@ -21,7 +21,6 @@ _CARRIED = 64
 @contextlib.contextmanager
 def allocating_at_most(limit: int) -> Generator[None]:
     """What runs inside may have so many bytes more of Python's memory than before, at any time."""
-    gc.collect()
     tracemalloc.start()
     try:
         yield

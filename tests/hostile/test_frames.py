@@ -24,7 +24,7 @@ from kafka_async.protocol.header import encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.cluster.scripted import Peer, ScriptedBroker, World, until
+from tests.cluster.scripted import Peer, ScriptedBroker, World, always, until
 from tests.hostile.measure import MIB, allocating_at_most, growing_at_most
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ async def test_before_the_handshake_is_over_a_frame_has_1_mib(siege: Siege, over
     connecting = asyncio.create_task(siege.lane.connect(100.0))
     await asyncio.sleep(1.0)
     assert connecting.done() is bool(over)
-    siege.broker.answers[API_VERSIONS] = lambda *_: ApiVersionsResponse(error_code=-1)
+    siege.broker.answers[API_VERSIONS] = always(ApiVersionsResponse(error_code=-1))
     with pytest.raises(KafkaConnectionError):
         await connecting
 

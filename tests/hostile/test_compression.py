@@ -1,0 +1,323 @@
+"""Compressed batches that are none, or far larger than they look: refused at the cap's cost."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import zlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import cramjam
+import lz4.frame  # pyright: ignore[reportMissingTypeStubs] it has none
+import pytest
+import zstandard
+
+from kafka_async.consumer.batches import PartitionBatch
+from kafka_async.consumer.buffer import ENOUGH
+from kafka_async.errors import CorruptRecordError, RecordTooLargeError
+from kafka_async.kernel import Section
+from kafka_async.records import arrow
+from kafka_async.records.batch import iter_batches
+from kafka_async.records.compression import (
+    DEFAULT_LIMIT,
+    TOGETHER_LIMIT,
+    Codec,
+    compress,
+    decompress,
+)
+from tests.hostile.feed import BAD, GOOD, Feed, Reader
+from tests.hostile.lies import SECRET, batch, records
+from tests.hostile.measure import MIB, allocating_at_most, growing_at_most
+from tests.kernel.wire import record
+
+if TYPE_CHECKING:
+    from kafka_async.types import Headers
+
+PACKED = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
+DATA = b"".join(records())
+XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+CAP = 128 * MIB
+
+
+def test_the_cap_is_128_mib() -> None:
+    assert DEFAULT_LIMIT == CAP
+    assert TOGETHER_LIMIT == 4 * CAP
+    assert ENOUGH == CAP
+
+
+# -- bombs ----------------------------------------------------------------------------------------
+
+
+def gzip_bomb(size: int) -> bytes:
+    stream = zlib.compressobj(9, zlib.DEFLATED, 31)
+    parts = [stream.compress(bytes(MIB)) for _ in range(size // MIB)]
+    return b"".join([*parts, stream.flush()])
+
+
+def zstd_bomb(size: int, window_log: int = 21) -> bytes:
+    """Without its size, so that nobody can refuse it by that."""
+    made = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
+    stream = zstandard.ZstdCompressor(compression_params=made).compressobj()
+    parts = [stream.compress(bytes(MIB)) for _ in range(size // MIB)]
+    return b"".join([*parts, stream.flush()])
+
+
+def lz4_bomb(size: int) -> bytes:
+    return lz4.frame.compress(bytes(size), store_size=False)  # pyright: ignore
+
+
+def raw_snappy(data: bytes) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
+@functools.cache
+def eight(codec: Codec) -> bytes:
+    """A stream that becomes 8 MiB."""
+    make = {Codec.gzip: gzip_bomb, Codec.zstd: zstd_bomb, Codec.lz4: lz4_bomb}
+    return make[codec](8 * MIB)
+
+
+# The codec, the compressed bytes, and how many times as large they are at least. No codec packs
+# denser than zstd's 32,768 to 1; what claims more than that lies (below).
+BOMBS: dict[str, tuple[Codec, Callable[[], bytes], int]] = {
+    "gzip bomb 1:1,000": (Codec.gzip, lambda: gzip_bomb(200 * MIB), 1_000),
+    "gzip bomb of many members": (Codec.gzip, lambda: 25 * eight(Codec.gzip), 1_000),
+    "snappy bomb 1:20": (Codec.snappy, lambda: raw_snappy(bytes(200 * MIB)), 20),
+    "snappy bomb of many blocks": (
+        Codec.snappy,
+        lambda: compress(Codec.snappy, bytes(200 * MIB)),
+        20,
+    ),
+    "lz4 bomb 1:240": (Codec.lz4, lambda: lz4_bomb(200 * MIB), 240),
+    "lz4 bomb of many frames": (Codec.lz4, lambda: 25 * eight(Codec.lz4), 240),
+    "zstd bomb 1:32,000": (Codec.zstd, lambda: zstd_bomb(200 * MIB), 32_000),
+    "zstd bomb of many frames": (Codec.zstd, lambda: 25 * eight(Codec.zstd), 20_000),
+    "zstd bomb with a window of 128 MiB": (Codec.zstd, lambda: zstd_bomb(200 * MIB, 27), 32_000),
+}
+
+
+@functools.cache
+def bomb(name: str) -> bytes:
+    return BOMBS[name][1]()
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_stops_at_the_cap_and_costs_no_more(name: str) -> None:
+    codec, _, ratio = BOMBS[name]
+    packed = bomb(name)
+    assert 200 * MIB // len(packed) >= ratio
+    with growing_at_most(CAP * 6 // 5), pytest.raises(CorruptRecordError, match=codec.name):
+        decompress(codec, packed)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_is_just_below_the_cap_costs_no_more_than_it_is(codec: Codec) -> None:
+    size = CAP - MIB
+    packed = zstd_bomb(size) if codec is Codec.zstd else compress(codec, bytes(size))
+    with growing_at_most(CAP * 6 // 5):
+        assert len(decompress(codec, packed)) == size
+
+
+# -- what lies ------------------------------------------------------------------------------------
+
+
+def zstd_claiming(size: int) -> bytes:
+    """A frame of one block of one byte, repeated once, that claims to hold `size` bytes."""
+    header = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", size)  # one segment, 8 bytes of size
+    return header + ((1 << 3) | (1 << 1) | 1).to_bytes(3, "little") + b"x"
+
+
+def zstd_with_window(exponent: int) -> bytes:
+    """A frame of one byte whose window is 2**(10 + exponent) bytes."""
+    return b"\x28\xb5\x2f\xfd\0" + bytes([exponent << 3]) + b"\x09\0\0x"
+
+
+def zstd_needing(dictionary: int) -> bytes:
+    return b"\x28\xb5\x2f\xfd\x03" + b"\x58" + struct.pack("<I", dictionary) + b"\x09\0\0x"
+
+
+def lz4_claiming(size: int) -> bytes:
+    frame = bytearray(lz4.frame.compress(DATA, store_size=True))  # pyright: ignore
+    struct.pack_into("<Q", frame, 6, size)
+    return with_checksum(frame, 14)
+
+
+def lz4_needing(dictionary: int) -> bytes:
+    frame = bytearray(lz4.frame.compress(DATA, store_size=False))  # pyright: ignore
+    frame[4] |= 1
+    frame[6:6] = struct.pack("<I", dictionary)
+    return with_checksum(frame, 10)
+
+
+def with_checksum(frame: bytearray, end: int) -> bytes:
+    """The frame with the checksum that makes its header right: of 256 one does."""
+    for value in range(256):
+        frame[end] = value
+        try:
+            lz4.frame.get_frame_info(bytes(frame))  # pyright: ignore
+        except RuntimeError:
+            continue
+        return bytes(frame)
+    raise AssertionError("no checksum fits")
+
+
+def blocks(*lengths_and_data: tuple[int, bytes]) -> bytes:
+    return XERIAL + b"".join(struct.pack(">i", n) + data for n, data in lengths_and_data)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    out = bytearray(data)
+    out[at] ^= 0x40
+    return bytes(out)
+
+
+GOOD_BLOCK = raw_snappy(DATA)
+HUGE = b"\xff\xff\xff\xff\x0f"  # 2^32-1 in snappy's preamble
+
+CASES: dict[str, tuple[Codec, bytes]] = {
+    **{f"{c.name} cut off": (c, compress(c, DATA)[:-10]) for c in PACKED},
+    **{f"{c.name} of nothing": (c, b"") for c in PACKED},
+    **{f"{c.name} with trailing garbage": (c, compress(c, DATA) + SECRET[:99]) for c in PACKED},
+    **{f"{c.name} that is none": (c, SECRET) for c in PACKED},
+    "gzip without its end mark": (Codec.gzip, compress(Codec.gzip, DATA)[:-8]),
+    "gzip with a wrong length": (Codec.gzip, flipped(compress(Codec.gzip, DATA), -1)),
+    "gzip with a wrong CRC": (Codec.gzip, flipped(compress(Codec.gzip, DATA), -8)),
+    "lz4 without its end mark": (Codec.lz4, compress(Codec.lz4, DATA)[:-4]),
+    "lz4 with a wrong header checksum": (Codec.lz4, flipped(compress(Codec.lz4, DATA), 6)),
+    "lz4 with lying content size 10": (Codec.lz4, lz4_claiming(10)),
+    "lz4 with lying content size 1:1,000,000": (Codec.lz4, lz4_claiming(len(DATA) * 10**6)),
+    "lz4 with lying content size 2^63-1": (Codec.lz4, lz4_claiming(2**63 - 1)),
+    "lz4 with a dictionary id": (Codec.lz4, lz4_needing(7)),
+    "zstd without its last block": (Codec.zstd, b"\x28\xb5\x2f\xfd\0\x58\x08\0\0x"),
+    "zstd with a reserved block": (Codec.zstd, b"\x28\xb5\x2f\xfd\0\x58\x0f\0\0x"),
+    "zstd with lying content size 2": (Codec.zstd, zstd_claiming(2)),
+    "zstd with lying content size 1:1,000,000": (Codec.zstd, zstd_claiming(17 * 10**6)),
+    "zstd with lying content size 2^63-1": (Codec.zstd, zstd_claiming(2**63 - 1)),
+    "zstd with a window of 2^41": (Codec.zstd, zstd_with_window(31)),
+    "zstd with a window of 2^28": (Codec.zstd, zstd_with_window(18)),
+    "zstd with a dictionary id": (Codec.zstd, zstd_needing(7)),
+    "xerial negative block": (Codec.snappy, blocks((-1, GOOD_BLOCK))),
+    "xerial block 0": (Codec.snappy, blocks((0, GOOD_BLOCK))),
+    "xerial block 2^31-1": (Codec.snappy, blocks((2**31 - 1, GOOD_BLOCK))),
+    "xerial block beyond the end": (Codec.snappy, blocks((len(GOOD_BLOCK) + 1, GOOD_BLOCK))),
+    "xerial block cut off in its length": (Codec.snappy, blocks() + b"\0\0"),
+    "xerial from the future": (Codec.snappy, b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2)),
+    "snappy with lying size 2^32-1": (Codec.snappy, HUGE + GOOD_BLOCK),
+    "snappy with lying size 1:1,000,000": (Codec.snappy, b"\x80\x80\x80\x80\x01" + SECRET[:200]),
+    "snappy with lying size too large": (Codec.snappy, b"\x80\x20" + GOOD_BLOCK[2:]),
+    "snappy with lying size too small": (Codec.snappy, b"\x80\x01" + GOOD_BLOCK[2:]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_no_stream_is_corrupt_and_costs_nothing(name: str) -> None:
+    codec, packed = CASES[name]
+    decompress(codec, compress(codec, b"load the package first"))
+    with allocating_at_most(2 * MIB), pytest.raises(CorruptRecordError, match=codec.name):
+        decompress(codec, packed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_a_batch_it_says_where(kernel: ModuleType, name: str) -> None:
+    codec, packed = CASES[name]
+    (view,) = iter_batches(batch(codec=codec, payload=packed), topic="t", partition=3)
+    with pytest.raises(CorruptRecordError, match=codec.name) as caught:
+        view.records()
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
+
+
+def test_a_window_that_java_writes_is_read() -> None:
+    """Level 22 of zstd asks for 128 MiB when the size is not known to it."""
+    stream = zstandard.ZstdCompressor(level=22, write_content_size=False).compressobj()
+    assert decompress(Codec.zstd, stream.compress(DATA) + stream.flush()) == DATA
+
+
+def test_the_output_is_fresh_and_cut_to_what_was_produced() -> None:
+    """CVE-2025-66566: what was in a reused buffer came out behind what was produced."""
+    for codec in PACKED:
+        first = decompress(codec, compress(codec, SECRET))
+        second = decompress(codec, compress(codec, b"ab"))
+        assert bytes(first) == SECRET
+        assert bytes(second) == b"ab"
+
+
+# -- through a consumer ---------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("name", [*CASES, *BOMBS])
+async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
+    codec, packed = CASES[name] if name in CASES else (BOMBS[name][0], bomb(name))
+    feed = Feed()
+    feed.data[BAD] = {0: batch(base=0) + batch(codec=codec, payload=packed), 10: batch(base=10)}
+    feed.data[GOOD] = {0: batch(base=0), 5: batch()}
+    async with feed.consumer() as consumer:
+        reader = Reader(consumer)
+        await reader.until_raised(2)
+        for error in reader.errors:
+            assert (error.topic, error.partition, error.offset) == (*BAD, 5)
+        await reader.until(GOOD, list(range(10)))
+        consumer.seek(BAD, 10)
+        await reader.until(BAD, [0, 1, 2, 3, 4, 10, 11, 12, 13, 14])
+
+
+# -- many that are each below the cap -------------------------------------------------------------
+
+
+@functools.cache
+def large_batch(base: int) -> bytes:
+    """A few kilobytes that become one record of 100 MiB."""
+    section = record(value=bytes(100 * MIB))
+    return batch(base=base, count=1, codec=Codec.zstd, payload=compress(Codec.zstd, section))
+
+
+def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
+    return data
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("deserializes", [False, True])
+async def test_one_poll_decompresses_little_more_than_the_cap(deserializes: bool) -> None:
+    feed = Feed()
+    for partition in (BAD, GOOD):
+        feed.data[partition] = {0: b"".join(large_batch(5 * n) for n in range(4))}
+    options = {"value_deserializer": as_it_is} if deserializes else {}
+    async with feed.consumer(**options) as consumer:
+        taken = 0
+        while taken < 8:
+            records = await consumer.poll(max_records=100, timeout=5)
+            assert 1 <= len(records) <= 2
+            taken += len(records)
+
+
+def views(count: int) -> PartitionBatch:
+    data = b"".join(large_batch(5 * n) for n in range(count))
+    return PartitionBatch(BAD, list(iter_batches(data, topic="t", partition=0)), 0, 5 * count)
+
+
+def test_batches_that_are_read_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_async.consumer.batches.TOGETHER_LIMIT", 150 * MIB)
+    assert len(views(1).records()) == 1
+    with pytest.raises(RecordTooLargeError, match="decompress to more than") as caught:
+        views(3).records()
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 5)
+
+
+def test_batches_that_become_arrow_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "TOGETHER_LIMIT", 150 * MIB)
+    with pytest.raises(RecordTooLargeError, match="narrow them with start and end") as caught:
+        views(3).to_arrow()
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 5)
+    for number in range(3):  # what is outside of the range is not even decompressed
+        rows = views(3).to_arrow(start=5 * number, end=5 * number + 5)
+        assert rows.num_rows == 1
+
+
+def test_records_count_is_compared_with_what_was_decompressed(kernel: ModuleType) -> None:
+    section = Section(DATA, 10**6, 5, 4, 0, 0, 0)
+    with allocating_at_most(64 * 1024), pytest.raises(CorruptRecordError):
+        kernel.parse_records(section, "t", 0)
