@@ -121,7 +121,7 @@ def summary(rows: list[Row]) -> str:
 def main() -> None:
     """Parse, measure, show, write."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--processes", type=int, default=5, help="for each figure of first use")
     parser.add_argument("--only", nargs="*", default=list(SUBJECTS), choices=list(SUBJECTS))
     arguments = parser.parse_args()
@@ -134,8 +134,9 @@ def main() -> None:
     version = ".".join(platform.python_version_tuple()[:2])
     machine = f"{os.cpu_count()} shared cores, Python {version}"
     text = (
-        f"{arguments.rounds} interleaved rounds, kernel {IMPLEMENTATION}; {machine}. Medians, in "
-        "brackets lowest and highest; xN: N times what ours took in the same round.\n\n"
+        f"{arguments.rounds} interleaved rounds, kernel {IMPLEMENTATION}; {machine}. CPU time: "
+        "medians, in brackets lowest and highest; xN: N times what ours took in the same round."
+        "\n\n"
         f"{markdown(rows, 'message')}\n{summary(rows)}\n"
         f"First use, CPU time: medians of {arguments.processes} processes; in brackets, loading "
         f"the client's modules.\n\n{first_use_table(uses)}\n"
