@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.share_fetch import ShareFetchRequest
-from kafka_async.protocol.spec import Array, Fixed, Sized
+from kafka_async.protocol.spec import UUID, Array, Fixed, Sized
 from tools.conformance.judge import Verdict
 from tools.conformance.refusals import ABSENT, FORBIDDEN_NULL, LONG_TEXT, Case, cases, places
 from tools.conformance.samples import all_classes, versions
@@ -48,7 +48,7 @@ def test_every_field_that_any_version_lacks_is_set_in_a_case(every: list[Case]) 
     set_in = {
         (case.message.__name__, case.version, str(case.place))
         for case in every
-        if case.kind == ABSENT and case.value != case.place.field.default
+        if case.kind == ABSENT and case.value not in (None, case.place.field.default)
     }
     assert set_in == expected
     assert len(expected) > 600
@@ -78,12 +78,30 @@ def test_none_and_texts_that_are_too_long_are_refused_by_name(every: list[Case])
             assert case.ours is not None
 
 
-def test_a_field_that_no_version_carries_is_told_beside_the_json(every: list[Case]) -> None:
-    told = [case for case in every if not case.place.carried(case.said_in)]
-    assert {(case.message, str(case.place)) for case in told} == {
+def test_none_is_tried_in_every_field_that_java_could_leave_empty(every: list[Case]) -> None:
+    tried = {(case.message, case.version, case.place) for case in every if case.value is None}
+    expected = {
+        (message, version, place)
+        for message in all_classes()
+        for version in versions(message)
+        for place in places(message)
+        if place.reached(version)
+        and (place.field.type is UUID or not isinstance(place.field.type, Fixed))
+        and not place.nullable(version)
+    }
+    assert tried == expected
+    assert len(expected) > 2_000
+
+
+def test_what_no_version_can_say_is_told_beside_the_json(every: list[Case]) -> None:
+    told = [case for case in every if not case.sayable]
+    nulls = [case for case in told if case.value is None]
+    assert all(b'"_aside":{' in case.question().wire for case in told)
+    assert len(nulls) > 2_000
+    # One field is carried by no version that is left.
+    assert {(case.message, str(case.place)) for case in told if case.value is not None} == {
         (ShareFetchRequest, "topics.partitions.partition_max_bytes")
     }
-    assert all(b'"_aside":{"partitionMaxBytes":' in case.question().wire for case in told)
 
 
 # -- what a comparison finds ----------------------------------------------------------------------

@@ -4,7 +4,7 @@
 //
 // Messages come as the JSON that Kafka's generated converters read. What those leave out stands
 // beside it: unknown tagged fields under "_unknownTaggedFields" of their structure, as [tag, bytes];
-// numbers that the JSON of no version has under "_aside"; and in what goes back the bytes of records,
+// numbers and nulls that the JSON of no version has under "_aside"; and in what goes back the bytes of records,
 // of which the converters only tell the size.
 
 import com.fasterxml.jackson.core.StreamReadConstraints;
@@ -198,7 +198,7 @@ public final class Judge {
                 }
             } else if (each.getKey().equals(ASIDE)) {
                 for (Map.Entry<String, JsonNode> aside : each.getValue().properties()) {
-                    call(setter(message, aside.getKey()), message, aside.getValue().intValue());
+                    set(message, aside.getKey(), aside.getValue());
                 }
             } else {
                 addRestBelow(each.getValue(), message, each.getKey());
@@ -295,9 +295,16 @@ public final class Judge {
         return call(getter, message);
     }
 
-    private static Method setter(Message message, String name) throws NoSuchMethodException {
-        String capital = name.substring(0, 1).toUpperCase(Locale.ROOT) + name.substring(1);
-        return message.getClass().getMethod("set" + capital, int.class);
+    /** Sets a number or a null. */
+    private static void set(Message message, String name, JsonNode value) throws Exception {
+        String setter = "set" + name.substring(0, 1).toUpperCase(Locale.ROOT) + name.substring(1);
+        for (Method method : message.getClass().getMethods()) {
+            if (method.getName().equals(setter)) {
+                call(method, message, value.isNull() ? null : (Object) value.intValue());
+                return;
+            }
+        }
+        throw new NoSuchMethodException(message.getClass() + "." + setter);
     }
 
     /** Calls a method, and throws what it throws. */

@@ -2,13 +2,13 @@
 
 Each case is a message that holds one thing, somewhere, at the edge of what a version can say:
 
-- a field that the version lacks, set, at its default, and None where another version has that;
-- None in a field that may be None in another version but not in this one;
+- a field that the version lacks, set, at its default, and None;
+- None in a field that must not be None in this version;
 - a text of the longest size, and one byte longer.
 
-Java gets the message as JSON in a version that carries the field, and writes it in the other. (One
-field is carried by no version that is left; it is set by its setter.) Where Java refuses we must
-refuse, and name the field; where it drops a value, so must we.
+Java gets the message as JSON in a version that can say it, and writes it in the other. What no
+version can say is set by the field's setter. Where Java refuses we must refuse, and name the field;
+where it drops a value, so must we. Numbers are never None in Java, and so not here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.errors import EncodeError, UnsupportedVersionError
-from kafka_async.protocol.spec import RECORDS, STRING, Array, Field, Fixed, Sized
+from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Field, Fixed, Sized
 from kafka_async.protocol.wire import MAX_STRING
 from tools.conformance.codecs import plain_codec
 from tools.conformance.judge import Judge, encode_question
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tools.conformance.parts import Options
 
 ABSENT: Final = "a field that the version lacks"
-FORBIDDEN_NULL: Final = "None where the version forbids it"
+FORBIDDEN_NULL: Final = "None where it is forbidden"
 LONG_TEXT: Final = "the longest texts"
 
 
@@ -76,7 +76,7 @@ class Case:
     place: Place
     value: object
     said_in: int
-    """The version in which Java is told of it; the same if no version carries the field."""
+    """The version in which Java is told of it: if possible one that can say it."""
 
     def __post_init__(self) -> None:
         self.whole = build(self.message, self.place.way, self.value, self.said_in)
@@ -93,16 +93,31 @@ class Case:
 
     def question(self) -> Question[Case]:
         """How it is put to Java."""
-        tree = tree_of(self.whole, self.said_in)
-        if not self.place.carried(self.said_in):
+        field, name = self.place.field, self.message.__name__
+        if self.sayable:
+            tree = tree_of(self.whole, self.said_in)
+        else:
+            default = b"" if field.type is RECORDS else field.default
+            ordinary = build(self.message, self.place.way, default, self.said_in)
+            tree = tree_of(ordinary, self.said_in)
             self._set_aside(tree)
-        return encode_question(self, self.message.__name__, self.said_in, self.version, tree)
+        return encode_question(self, name, self.said_in, self.version, tree)
+
+    @property
+    def sayable(self) -> bool:
+        """Whether the JSON of the version it is said in has a place for the value."""
+        if self.value is None:
+            return self.place.nullable(self.said_in)
+        return self.place.carried(self.said_in)
 
     def _set_aside(self, tree: Any) -> None:
         """Say beside the JSON what no version of it can say."""
         at = tree
         for field in self.place.way[:-1]:
-            at = at[camel(field.name)]
+            inner = structure(field)
+            assert inner is not None
+            # A tagged structure at its default was left out.
+            at = at.setdefault(camel(field.name), tree_of(inner(), self.said_in))
             at = at[0] if isinstance(field.type, Array) else at
         at[ASIDE] = {camel(self.place.field.name): self.value}
 
@@ -169,31 +184,36 @@ def _cases(
     field = place.field
     if not place.reached(version):
         return
+    every = versions(message)
+    nullable = nearest(every, version, place.nullable)
+    carrying = nearest(every, version, place.carried)
     if not field.versions.contains(version):
-        carrying = nearest(versions(message), version, place.carried)
         elsewhere = version if carrying is None else carrying
         for value in values(field, elsewhere, rng):
             yield Case(ABSENT, message, version, place, value, elsewhere)
+        if may_be_none(field):
+            said_in = elsewhere if nullable is None else nullable
+            yield Case(ABSENT, message, version, place, None, said_in)
         return
     if field.type is STRING:
         for text in ("x" * MAX_STRING, "x" * MAX_STRING + "x"):
             yield Case(LONG_TEXT, message, version, place, text, version)
-    nullable = nearest(versions(message), version, place.nullable)
-    if nullable is not None and not field.nullable.contains(version):
-        yield Case(FORBIDDEN_NULL, message, version, place, None, nullable)
+    if may_be_none(field) and not field.nullable.contains(version):
+        said_in = version if nullable is None else nullable
+        yield Case(FORBIDDEN_NULL, message, version, place, None, said_in)
+
+
+def may_be_none(field: Field) -> bool:
+    """Whether Java holds a field as something that can be null."""
+    return field.type is UUID or not isinstance(field.type, Fixed)
 
 
 def values(field: Field, version: int, rng: random.Random) -> list[object]:
-    """A value other than the default, the default, and None if `version` allows it."""
+    """A value other than the default, and the default unless that is None."""
     made = any_value(field, version, rng)
     while made == field.default or (isinstance(field.type, Array) and not made):
         made = any_value(field, version, rng)
-    found: list[object] = [made]
-    if field.default is not None or field.nullable.contains(version):
-        found.append(field.default)
-    if field.default is not None and field.nullable.contains(version):
-        found.append(None)
-    return found
+    return [made] if field.default is None else [made, field.default]
 
 
 def nearest(every: Iterable[int], version: int, fits: Callable[[int], bool]) -> int | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "_unknownTaggedFields"
 ASIDE: Final = "_aside"
-"""Numbers to be set by a structure's setters, because the JSON of no version has them."""
+"""Numbers and nulls to be set by a structure's setters: what the JSON of no version can say."""
 
 
 def camel(name: str) -> str:
