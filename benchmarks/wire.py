@@ -12,6 +12,7 @@ import os
 import platform
 import statistics
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -126,7 +127,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(SUBJECTS), choices=list(SUBJECTS))
     arguments = parser.parse_args()
     rows = [
-        row for case in message_cases(arguments.only) for row in measure(case, arguments.rounds)
+        row
+        for case in message_cases(arguments.only)
+        for row in measure(case, arguments.rounds, time.process_time)
     ]
     uses = first_uses(arguments.only, arguments.processes)
     kernels = ["c", "python"] if IMPLEMENTATION == "c" else ["python"]

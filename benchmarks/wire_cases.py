@@ -3,8 +3,7 @@
 Every contender of a case does the same work and is asked once, before the clock runs, whether its
 result is right. Then each round times each of them, in an order that turns, so that a noisy moment
 hits all. A ratio is made within each round, and the median of those is what counts; times by
-themselves show the order of magnitude. They are CPU time: what is measured never waits, so whoever
-else wants the processor must not count. The garbage collector is left on, as it is in use, but what
+themselves show the order of magnitude. The garbage collector is left on, as it is in use, but what
 was there before a sample is frozen: a collection costs what the contender has made, and not what
 the benchmark and its imports weigh.
 """
@@ -70,8 +69,14 @@ class Row:
     ratio_high: float
 
 
-def measure(case: Case, rounds: int) -> list[Row]:
+def measure(case: Case, rounds: int, clock: Callable[[], float] = time.perf_counter) -> list[Row]:
     """One row a contender; the first has the ratio 1, and above 1 means slower than the first.
+
+    Args:
+        case: what is measured.
+        rounds: how often each contender is timed.
+        clock: seconds. `time.process_time` is deaf to whoever else wants the processor, and right
+            where all the work is done in this process.
 
     Raises:
         WrongResultError: a contender's result is not right.
@@ -79,12 +84,12 @@ def measure(case: Case, rounds: int) -> list[Row]:
     for contender in case.contenders:
         if not contender.right(contender.run()):
             raise WrongResultError(f"{case.name}: {contender.client} has a wrong result")
-    loops = {each.client: _loops(each.run) for each in case.contenders}
+    loops = {each.client: _loops(each.run, clock) for each in case.contenders}
     times: dict[str, list[float]] = {each.client: [] for each in case.contenders}
     for number in range(rounds):
         start = number % len(case.contenders)
         for each in case.contenders[start:] + case.contenders[:start]:
-            seconds = _sample(each.run, loops[each.client])
+            seconds = _sample(each.run, loops[each.client], clock)
             times[each.client].append(seconds / loops[each.client] / case.units * 1e6)
     rows = [_row(case, client, times) for client in times]
     for row in rows:
@@ -92,22 +97,22 @@ def measure(case: Case, rounds: int) -> list[Row]:
     return rows
 
 
-def _loops(run: Callable[[], object]) -> int:
+def _loops(run: Callable[[], object], clock: Callable[[], float]) -> int:
     """How many calls make a sample long enough; also warms the code up."""
     loops = 1
-    while (seconds := _sample(run, loops)) < SAMPLE_SECONDS / 2:
+    while (seconds := _sample(run, loops, clock)) < SAMPLE_SECONDS / 2:
         loops = max(loops * 2, min(loops * 100, int(loops * SAMPLE_SECONDS / max(seconds, 1e-7))))
     return loops
 
 
-def _sample(run: Callable[[], object], loops: int) -> float:
+def _sample(run: Callable[[], object], loops: int, clock: Callable[[], float]) -> float:
     gc.collect()
     gc.freeze()
     calls = range(loops)
-    began = time.process_time()
+    began = clock()
     for _ in calls:
         run()
-    return time.process_time() - began
+    return clock() - began
 
 
 def _row(case: Case, client: str, times: dict[str, list[float]]) -> Row:
