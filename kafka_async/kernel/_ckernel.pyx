@@ -691,6 +691,7 @@ cdef class Reader:
     cdef object timestamp_type
     cdef int64_t last_timestamp
     cdef list last_headers
+    cdef dict short
     cdef Spelling spelled[REMEMBERED]
 
     def __cinit__(self, topic, partition, epoch):
@@ -731,6 +732,16 @@ cdef class Reader:
         PyObject_GC_UnTrack(headers)
         return headers
 
+    cdef object header_name(self, const uint8_t* data, Py_ssize_t size):
+        name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
+        # One byte that is no UTF-8 becomes a string of 76. There are few such short ones; shared,
+        # a batch of nothing else stays within what an input may cost in memory.
+        if 0 < size <= 2 and (data[0] | data[size - 1]) & 0x80:
+            if self.short is None:
+                self.short = {}
+            return self.short.setdefault(name, name)
+        return name
+
     cdef inline object header(self, Cursor* cursor, int slot):
         cdef Spelling* last = &self.spelled[slot]
         cdef Spelling new
@@ -746,7 +757,7 @@ cdef class Reader:
                 and memcmp(new.name, last.name, new.name_size) == 0:
             name = (<tuple>self.last_headers[slot])[0]
         else:
-            name = PyUnicode_DecodeUTF8(<const char*>new.name, new.name_size, "replace")
+            name = self.header_name(new.name, new.name_size)
         header = (name, field_object(value, value_size))
         PyObject_GC_UnTrack(header)
         self.last_headers[slot] = header
@@ -977,16 +988,24 @@ cdef object header_column(Rows rows):
     cdef bint nullable = False
     cdef list names = []
     cdef list values = []
-    cdef Reader reader = Reader(None, None, None)
+    cdef Cursor cursor
+    cdef const uint8_t* data = NULL
+    cdef Py_ssize_t size = 0
+    cdef int32_t header
     if rows.count:
         memset(bits, 0, (rows.count + 7) // 8)
     ends[0] = 0
     for index in range(rows.count):
         if rows.rows[index].header_count:
             bits[index >> 3] |= 1 << (index & 7)
-            for name, value in reader.headers(&rows.rows[index]):
+            cursor.at = rows.rows[index].headers
+            cursor.end = rows.rows[index].end
+            for header in range(rows.rows[index].header_count):
+                take_field(&cursor, HEADER, &data, &size)
+                name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
                 names.append((<str>name).encode())
-                values.append(value)
+                take_field(&cursor, HEADER, &data, &size)
+                values.append(field_object(data, size))
         else:
             nullable = True
         total = len(names)

@@ -72,7 +72,9 @@ def _field(data: bytes, at: int, end: int, fault: Fault) -> tuple[bytes | None, 
     return data[at : at + length], at + length
 
 
-def _headers(data: bytes, at: int, end: int) -> tuple[tuple[Header, ...], int]:
+def _headers(
+    data: bytes, at: int, end: int, names: dict[bytes, str]
+) -> tuple[tuple[Header, ...], int]:
     count, at = take_varint(data, at, end)
     if not 0 <= count * 2 <= end - at:  # a header is at least two lengths
         raise Damage(Fault.HEADER_COUNT)
@@ -82,11 +84,27 @@ def _headers(data: bytes, at: int, end: int) -> tuple[tuple[Header, ...], int]:
         if name is None:
             raise Damage(Fault.HEADER)
         value, at = _field(data, at, end, Fault.HEADER)
-        headers.append((name.decode(errors="replace"), value))
+        header = (_header_name(name, names), value)
+        # What is spelled alike is one object, as far as that is easy to see: a header may be two
+        # bytes in the data, and is 56 as a tuple.
+        headers.append(headers[-1] if headers and headers[-1] == header else header)
     return tuple(headers), at
 
 
-def _row(data: bytes, at: int, section: Section, previous_delta: int) -> _Row:
+def _header_name(spelled: bytes, names: dict[bytes, str]) -> str:
+    # One byte that is no UTF-8 becomes a string of 76. There are few such short ones; shared, a
+    # batch of nothing else stays within what an input may cost in memory.
+    name = names.get(spelled)
+    if name is None:
+        name = spelled.decode(errors="replace")
+        if len(spelled) <= 2 and not spelled.isascii():
+            name = names[spelled] = names.setdefault(name.encode(), name)
+    return name
+
+
+def _row(
+    data: bytes, at: int, section: Section, previous_delta: int, names: dict[bytes, str]
+) -> _Row:
     length, at = take_varint(data, at, len(data))
     if not 0 <= length <= len(data) - at:
         raise Damage(Fault.LENGTH)
@@ -105,7 +123,7 @@ def _row(data: bytes, at: int, section: Section, previous_delta: int) -> _Row:
             raise Damage(Fault.TIMESTAMP)
     key, at = _field(data, at, end, Fault.FIELD)
     value, at = _field(data, at, end, Fault.FIELD)
-    headers, at = _headers(data, at, end)
+    headers, at = _headers(data, at, end, names)
     if at != end:
         raise Damage(Fault.RECORD_LEFTOVER)
     return timestamp, delta, key, value, headers, end
@@ -185,7 +203,7 @@ def _usual_headers(data: bytes, at: int, names: dict[bytes, str]) -> tuple[tuple
         spelled = data[at:stop]
         name = names.get(spelled)
         if name is None:
-            name = names[spelled] = spelled.decode(errors="replace")
+            name = names[spelled] = _header_name(spelled, names)
         size = data[stop]
         at = stop + 1
         value = None
@@ -231,7 +249,7 @@ def read_section(
                 if not previous < delta <= last or not _MIN_INT64 <= time <= MAX_INT64:
                     raise _UnusualError
             except (IndexError, Damage):
-                time, delta, key, value, headers, next_at = _row(data, at, section, previous)
+                time, delta, key, value, headers, next_at = _row(data, at, section, previous, names)
             at = next_at
             previous = delta
             if not start <= base + delta < end:
