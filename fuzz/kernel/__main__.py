@@ -95,7 +95,8 @@ def _fuzz(campaign: Campaign, options: argparse.Namespace) -> int:
 def _tell_coverage(campaign: Campaign, options: argparse.Namespace) -> None:
     functions = campaign.coverage(options.targets)
     reached, edges = (sum(counts[part] for counts in functions.values()) for part in (0, 1))
-    print(f"{reached} of {edges} edges of the kernel's functions ({reached / edges:.0%})")
+    share = reached / max(edges, 1)
+    print(f"{reached} of {edges} edges of the kernel's functions ({share:.0%})")
     if options.functions:
         for name, (some, all_) in sorted(functions.items(), key=lambda row: row[1][0] - row[1][1]):
             print(f"  {some:4} of {all_:4}  {name}")

@@ -136,16 +136,19 @@ def _large_sections() -> Iterator[tuple[bytes, int]]:
             records.append(_record(key, value, delta=len(records)))
             size += len(records[-1])
         yield b"".join(records), len(records)
-    # Headers are what grows most on its way to objects: from two bytes to a tuple.
-    for name, data in (
-        (b"", None),
-        (b"n", b"v"),
-        (b"ab", None),
-        (b"\xff", None),
-        (b"\xc4\x80", b"vw"),
+    # Headers are what grows most on its way to objects: from two bytes to a tuple. Different ones
+    # in a row, since the kernel makes objects only once of what it has just met.
+    high = [bytes([byte]) for byte in range(0x80, 0x100)]  # none is text
+    for names, data in (
+        ([b""], None),
+        ([b"n", b"m"], b"v"),
+        ([b"%02x" % number for number in range(256)], None),
+        (high, None),
+        (high, b"v"),
+        ([b"\xc4" + one for one in high[:64]], b"vw"),
     ):
-        one = len(_field(name)) + len(_field(data))
-        yield _record(headers=((name, data),) * ((LARGE - 100) // one)), 1
+        count = (LARGE - 100) // (len(_field(names[0])) + len(_field(data)))
+        yield _record(headers=tuple((names[n % len(names)], data) for n in range(count))), 1
     yield _record(headers=tuple((b"%x" % n, b"") for n in range(9000))), 1
     yield _record(value=b"v" * (LARGE - 100)), 1
 
