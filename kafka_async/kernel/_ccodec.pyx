@@ -315,9 +315,7 @@ cdef int64_t read_uvarint(Reader* r) except -1:
         r.at += 1
         value |= <uint64_t>(byte & 0x7F) << shift
         if byte < 0x80:
-            if value > 0xFFFF_FFFF:
-                break
-            return <int64_t>value
+            return <int64_t>value  # beyond 32 bits it is more than there is of anything
         shift += 7
     unsure()
 
@@ -426,6 +424,8 @@ cdef object read_array(Field* field, Reader* r):
         unsure()
     if width(field.element):
         return read_numbers(field.element, count, r)
+    if not count:
+        return _NOTHING  # a list of its own would be the most of a hostile message's memory
     cdef list items = PyList_New(count)
     cdef Py_ssize_t i
     for i in range(count):
@@ -502,7 +502,7 @@ cdef int read_tagged(Layout layout, object made, Reader* r) except -1:
     cdef const uint8_t* stop
     cdef Py_ssize_t i
     cdef list unknown = []
-    if count > MAX_TAGS or count * 2 > r.end - r.at:
+    if count > MAX_TAGS:
         unsure()
     for _ in range(count):
         tag = read_uvarint(r)

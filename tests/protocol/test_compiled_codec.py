@@ -8,6 +8,7 @@ import os
 import random
 import struct
 import sys
+import tracemalloc
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,17 @@ from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.protocol import compiler
 from kafka_async.protocol.layouts import layout_of
-from kafka_async.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from kafka_async.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+)
 from kafka_async.protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
+    SnapshotId,
 )
 from kafka_async.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kafka_async.protocol.messages.list_offsets import ListOffsetsResponse
@@ -175,6 +181,17 @@ class Text(str):
     """A string of another class."""
 
 
+class Broker(MetadataResponseBroker):
+    """A broker of another class."""
+
+
+def fetched(partition: PartitionData) -> FetchResponse:
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+
+
+TAGGED = SnapshotId()
+TAGGED.unknown_tagged_fields = ((7, b"seven"),)
+
 UNDECIDED_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
     (MetadataResponse(throttle_time_ms=2**31), 13, EncodeError),
     (MetadataResponse(throttle_time_ms=2**70), 13, EncodeError),
@@ -183,6 +200,9 @@ UNDECIDED_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
     (MetadataResponse(cluster_authorized_operations=1), 13, UnsupportedVersionError),
     (MetadataResponse(brokers=None), 13, EncodeError),  # type: ignore[arg-type]
     (MetadataResponse(brokers=[TOPIC]), 13, EncodeError),  # type: ignore[list-item]
+    (MetadataResponse(brokers=[Broker()]), 13, None),
+    (fetched(PartitionData(snapshot_id=EpochEndOffset())), 12, None),  # type: ignore[arg-type]
+    (fetched(PartitionData(snapshot_id=TAGGED)), 12, None),
     (MetadataResponse(brokers={BROKER.node_id: BROKER}), 13, EncodeError),  # type: ignore[arg-type]
     (MetadataResponse(cluster_id="\ud800"), 13, EncodeError),
     (MetadataResponse(cluster_id="x" * 0x8000), 13, EncodeError),
@@ -238,8 +258,8 @@ OFFSETS = ListOffsetsResponse, 4
 
 CLUSTER = FetchRequest(cluster_id="ab").encode(12)
 assert CLUSTER.endswith(b"\x01\0\x03\x03ab")
-NO_ASSIGNMENT = ConsumerGroupHeartbeatResponse().encode(0)
-assert NO_ASSIGNMENT.endswith(b"\xff\0")
+ASSIGNMENT = ConsumerGroupHeartbeatResponse(assignment=Assignment()).encode(0)
+assert ASSIGNMENT.endswith(b"\x01\x01\0\0")
 
 ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
     "nothing": (FLEXIBLE, b""),
@@ -258,9 +278,10 @@ ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
     "a tagged field of another size": ((FetchRequest, 12), CLUSTER[:-6] + b"\x01\0\x04\x03abc"),
     "a structure neither there nor null": (
         (ConsumerGroupHeartbeatResponse, 0),
-        NO_ASSIGNMENT[:-2] + b"\x02\0",
+        ASSIGNMENT[:-4] + b"\x02\x01\0\0",
     ),
     "an array longer than the rest": (OFFSETS, bytes(4) + b"\0\0\0\x02" + bytes(6)),
+    "an array of -1 where none is allowed": (OFFSETS, bytes(4) + b"\xff\xff\xff\xff"),
     "an array of -2": (OFFSETS, bytes(4) + b"\xff\xff\xff\xfe"),
     "an array of 1,000,001": (
         (MetadataResponse, 0),
@@ -274,6 +295,18 @@ ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
 }
 
 
+def test_nothing_is_made_for_elements_that_are_not_there(module: Any) -> None:
+    layout = layout_of(module.Layout, ListOffsetsResponse, 4)
+    frame = bytes(4) + struct.pack(">i", 1_000_000) + bytes(1000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(module.Unsure):
+            layout.decode(frame, 0)
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("name", ODD_FRAMES)
 def test_odd_bytes_are_left_to_plain_python(module: Any, name: str) -> None:
     (message, version), frame = ODD_FRAMES[name]
@@ -284,10 +317,14 @@ def test_odd_bytes_are_left_to_plain_python(module: Any, name: str) -> None:
         message.decode(frame, version)
 
 
-@pytest.mark.parametrize("position", [-1, 6])
+REQUEST = memoryview(bytes(6) + b"\x01\0\0\0" * 2)[3:-3]
+"""At any position, before and after it as well, a message begins or a varint that would do."""
+
+
+@pytest.mark.parametrize("position", [-3, -1, len(REQUEST) + 1])
 def test_a_position_outside_is_left_to_plain_python(module: Any, position: int) -> None:
     with pytest.raises(module.Unsure):
-        layout_of(module.Layout, MetadataRequest, 12).decode(b"\x01\0\0\0\0", position)
+        layout_of(module.Layout, MetadataRequest, 12).decode(REQUEST, position)
 
 
 def test_a_sound_frame_of_each_odd_one_is_decided_on(module: Any) -> None:
