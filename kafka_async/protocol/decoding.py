@@ -40,21 +40,27 @@ class DecoderSource(Source):
         self.line(f"{value} = new({self.refer(struct)})")
         for field in spec.fields:
             if field.tag is not None or not field.versions.contains(self.version):
-                self.line(f"{value}.{field.name} = {self._default(field)}")
+                self._unset(field, f"{value}.{field.name}")
         self.line(f"{value}.unknown_tagged_fields = ()")
         for field in spec.carried(self.version):
             self._field(field, f"{value}.{field.name}")
         if self.flexible:
             self._tagged(struct, value)
 
-    def _default(self, field: Field) -> str:
-        if field.default is None or isinstance(field.type, Array | Sized):
-            return repr(field.default)
-        if field.type is UUID:
-            return "ZERO_UUID"
-        if isinstance(field.type, Fixed):
-            return repr(field.default)
-        return f"{self.refer(field.type)}()"
+    def _unset(self, field: Field, place: str) -> None:
+        """Give a field its default; a structure in place, which is faster than by its class."""
+        default = field.default
+        if isinstance(field.type, type) and default is not None:
+            inner = self.fresh("s")
+            self.line(f"{inner} = new({self.refer(field.type)})")
+            for each in field.type.SPEC.fields:
+                self._unset(each, f"{inner}.{each.name}")
+            self.line(f"{inner}.unknown_tagged_fields = ()")
+            self.line(f"{place} = {inner}")
+        elif field.type is UUID:
+            self.line(f"{place} = ZERO_UUID")
+        else:
+            self.line(f"{place} = {default!r}")
 
     # -- tagged section ---------------------------------------------------------------------------
 
@@ -185,7 +191,8 @@ class DecoderSource(Source):
             self.line(f"p += {count} * {size}")
             return
         items, item = self.fresh("a"), self.fresh("e")
-        self.line(f"{items} = {place} = []")
+        # An empty list of its own for each element would be most of a hostile message's memory.
+        self.line(f"{items} = {place} = [] if {count} else ()")
         with self.block(f"for _ in range({count})"):
             if isinstance(element, Fixed):
                 self._fixed(element, item)
