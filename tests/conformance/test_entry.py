@@ -79,3 +79,19 @@ def test_a_run_without_a_seed_takes_another_each_time() -> None:
     assert options.wants("A", 1)
     assert not options.wants("A", 2)
     assert options.wants("B", 7)
+
+
+def test_a_name_that_nothing_has_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def part(options: Options) -> Outcome:
+        wanted = [version for version in range(3) if options.wants("A", version)]
+        return Outcome(f"{wanted}")
+
+    def load_any(name: str) -> Callable[[Options], Outcome]:
+        return part
+
+    monkeypatch.setattr(entry, "load", load_any)
+    assert entry.main(["--only", "A:1", "--only", "A"]) == 0
+    assert entry.main(["--only", "A:2", "--only", "A:3", "--only", "B"]) == 2
+    assert "not run: nothing is called A:3, B" in capsys.readouterr().out

@@ -61,7 +61,8 @@ def run(options: Options) -> Outcome:
 
 def is_wanted(options: Options, message: type[Message]) -> bool:
     """Whether any version of a message is asked for."""
-    return any(options.wants(message.__name__, version) for version in versions(message))
+    wanted = [options.wants(message.__name__, version) for version in versions(message)]
+    return any(wanted)
 
 
 def messages_of_the_jar() -> set[str]:

@@ -30,15 +30,19 @@ class Options:
         count: how many random things of each kind and version.
         seed: the dice of the whole run.
         only: names to be looked at, as NAME or NAME:VERSION; empty for all.
+        found: those of them that there were.
     """
 
     count: int = 200
     seed: int = field(default_factory=lambda: random.SystemRandom().randrange(2**32))
     only: tuple[str, ...] = ()
+    found: set[str] = field(default_factory=set[str], compare=False)
 
     def wants(self, name: str, version: int) -> bool:
         """Whether a message, or another thing with a name and versions, is asked for."""
-        return not self.only or name in self.only or f"{name}:{version}" in self.only
+        asked = {name, f"{name}:{version}"}.intersection(self.only)
+        self.found.update(asked)
+        return not self.only or bool(asked)
 
     def replay(self, *only: str) -> str:
         """The command that runs everything, or one thing only, again with the same dice."""
