@@ -17,7 +17,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -67,7 +67,6 @@ cdef enum Fault:
 
 
 @cython.final
-@cython.freelist(512)
 cdef class Record:
     """A record as it was consumed. Immutable; owns its key, value and headers.
 
@@ -142,6 +141,7 @@ cdef extern from *:
     const int READONLY
     const Py_ssize_t RECORD_ATTRIBUTES
     object PyDescr_NewMember(PyTypeObject*, PyMemberDef*)
+    PyObject* _PyObject_GC_New(PyTypeObject*) except NULL
     void PyType_Modified(PyTypeObject*)
 
 
@@ -356,6 +356,7 @@ cdef class OpenBatch:
         # Never Cython's own way, which would hand the buffer to a second owner.
         raise uncopied(self)
 
+    @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=()):
         """Append a record; its handle, or None, and no change, if it does not fit.
 
@@ -527,19 +528,13 @@ cdef inline Py_ssize_t left(Cursor* cursor) noexcept nogil:
 
 
 cdef inline int take_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
-    # By far the most are one byte or two.
+    # Most are of one byte.
     cdef int64_t raw
-    if left(cursor) >= 2:
+    if left(cursor) > 0 and cursor.at[0] < 0x80:
         raw = cursor.at[0]
-        if raw < 0x80:
-            cursor.at += 1
-            value[0] = (raw >> 1) ^ -(raw & 1)
-            return FINE
-        if cursor.at[1] < 0x80:
-            raw = raw & 0x7F | <int64_t>cursor.at[1] << 7
-            cursor.at += 2
-            value[0] = (raw >> 1) ^ -(raw & 1)
-            return FINE
+        cursor.at += 1
+        value[0] = (raw >> 1) ^ -(raw & 1)
+        return FINE
     return take_long_varint(cursor, bits, value)
 
 
@@ -547,17 +542,19 @@ cdef int take_long_varint(Cursor* cursor, int bits, int64_t* value) noexcept nog
     cdef uint64_t raw = 0
     cdef int shift = 0
     cdef uint8_t byte
+    cdef const uint8_t* at = cursor.at
     while True:
-        if cursor.at >= cursor.end:
+        if at >= cursor.end:
             return TRUNCATED
-        byte = cursor.at[0]
-        cursor.at += 1
+        byte = at[0]
+        at += 1
         if shift + 7 > bits and byte >> (bits - shift):
             return VARINT
         raw |= <uint64_t>(byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
+    cursor.at = at
     value[0] = <int64_t>((raw >> 1) ^ (~(raw & 1) + 1))
     return FINE
 
@@ -668,6 +665,11 @@ cdef enum:
     REMEMBERED = 8  # headers of a record; a power of two
 
 
+cdef inline void fill(PyObject** attribute, object value) noexcept:
+    Py_INCREF(value)
+    attribute[0] = <PyObject*>value
+
+
 # A header as it was spelled in the section.
 cdef struct Spelling:
     const uint8_t* at
@@ -701,22 +703,29 @@ cdef class Reader:
         self.last_headers = [None] * REMEMBERED
 
     cdef Record record(self, Row* row):
-        cdef Record record = Record.__new__(Record)
+        cdef object offset = row.offset
+        cdef object key = field_object(row.key, row.key_size)
+        cdef object value = field_object(row.value, row.value_size)
+        cdef object headers = self.headers(row) if row.header_count else EMPTY
         if self.timestamp is None or row.timestamp != self.last_timestamp:
             self.timestamp = row.timestamp
             self.timestamp_type = row.timestamp_type
             self.last_timestamp = row.timestamp
-        record.topic = self.topic
-        record.partition = self.partition
-        record.offset = row.offset
-        record.timestamp = self.timestamp
-        record.timestamp_type = self.timestamp_type
-        record.key = field_object(row.key, row.key_size)
-        record.value = field_object(row.value, row.value_size)
-        record.headers = self.headers(row) if row.header_count else ()
-        record.leader_epoch = self.epoch
-        # Bytes, text and numbers form no cycle: as for tuples of such, the collector need not look.
-        PyObject_GC_UnTrack(record)
+        # Not Record.__new__, which makes all of them None first. Nor is the record shown to the
+        # collector: like a tuple of bytes, text and numbers it can be in no cycle.
+        cdef PyObject* made = _PyObject_GC_New(<PyTypeObject*>Record)
+        cdef PyObject** attributes = <PyObject**>(<char*>made + RECORD_ATTRIBUTES)
+        fill(&attributes[0], self.topic)
+        fill(&attributes[1], self.partition)
+        fill(&attributes[2], offset)
+        fill(&attributes[3], self.timestamp)
+        fill(&attributes[4], self.timestamp_type)
+        fill(&attributes[5], key)
+        fill(&attributes[6], value)
+        fill(&attributes[7], headers)
+        fill(&attributes[8], self.epoch)
+        record = <Record>made
+        Py_DECREF(record)  # the reference that it was made with: `record` has its own
         return record
 
     cdef tuple headers(self, Row* row):
