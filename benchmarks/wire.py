@@ -1,7 +1,8 @@
 """`python -m benchmarks.wire`, also `make bench-wire`: messages, and batches, beside the peers.
 
-Steady state first, all clients in one process in turn; then first use, a process each. The result
-goes to benchmarks/results/, as a table and as JSON.
+Steady state first, all clients in one process in turn; then first use, a process each; then record
+batches, which `wire_batches` does in a process of its own. The results go to benchmarks/results/,
+as tables and as JSON.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -24,6 +26,9 @@ from benchmarks.wire_messages import SUBJECTS, Subject
 from kafka_async.kernel import IMPLEMENTATION
 
 RESULTS = Path(__file__).parent / "results"
+BATCHES = "batches"
+SECTIONS = [*SUBJECTS, BATCHES]
+"""What `--only` may name."""
 
 
 def message_cases(subjects: list[str]) -> list[Case]:
@@ -124,24 +129,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description=__doc__)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--processes", type=int, default=5, help="for each figure of first use")
-    parser.add_argument("--only", nargs="*", default=list(SUBJECTS), choices=list(SUBJECTS))
+    parser.add_argument("--only", nargs="+", default=SECTIONS, choices=SECTIONS)
     arguments = parser.parse_args()
+    if messages := [each for each in arguments.only if each != BATCHES]:
+        measure_messages(messages, arguments.rounds, arguments.processes)
+    if BATCHES in arguments.only:
+        rounds = str(arguments.rounds)
+        command = [sys.executable, "-m", "benchmarks.wire_batches", "--rounds", rounds]
+        subprocess.run(command, check=True)
+
+
+def measure_messages(subjects: list[str], rounds: int, processes: int) -> None:
+    """Measure, show and write what is about messages."""
     rows = [
-        row
-        for case in message_cases(arguments.only)
-        for row in measure(case, arguments.rounds, time.process_time)
+        row for case in message_cases(subjects) for row in measure(case, rounds, time.process_time)
     ]
-    uses = first_uses(arguments.only, arguments.processes)
+    uses = first_uses(subjects, processes)
     kernels = ["c", "python"] if IMPLEMENTATION == "c" else ["python"]
-    sweeps = {kernel: wire_first_use.sweep(kernel, arguments.processes) for kernel in kernels}
+    sweeps = {kernel: wire_first_use.sweep(kernel, processes) for kernel in kernels}
     version = ".".join(platform.python_version_tuple()[:2])
     machine = f"{os.cpu_count()} shared cores, Python {version}"
     text = (
-        f"{arguments.rounds} interleaved rounds, kernel {IMPLEMENTATION}; {machine}. CPU time: "
+        f"{rounds} interleaved rounds, kernel {IMPLEMENTATION}; {machine}. CPU time: "
         "medians, in brackets lowest and highest; xN: N times what ours took in the same round."
         "\n\n"
         f"{markdown(rows, 'message')}\n{summary(rows)}\n"
-        f"First use, CPU time: medians of {arguments.processes} processes; in brackets, loading "
+        f"First use, CPU time: medians of {processes} processes; in brackets, loading "
         f"the client's modules.\n\n{first_use_table(uses)}\n"
         + "".join(sweep_line(kernel, spent) for kernel, spent in sweeps.items())
     )
@@ -151,7 +164,7 @@ def main() -> None:
     document = {
         "kernel": IMPLEMENTATION,
         "machine": machine,
-        "rounds": arguments.rounds,
+        "rounds": rounds,
         "rows": [asdict(row) for row in rows],
         "first_use": [asdict(use) for use in uses],
         "codecs_ms": sweeps,
