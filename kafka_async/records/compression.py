@@ -12,12 +12,13 @@ from __future__ import annotations
 import enum
 import importlib
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from typing_extensions import Buffer
 
@@ -60,6 +61,9 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpack
 
 def _module(name: str) -> Any:
     # Any: lz4 has no type information, and the others must not be loaded with this module.
+    loaded = sys.modules.get(name)  # import_module takes a while to find that out
+    if loaded is not None:
+        return loaded
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -192,34 +196,37 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
 
 def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
     # What the blocks declare is added up before any is read: too much is refused at no cost.
-    snappy = _module("cramjam").snappy
-    blocks = list(_snappy_blocks(data))
-    sizes = [_snappy_size(block) for block in blocks]
-    if sum(sizes) > limit:
+    cramjam = _module("cramjam")
+    snappy = cramjam.snappy
+    blocks = _snappy_blocks(data)
+    sizes = [_snappy_size(cramjam, block) for block in blocks]
+    total = sum(sizes)
+    if total > limit:
         raise _damaged(Codec.snappy, f"decompresses to more than {limit} bytes")
-    whole = bytearray(sum(sizes))
-    room = memoryview(whole)
-    for block, size in zip(blocks, sizes, strict=True):
-        try:
-            produced = snappy.decompress_raw_into(block, room[:size])
-        except Exception as error:  # noqa: BLE001 cramjam's, or a bare one where the size is wrong
-            raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
-        if produced != size:
-            raise _damaged(Codec.snappy, "declares a size that is wrong")
-        room = room[size:]
+    try:
+        if len(blocks) == 1 and total <= _PIECE:
+            return bytes(snappy.decompress_raw(blocks[0]))
+        whole = bytearray(total)
+        room = memoryview(whole)
+        for block, size in zip(blocks, sizes, strict=True):
+            if snappy.decompress_raw_into(block, room[:size]) != size:
+                raise _damaged(Codec.snappy, "declares a size that is wrong")
+            room = room[size:]
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
     return whole
 
 
-def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of raw snappy, each of which has at least one byte."""
-    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        yield data
-        return
+def _snappy_blocks(data: memoryview) -> list[memoryview]:
+    """The blocks of raw snappy."""
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return [data]
     if data.nbytes < _XERIAL_HEADER.size:
         raise _damaged(Codec.snappy, "ends inside its header")
     _, _, compatible = _XERIAL_HEADER.unpack_from(data)
     if compatible > _XERIAL_VERSION:
         raise _damaged(Codec.snappy, f"needs a reader of version {compatible}")
+    blocks: list[memoryview] = []
     at = _XERIAL_HEADER.size
     while at < data.nbytes:
         if data.nbytes - at < _BLOCK_LENGTH.size:
@@ -228,13 +235,13 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
         at += _BLOCK_LENGTH.size
         if not 0 < length <= data.nbytes - at:
             raise _damaged(Codec.snappy, "has a block of an impossible length")
-        yield data[at : at + length]
+        blocks.append(data[at : at + length])
         at += length
+    return blocks
 
 
-def _snappy_size(block: memoryview) -> int:
+def _snappy_size(cramjam: Any, block: memoryview) -> int:
     """What a block declares to hold, if it can."""
-    cramjam = _module("cramjam")
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:

@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Codec, bytes]] = {
     "xerial block cut off in its length": (Codec.snappy, blocks() + b"\0\0"),
     "xerial from the future": (Codec.snappy, b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2)),
     "snappy with lying size 2^32-1": (Codec.snappy, HUGE + GOOD_BLOCK),
-    "snappy with lying size 1:1,000,000": (Codec.snappy, b"\x80\x80\x80\x80\x01" + SECRET[:200]),
+    "snappy with lying size 1:1,000,000": (Codec.snappy, b"\x80\x80\x80\x20" + SECRET[:60]),
     "snappy with lying size too large": (Codec.snappy, b"\x80\x20" + GOOD_BLOCK[2:]),
     "snappy with lying size too small": (Codec.snappy, b"\x80\x01" + GOOD_BLOCK[2:]),
 }
@@ -248,7 +248,7 @@ def test_the_output_is_fresh_and_cut_to_what_was_produced() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.parametrize("name", [*CASES, *BOMBS])
+@pytest.mark.parametrize("name", [*CASES, *(name for name in BOMBS if "1:" in name)])
 async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
     codec, packed = CASES[name] if name in CASES else (BOMBS[name][0], bomb(name))
     feed = Feed()

@@ -63,8 +63,10 @@ class Siege:
         return await asyncio.gather(*self.waiting, return_exceptions=True)
 
     async def recovers(self) -> None:
-        """The connection is gone at both ends, and the next request makes another."""
+        """The connection is gone at both ends at once, and the next request makes another."""
+        begun = asyncio.get_running_loop().time()
         await until(lambda: not self.peer.open)
+        assert asyncio.get_running_loop().time() - begun < 1.0
         assert not self.lane.connected
         self.broker.held.clear()
         assert await self.lane.send(HeartbeatRequest(), timeout=5.0) == HeartbeatResponse()
@@ -130,12 +132,14 @@ async def test_a_frame_that_is_none_ends_the_connection(siege: Siege, name: str)
     case = CASES[name]
     await siege.ask()
     said = case.says(siege)
+    begun = asyncio.get_running_loop().time()
     with allocating_at_most(2 * MIB):
         siege.peer.transport.write(said)
         if case.hangs_up:
             siege.peer.transport.close()
         await until(lambda: not siege.peer.open)
         outcomes = await siege.outcomes()
+    assert asyncio.get_running_loop().time() - begun < 1.0
     assert outcomes[: case.answered] == [HeartbeatResponse()] * case.answered
     for error in outcomes[case.answered :]:
         assert isinstance(error, KafkaConnectionError)
