@@ -85,7 +85,10 @@ class Compiler:
 
     def _compile(self, home: Path, source: Path, flags: list[str], with_plain: Path | None) -> None:
         c_file = home / f"{source.stem}.c"
-        _run(sys.executable, "-m", "cython", "-3", str(source), "-o", str(c_file))
+        # The kernel names its own structs, and Cython makes those names of the module's whole one.
+        name = f"kafka_async.kernel.{source.stem}" if source.stem in MODULES else source.stem
+        cython = [sys.executable, "-m", "cython", "-3", "--module-name", name]
+        _run(*cython, str(source), "-o", str(c_file))
         if with_plain is not None:
             plain = home / f"{source.stem}-{with_plain.stem}.o"
             _run(self.clang.command, "-fPIC", "-c", str(with_plain), "-o", str(plain))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fuzz.kernel import seeds
-from fuzz.kernel.replay import FINDING, MEASURED
+from fuzz.kernel.replay import FINDING, INPUT, MEASURED
 
 if TYPE_CHECKING:
     from fuzz.kernel.build import Build
@@ -124,9 +124,9 @@ class Campaign:
         status, told = _python(command, words, _REPLAY_TIMEOUT)
         (self.directory / f"{target}-{mode}.log").write_text(told)
         result = Run(summary="".join(re.findall(rf"^{MEASURED}(.*)$", told, re.MULTILINE)))
-        inputs = re.split(rf"^{re.escape(str(self.directory))}", told, flags=re.MULTILINE)
-        names = re.findall(rf"^{re.escape(str(self.directory))}.*$", told, re.MULTILINE)
-        for name, said in zip(names, inputs[1:], strict=True):
+        _, *parts = re.split(rf"^{INPUT}(.*)\n", told, flags=re.MULTILINE)
+        names = parts[::2]
+        for name, said in zip(names, parts[1::2], strict=True):
             if FINDING in said:
                 result.findings.append(
                     f"{_essence(said)}\n  {replay_command(target, Path(name), mode)}"

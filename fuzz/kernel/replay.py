@@ -29,7 +29,7 @@ MEMORY_TIMES = 32
 # What a call costs whatever it is about: an exception, a decompressor's window.
 MEMORY_FLOOR = 256 * 1024
 MEMORY_CAP = 256 * 1024 * 1024
-FINDING, MEASURED = "finding: ", "measured: "
+INPUT, FINDING, MEASURED = "input: ", "finding: ", "measured: "
 
 
 def main(mode: str, kernel: str, name: str, *places: str) -> int:
@@ -41,7 +41,7 @@ def main(mode: str, kernel: str, name: str, *places: str) -> int:
     replay = Check(target, twins) if mode == "check" else Measure(target, twins)
     failed = False
     for file in _files(places):
-        print(file, flush=True)
+        print(f"{INPUT}{file}", flush=True)
         try:
             replay.input(file.read_bytes())
         except Exception:  # noqa: BLE001 every exception is a finding

@@ -35,8 +35,14 @@ def fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def test_a_short_run_finds_nothing_and_reaches_the_parsers(tmp_path: Path, seeded: int) -> None:
-    done = fuzz(tmp_path, "--seconds", "12", "--seed", str(seeded), "--functions")
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the sound kernel, which is compiled there once."""
+    return tmp_path_factory.mktemp("sound")
+
+
+def test_a_short_run_finds_nothing_and_reaches_the_parsers(home: Path, seeded: int) -> None:
+    done = fuzz(home, "--seconds", "12", "--seed", str(seeded), "--functions")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert f"seed {seeded}," in said
@@ -72,7 +78,7 @@ def kernel_without(folder: Path, module: str, bound: str, instead: str) -> Path:
     ],
 )
 def test_a_missing_bound_is_found_and_can_be_replayed(
-    tmp_path: Path, seeded: int, target: str, module: str, bound: str, instead: str
+    tmp_path: Path, home: Path, seeded: int, target: str, module: str, bound: str, instead: str
 ) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
@@ -85,8 +91,8 @@ def test_a_missing_bound_is_found_and_can_be_replayed(
     assert kept, done.stdout
     again = fuzz(tmp_path, *arguments, "--replay", kept[0])
     assert again.returncode == 1, again.stdout + again.stderr
-    assert "FINDING" in again.stdout
-    sound = fuzz(tmp_path, "--targets", target, "--replay", kept[0])
+    assert f"FINDING in {target} (replay)" in again.stdout
+    sound = fuzz(home, "--targets", target, "--replay", kept[0])
     assert sound.returncode == 0, sound.stdout + sound.stderr
 
 
