@@ -219,7 +219,7 @@ def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
 
 def _snappy_blocks(data: memoryview) -> list[memoryview]:
     """The blocks of raw snappy."""
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
         return [data]
     if data.nbytes < _XERIAL_HEADER.size:
         raise _damaged(Codec.snappy, "ends inside its header")
