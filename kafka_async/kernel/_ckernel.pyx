@@ -680,10 +680,10 @@ cdef struct Spelling:
 
 @cython.final
 cdef class Reader:
-    """Makes the records of sections; what a record shares with the one before is made once.
+    """Makes the records of a section; what a record shares with the one before is made once.
 
-    Those are, mostly, the timestamp, the names of the headers, and some headers altogether. The
-    sections must outlive the reader.
+    That is, mostly, the timestamp, the names of the headers, and some headers altogether. It
+    compares with what lies in the section, which must outlive it.
     """
 
     cdef object topic
