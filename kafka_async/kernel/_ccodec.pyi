@@ -1,6 +1,7 @@
-"""The compiled codec has no twin here: its specification is `protocol/compiler.py`."""
+"""The specification of the compiled codec is what `protocol/compiler.py` makes."""
 
-from kafka_async.protocol.layouts import Row
+from collections.abc import Sequence
+from typing import Any
 
 class Unsure(ValueError): ...
 
@@ -8,13 +9,11 @@ class Layout:
     def __init__(
         self,
         cls: type,
-        every: list[Row],
-        line: list[Row],
-        tagged: list[Row],
-        absent: list[Row],
+        every: Sequence[Any],
+        line: Sequence[Any],
+        tagged: Sequence[Any],
+        absent: Sequence[Any],
         flexible: bool,
     ) -> None: ...
-    def decode(
-        self, source: bytes | bytearray | memoryview, position: int
-    ) -> tuple[object, int]: ...
-    def encode(self, value: object) -> list[bytes | bytearray | memoryview]: ...
+    def decode(self, source: bytes | bytearray | memoryview, position: int) -> tuple[Any, int]: ...
+    def encode(self, value: Any) -> list[bytes | bytearray | memoryview]: ...

@@ -6,17 +6,34 @@ What the table says is what `encoding.py` and `decoding.py` write into functions
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kafka_async.protocol.source import smallest
 from kafka_async.protocol.spec import BYTES, RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
-    from kafka_async.kernel._ccodec import Layout
+    from collections.abc import Callable
+
     from kafka_async.protocol.message import Message, Struct
     from kafka_async.protocol.spec import Field, FieldType
+    from kafka_async.protocol.wire import BytesLike
+
+    Rows: TypeAlias = "list[Row]"
+    MakeLayout: TypeAlias = "Callable[[type[Struct], Rows, Rows, Rows, Rows, bool], Layout]"
 
 _SIZED: Final = {STRING: "s", BYTES: "y", RECORDS: "r"}
+
+
+class Layout(Protocol):
+    """What the compiled codec makes of a structure's rows; see its `Layout`."""
+
+    def decode(self, source: BytesLike, position: int) -> tuple[Any, int]:
+        """The structure at a position, and the position after it."""
+        ...
+
+    def encode(self, value: Any) -> list[BytesLike]:
+        """The parts of the structure."""
+        ...
 
 
 class Row(NamedTuple):
@@ -53,7 +70,7 @@ class Row(NamedTuple):
 class _Layouts:
     """Makes the layouts of one message in one version; a structure used twice has one."""
 
-    def __init__(self, layout: type[Layout], version: int, flexible: bool) -> None:
+    def __init__(self, layout: MakeLayout, version: int, flexible: bool) -> None:
         self.layout = layout
         self.version = version
         self.flexible = flexible
@@ -97,8 +114,8 @@ class _Layouts:
         )
 
 
-def layout_of(layout: type[Layout], message: type[Message], version: int) -> Layout:
-    """The table for a message in a version that it has, as an object of the class `layout`."""
+def layout_of(layout: MakeLayout, message: type[Message], version: int) -> Layout:
+    """The table for a message in a version that it has, made by the class `layout`."""
     flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
     return _Layouts(layout, version, flexible).of(message)
 

@@ -44,7 +44,7 @@ from kafka_async.protocol.wire import UVARINT
 from tests.protocol.samples import all_versions, label, sample
 
 if TYPE_CHECKING:
-    from kafka_async.kernel._ccodec import Layout
+    from kafka_async.protocol.layouts import Layout
     from kafka_async.protocol.message import Message
 
 EVERY = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
