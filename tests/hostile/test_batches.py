@@ -91,8 +91,11 @@ CASES: dict[str, tuple[bytes, str]] = {
     ),
     # A record lies.
     "record length negative": (second(spelt(-1, LONG)), "record's length is negative"),
-    "record length beyond the batch": (second(spelt(101, LONG)), "beyond the batch"),
-    "record length 2^31-1": (second(spelt(2**31 - 1, LONG)), "beyond the batch"),
+    "record length beyond the batch": (
+        second(record(delta=1, value=LONG, length=109)),
+        "record's length is",
+    ),
+    "record length 2^31-1": (second(spelt(2**31 - 1, LONG)), "record's length is"),
     "record length 0": (second(spelt(0, b"")), "ends inside a field"),
     "record length too small": (second(record(delta=1, value=LONG, length=100)), "beyond the rec"),
     "offset twice": (second(FIRST), "out of order"),
