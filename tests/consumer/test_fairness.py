@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.records.compression import Codec
+    from kafka_async.records.compression import Codec, Unpacked
     from tests.consumer.conftest import Stage
 
 pytestmark = pytest.mark.asyncio
@@ -94,7 +94,7 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     seen: list[tuple[bool, bool]] = []
     decompress = compression.decompress
 
-    def watched(codec: Codec, data: Buffer, limit: int) -> bytes:
+    def watched(codec: Codec, data: Buffer, limit: int) -> Unpacked:
         aside = threading.current_thread() is not threading.main_thread()
         seen.append((memoryview(data).nbytes > SMALL * 10, aside))
         return decompress(codec, data, limit)
@@ -133,7 +133,7 @@ async def test_what_a_thread_finds_damaged_is_met_where_it_lies(
         await stage.append(partition, batch(size))
     decompress, sizes = compression.decompress, itertools.count()
 
-    def second_fails(codec: Codec, data: Buffer, limit: int) -> bytes:
+    def second_fails(codec: Codec, data: Buffer, limit: int) -> Unpacked:
         if next(sizes) in (1, 2):
             raise CorruptRecordError("the zstd data is spoilt")
         return decompress(codec, data, limit)
