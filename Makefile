@@ -96,12 +96,15 @@ lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
 	@$(BIN)/python tools/run_lint.py
 
 # Every target in turn from captured frames; a run is determined by its seed: FUZZ_ARGS='--seed 7'.
+# The compiled kernel comes after them, where there is a clang for it: without one it says so.
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz short $(FUZZ_ARGS)
+	@$(BIN)/python -m fuzz.kernel --seconds 15 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
 
 # Half an hour towards the goals in fuzz/__main__.py, on from where the last call stopped.
 fuzz-long: $(VENV)/.installed-dev
-	@$(BIN)/python -m fuzz long $(FUZZ_ARGS)
+	@$(BIN)/python -m fuzz long --seconds 1500 $(FUZZ_ARGS)
+	@$(BIN)/python -m fuzz.kernel --seconds 300 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
 
 # The compiled kernel by clang and libFuzzer: KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
 fuzz-kernel: $(VENV)/.installed-dev
