@@ -37,10 +37,15 @@ def test_kafkas_own_classes_agree(part: str, java: None, seeded: int) -> None:
     assert outcome.summary
 
 
+def forget_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let codecs be made anew, of what this test changes."""
+    for name in ("_ENCODERS", "_DECODERS", "_PLAIN"):
+        monkeypatch.setattr(compiler, name, {})
+
+
 def test_a_field_in_the_wrong_place_is_found(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = HeartbeatRequest.SPEC.fields
-    monkeypatch.setattr(compiler, "_ENCODERS", {})
-    monkeypatch.setattr(compiler, "_DECODERS", {})
+    forget_codecs(monkeypatch)
     monkeypatch.setattr(HeartbeatRequest.SPEC, "fields", (fields[1], fields[0], *fields[2:]))
     outcome = load("messages")(Options(5, 1, ("HeartbeatRequest:0",)))
     assert outcome.differences > 0
@@ -51,7 +56,7 @@ def test_a_value_dropped_that_must_not_be_is_found(
     java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     field = next(each for each in ListOffsetsRequest.SPEC.fields if each.name == "isolation_level")
-    monkeypatch.setattr(compiler, "_ENCODERS", {})
+    forget_codecs(monkeypatch)
     monkeypatch.setattr(field, "ignorable", not field.ignorable)
     outcome = load("refusals")(Options(1, 1, ("ListOffsetsRequest:1",)))
     assert outcome.differences == 1
