@@ -56,7 +56,6 @@ PRODUCE_REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
 
 DOUBTFUL: Final = (
     KafkaConnectionError,
-    KafkaConnectionError,
     KafkaTimeoutError,
     NotEnoughReplicasAfterAppendError,
     UnknownServerError,
