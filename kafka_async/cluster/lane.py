@@ -66,7 +66,11 @@ FRAME_CAPS: Final[dict[LaneKind, int]] = {
     LaneKind.FETCH: 100 * MIB,
     LaneKind.COORDINATOR: 16 * MIB,
 }
-"""The largest frame that a lane accepts, in bytes."""
+"""The largest frame that a lane accepts, in bytes.
+
+That of a fetch cannot follow `fetch_max_bytes`: an answer may hold one batch above it (KIP-74),
+whose size only the topic's configuration bounds.
+"""
 
 
 class LaneWatcher(Protocol):
