@@ -241,7 +241,7 @@ def _decompressed(raw: bytes, header: batch.BatchHeader) -> bytes:
 
 def functions() -> Iterable[FunctionType]:
     """The walk over batches, and the kernel in plain Python, which stands for its twin."""
-    return functions_of(batch, legacy, compression, PYTHON)
+    return functions_of(batch, legacy, compression, PYTHON, _kernel("_pysection"))
 
 
 TARGET = Target("batches", run, subject, size, seeds, functions, overhead=256 * 1024)
