@@ -4,8 +4,9 @@
     python tools/run_tests.py --slow    what is marked slow, and the older brokers
 
 Unit tests run on the pure kernel under asyncio and on the compiled one under uvloop: each is met
-once, without the product. Where something is missing (Java, Maven, a compiler) the rest runs and
-the last line says what did not and what to install; with CI=true that is a failure.
+once, without the product; both at once, since each keeps one core busy. Where something is missing
+(Java, Maven, a compiler) the rest runs and the last line says what did not and what to install; with
+CI=true that is a failure.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -51,14 +54,18 @@ class Stage:
 
 UNIT = "not integration and not spark and not slow"
 TOGETHER = "(integration or spark) and not slow"
-STAGES = [
+UNIT_STAGES = [
     Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python"),
     Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
-    Stage("integration", "integration", TOGETHER, backends="embedded,apache"),
 ]
-SLOW_STAGES = [
-    Stage("slow", "slow tests", "slow", backends="embedded,apache"),
-    Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER),
+TURNS = [
+    UNIT_STAGES,
+    [Stage("integration", "integration", TOGETHER, backends="embedded,apache")],
+]
+"""What runs one after the other; the stages of one turn run at once."""
+SLOW_TURNS = [
+    [Stage("slow", "slow tests", "slow", backends="embedded,apache")],
+    [Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER)],
 ]
 
 
@@ -73,11 +80,14 @@ def main() -> int:
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind(slow), ignore_errors=True)
     summary = Summary(kind(slow))
-    for stage in SLOW_STAGES if slow else STAGES:
-        if stage.kernel == "c" and not has_compiled_kernel():
+    for turn in SLOW_TURNS if slow else TURNS:
+        stages = [stage for stage in turn if stage.kernel != "c" or has_compiled_kernel()]
+        if len(stages) < len(turn):
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-            continue
-        summary.add(stage.group, stage.variant, run(stage, kind(slow), seed, deadline, minutes))
+        for stage, result in zip(
+            stages, run(stages, kind(slow), seed, deadline, minutes), strict=True
+        ):
+            summary.add(stage.group, stage.variant, result)
     print_slowest(summary.durations)
     summary.write()
     return conclude(summary)
@@ -92,26 +102,66 @@ def kind(slow: bool) -> str:
     return "slow" if slow else "normal"
 
 
-def run(stage: Stage, group: str, seed: str, deadline: float, minutes: int) -> StageResult:
-    """Run one stage in a process of its own; past the deadline it is ended, and has failed."""
-    print(f"\n--- {stage.name} ---", flush=True)
+def run(
+    stages: Sequence[Stage], group: str, seed: str, deadline: float, minutes: int
+) -> list[StageResult]:
+    """Run stages at once, each in a process of its own; past the deadline they are ended."""
+    running: list[Running] = []
+    try:
+        for stage in stages:
+            running += [start(stage, group, seed, shown=not running)]
+        return [finish(each, deadline, minutes) for each in running]
+    except BaseException:
+        for each in running:
+            end(each.process)
+        raise
+
+
+@dataclass(frozen=True)
+class Running:
+    """A stage under way; what it prints is kept in `output` until it has ended, if it has one."""
+
+    stage: Stage
+    report: Path
+    process: subprocess.Popen[bytes]
+    output: IO[bytes] | None
+
+
+def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
+    """Start a stage; what it prints is `shown` as it comes, or else when it has ended."""
     report = RESULTS / group / f"{stage.name}.xml"
     command = [sys.executable, "-m", "pytest", "-m", stage.select, f"--junitxml={report}"]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
+    output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `finish`
+    if shown:
+        print(f"\n--- {stage.name} ---", flush=True)
     process = subprocess.Popen(
-        [*command, *stage.arguments], env=environment(stage, seed), stdin=subprocess.DEVNULL
+        [*command, *stage.arguments],
+        env=environment(stage, seed),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=None if output is None else subprocess.STDOUT,
     )
+    return Running(stage, report, process, output)
+
+
+def finish(running: Running, deadline: float, minutes: int) -> StageResult:
+    """Wait for a stage; past the deadline it is ended, and has failed."""
+    stage, process = running.stage, running.process
     try:
         status = process.wait(max(1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         end(process)
         print(f"{stage.name}: ended, because the suite has taken its {minutes} minutes")
         status = -1
-    except BaseException:
-        end(process)
-        raise
+    if running.output is not None:
+        print(f"\n--- {stage.name} ---", flush=True)
+        running.output.seek(0)
+        with running.output as output:
+            shutil.copyfileobj(output, sys.stdout.buffer)
+        sys.stdout.flush()
     empty = status == NO_TESTS and stage.may_be_empty
-    return read_results(stage.name, report, failed=status != 0 and not empty)
+    return read_results(stage.name, running.report, failed=status != 0 and not empty)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

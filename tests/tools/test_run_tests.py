@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ REPORT = """<?xml version="1.0"?>
 <testcase classname="a" name="two" time="0.5"><error message="nor this"/></testcase>
 <testcase classname="a" name="three" time="0"><skipped message="not here"/></testcase>
 </testsuite></testsuites>
+"""
+
+MEETING = """
+import os
+
+
+def test_both_are_there():
+    open("{mine}", "w").close()
+    while not os.path.exists("{other}"):
+        os.sched_yield()
 """
 
 
@@ -86,16 +97,37 @@ def test_a_stage_past_its_time_is_ended_and_has_failed(
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
     endless = tmp_path / "test_endless.py"
     endless.write_text("import threading\nthreading.Event().wait()\n")
-    stage = Stage("endless", "unit", "not slow", arguments=[str(endless)])
-    result = run_tests.run(stage, "normal", "1", deadline=0.0, minutes=12)
-    assert result.failed
-    assert "ended, because the suite has taken its 12 minutes" in capfd.readouterr().out
+    stages = [Stage(name, "unit", "not slow", arguments=[str(endless)]) for name in ("one", "two")]
+    results = run_tests.run(stages, "normal", "1", deadline=0.0, minutes=12)
+    assert [result.failed for result in results] == [True, True]
+    out = capfd.readouterr().out
+    for name in ("one", "two"):
+        assert f"{name}: ended, because the suite has taken its 12 minutes" in out
+
+
+def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each of the two tests ends only when the other has begun."""
+    monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
+    stages: list[Stage] = []
+    for mine, other in (("one", "two"), ("two", "one")):
+        test = tmp_path / f"test_{mine}.py"
+        test.write_text(MEETING.format(mine=tmp_path / mine, other=tmp_path / other))
+        stages.append(Stage(mine, "unit", "not slow", arguments=[str(test)]))
+    results = run_tests.run(stages, "normal", "1", time.monotonic() + 60, minutes=12)
+    assert [(result.failed, result.passes) for result in results] == [(False, 1), (False, 1)]
+    out = capfd.readouterr().out
+    first, second = out.index("--- one ---"), out.index("--- two ---")
+    assert "test_one.py" in out[first:second]
+    assert "test_two.py" in out[second:]
 
 
 def test_every_test_belongs_to_a_stage() -> None:
     """What UNIT leaves out, the other stages take: no test is in none of them."""
     marks = {"integration", "spark", "slow"}
-    stages = [stage.select for stage in (*run_tests.STAGES, *run_tests.SLOW_STAGES)]
+    turns = [*run_tests.TURNS, *run_tests.SLOW_TURNS]
+    stages = [stage.select for turn in turns for stage in turn]
     for chosen in (set[str](), *({mark} for mark in marks), {"integration", "slow"}, marks):
         facts = {mark: mark in chosen for mark in (*marks, "any_broker")}
         assert any(eval(select, {}, facts) for select in stages), chosen
