@@ -5,8 +5,8 @@
 
 Unit tests run on the pure kernel under asyncio and on the compiled one under uvloop: each is met
 once, without the product; both at once, since each keeps one core busy. Where something is missing
-(Java, Maven, a compiler) the rest runs and the last line says what did not and what to install; with
-CI=true that is a failure.
+(Java, Maven, a compiler) the rest runs, and the last line says what did not and what to install;
+with CI=true that is a failure.
 """
 
 from __future__ import annotations
