@@ -27,7 +27,8 @@ GOALS: Final = {
 """Executions that the long run is to reach, all its calls together."""
 
 _CHUNK: Final = 300  # seconds of one process of the long run
-KERNELS: Final = {"batches": ("c", "python")}
+BOTH: Final = ("c", "python")
+KERNELS: Final = {"batches": BOTH, "responses": BOTH, "frames": BOTH}
 """The kernels that a target is replayed on, where it is more than the compiled one."""
 
 
@@ -68,7 +69,7 @@ def short(seconds: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="kafka-async-fuzz-") as name:
         for target in NAMES:
             made = fuzz(target, seconds=each, runs=0, seed=seed, folder=Path(name))
-            replay(made, folder=Path(name))
+            replay(made, KERNELS.get(target, ("c",)), Path(name))
             keep(made)
             found += report(made)
             lines.append(made.line())

@@ -79,12 +79,12 @@ def run(data: bytes) -> None:
             try:
                 _check(view, flags)
             except CorruptRecordError as error:
-                refused_in_few_words(error)
+                refused_in_few_words(error, data)
                 promise(error.topic == TOPIC, "an error that names no topic")
                 promise(error.partition == PARTITION, "an error that names no partition")
                 promise(error.offset is not None, "an error that names no offset")
     except CorruptRecordError as error:
-        refused_in_few_words(error)
+        refused_in_few_words(error, data)
 
 
 def _check(view: BatchView, flags: int) -> None:

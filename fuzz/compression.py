@@ -38,7 +38,7 @@ def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Unpacked | None:
     try:
         plain = decompress(codec, data, limit)
     except CorruptRecordError as error:
-        refused_in_few_words(error)
+        refused_in_few_words(error, data)
         return None
     size = len(plain)
     promise(size <= limit, f"{codec.name} gave {size} bytes, {limit} were allowed")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+
+from kafka_async.protocol.message import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafka_async.protocol.message import Message
 
 MEMORY_FACTOR: Final = 32
@@ -21,7 +25,10 @@ CPU_FLOOR: Final = 0.002
 """Seconds of CPU that any input may take: what a call costs at all is not the input's doing."""
 
 MAX_ERROR_TEXT: Final = 300
-"""Characters of an error's text: it must not carry the input along."""
+"""Characters of an error's text."""
+
+MAX_CARRIED: Final = 64
+"""Bytes of the input, in a row, that an error may carry."""
 
 
 class Finding(AssertionError):
@@ -34,9 +41,14 @@ def promise(kept: object, sentence: str) -> None:
         raise Finding(sentence)
 
 
-def refused_in_few_words(error: Exception) -> None:
-    """An input was refused, with an error that is allowed: its text must be short."""
-    promise(len(str(error)) <= MAX_ERROR_TEXT, f"an error of {len(str(error))} characters")
+def refused_in_few_words(error: Exception, data: bytes) -> None:
+    """An input was refused, with an error that is allowed: it must not carry the input along."""
+    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    promise(len(text) <= MAX_ERROR_TEXT, f"an error of {len(text)} characters")
+    for spelt, width in ((data.decode("latin-1"), 1), (data.hex(), 2)):
+        size = width * (MAX_CARRIED + 1)
+        runs = (text[at : at + size] for at in range(len(text) - size + 1))
+        promise(not any(run in spelt for run in runs), f"an error that carries its input: {text}")
 
 
 def comes_back(message: Message, version: int) -> None:
@@ -44,8 +56,21 @@ def comes_back(message: Message, version: int) -> None:
     written = message.encode(version)
     again = type(message).decode(written, version)
     name = f"{type(message).__name__} version {version}"
-    promise(again == message or "nan" in repr(message), f"{name} does not come back the same")
+    promise(same(again, message), f"{name} does not come back the same")
     promise(again.encode(version) == written, f"{name} is not written the same again")
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values are equal, where a float that is no number equals another such."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (one != one and other != other)
+    if isinstance(one, Struct) and type(one) is type(other):
+        fields = [*(field.name for field in one.SPEC.fields), "unknown_tagged_fields"]
+        return all(same(getattr(one, name), getattr(other, name)) for name in fields)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        ones, others = cast("Sequence[object]", one), cast("Sequence[object]", other)
+        return len(ones) == len(others) and all(map(same, ones, others))
+    return one == other
 
 
 def allowed_memory(size: int, overhead: int) -> int:

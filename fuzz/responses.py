@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz import captured
 from fuzz.codecs import DECODERS, choice, chosen, decoded_plainly, decoder_functions
-from fuzz.oracle import comes_back, promise, refused_in_few_words
+from fuzz.oracle import comes_back, promise, refused_in_few_words, same
 from fuzz.target import Target, functions_of
 from kafka_async.errors import DecodeError
 from kafka_async.protocol import wire
@@ -36,11 +36,13 @@ def check(kind: type[Message], version: int, data: bytes) -> bool:
     try:
         message = kind.decode(data, version)
     except DecodeError as error:
-        refused_in_few_words(error)
+        refused_in_few_words(error, data)
         promise(plain is None, f"{kind.__name__} version {version}: only plain Python decodes it")
         return False
-    same = plain == message or "nan" in repr(message)
-    promise(same, f"{kind.__name__} version {version}: plain Python decodes something else")
+    promise(
+        same(plain, message),
+        f"{kind.__name__} version {version}: plain Python decodes something else",
+    )
     comes_back(message, version)
     return True
 

@@ -11,10 +11,22 @@ import pytest
 from fuzz import batches, captured, compression, frames, responses
 from fuzz.codecs import choice
 from fuzz.measure import replay
-from fuzz.oracle import MEMORY_LIMIT, Finding, allowed_cpu, allowed_memory, refused_in_few_words
+from fuzz.oracle import (
+    MEMORY_LIMIT,
+    Finding,
+    allowed_cpu,
+    allowed_memory,
+    refused_in_few_words,
+    same,
+)
 from fuzz.target import load
 from kafka_async.errors import CorruptRecordError, DecodeError
 from kafka_async.kernel import _pykernel
+from kafka_async.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    OpData,
+)
 from kafka_async.protocol.messages.metadata import MetadataResponse
 from kafka_async.records.compression import Codec, compress
 
@@ -121,9 +133,27 @@ def test_a_reader_that_loses_a_frame_is_a_finding(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_error_that_carries_its_input_along_is_a_finding() -> None:
-    refused_in_few_words(DecodeError("short"))
+    data = bytes(range(256))
+    refused_in_few_words(DecodeError("short"), data)
+    refused_in_few_words(DecodeError(data[:64].hex()), data)
     with pytest.raises(Finding, match="an error of"):
-        refused_in_few_words(DecodeError("x" * 500))
+        refused_in_few_words(DecodeError("x" * 500), data)
+    for spelt in (data[33:98].decode("latin-1"), data[33:98].hex()):
+        with pytest.raises(Finding, match="carries its input"):
+            refused_in_few_words(DecodeError(f"no such thing: {spelt}"), data)
+
+
+def test_no_number_equals_no_number_and_nothing_else_is_let_through() -> None:
+    """A quota is a float, and may be none; a name that reads like one is a name."""
+    nan = float("nan")
+    assert same(entry("finance", nan), entry("finance", nan))
+    assert not same(entry("finance", nan), entry("finance", 1.0))
+    assert not same(entry("finance", nan), entry("other", nan))
+
+
+def entry(name: str, value: float) -> AlterClientQuotasRequest:
+    op = OpData(key=name, value=value)
+    return AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(ops=[op])])
 
 
 def test_what_decompresses_counts_for_what_it_holds() -> None:
