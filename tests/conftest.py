@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -59,9 +60,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis starts from the run's seed too, unless the command line gave it one."""
+    """Hypothesis starts from the run's seed too, unless the command line gave it one.
+
+    A shell has what it starts in the background ignore Ctrl-C, and all that this starts in turn:
+    commands that are to be interrupted here must not inherit that.
+    """
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(SEED)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
