@@ -575,17 +575,24 @@ cdef inline int take_field(
     return FINE
 
 
+cdef inline int take_header(
+    Cursor* cursor, const uint8_t** name, Py_ssize_t* name_size,
+    const uint8_t** value, Py_ssize_t* value_size,
+) noexcept nogil:
+    cdef int problem = take_field(cursor, HEADER, name, name_size)
+    if problem:
+        return problem
+    if name_size[0] < 0:
+        return HEADER
+    return take_field(cursor, HEADER, value, value_size)
+
+
 cdef int skip_headers(Cursor* cursor, int64_t count) noexcept nogil:
     cdef const uint8_t* data
     cdef Py_ssize_t size
     cdef int problem
     while count:
-        problem = take_field(cursor, HEADER, &data, &size)
-        if problem:
-            return problem
-        if size < 0:
-            return HEADER
-        problem = take_field(cursor, HEADER, &data, &size)
+        problem = take_header(cursor, &data, &size, &data, &size)
         if problem:
             return problem
         count -= 1
@@ -735,7 +742,7 @@ cdef class Reader:
         cursor.at = row.headers
         cursor.end = row.end
         for index in range(row.header_count):
-            header = self.header(&cursor, index & (REMEMBERED - 1))
+            header = self.header(&cursor, index & (REMEMBERED - 1), row.offset)
             Py_INCREF(header)
             PyTuple_SET_ITEM(headers, index, header)
         PyObject_GC_UnTrack(headers)
@@ -751,14 +758,16 @@ cdef class Reader:
             return self.short.setdefault(name, name)
         return name
 
-    cdef inline object header(self, Cursor* cursor, int slot):
+    cdef inline object header(self, Cursor* cursor, int slot, int64_t offset):
         cdef Spelling* last = &self.spelled[slot]
         cdef Spelling new
         cdef const uint8_t* value = NULL
         cdef Py_ssize_t value_size = 0
+        cdef int problem
         new.at = cursor.at
-        take_field(cursor, HEADER, &new.name, &new.name_size)
-        take_field(cursor, HEADER, &value, &value_size)
+        problem = take_header(cursor, &new.name, &new.name_size, &value, &value_size)
+        if problem:  # whoever owns the section has changed it since it was validated
+            raise corrupt(problem, self.topic, self.partition, offset)
         new.size = cursor.at - new.at
         if new.size == last.size and memcmp(new.at, last.at, new.size) == 0:
             return self.last_headers[slot]
@@ -820,8 +829,10 @@ cdef class Rows:
     cdef Py_ssize_t allocated
     cdef Py_buffer* buffers
     cdef Py_ssize_t held
+    cdef Py_ssize_t sections
 
     def __cinit__(self, Py_ssize_t sections):
+        self.sections = sections
         self.buffers = <Py_buffer*>PyMem_Malloc(max(sections, 1) * sizeof(Py_buffer))
         if self.buffers == NULL:
             raise MemoryError
@@ -853,7 +864,10 @@ cdef class Rows:
         cdef Row* row
         cdef int64_t delta = -1, index
         cdef int problem
-        cdef Py_buffer* data = &self.buffers[self.held]
+        cdef Py_buffer* data
+        if self.held >= self.sections:
+            raise IndexError("more sections than there is room for")
+        data = &self.buffers[self.held]
         PyObject_GetBuffer(section[0], data, PyBUF_SIMPLE)
         self.held += 1
         problem = open_section(section, data.len, &limits)
@@ -880,8 +894,10 @@ def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF
 
     Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
     """
-    cdef Rows rows = Rows(len(sections))
-    for section in sections:
+    # Theirs may grow while it is walked, or say another length than it has.
+    cdef tuple own = tuple(sections)
+    cdef Rows rows = Rows(len(own))
+    for section in own:
         rows.take(section, topic, partition, start, end)
     return Columns(
         rows.count,
@@ -890,7 +906,7 @@ def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF
         offset_column(rows),
         timestamp_column(rows),
         type_column(rows),
-        header_column(rows) if headers else None,
+        header_column(rows, topic, partition) if headers else None,
     )
 
 
@@ -987,7 +1003,7 @@ cdef object field_column(Rows rows, bint values):
     return column.finish()
 
 
-cdef object header_column(Rows rows):
+cdef object header_column(Rows rows, object topic, object partition):
     # Headers are rare and their names must become valid UTF-8, so this goes through objects.
     cdef Py_ssize_t index, total = 0
     cdef object offsets = room((rows.count + 1) * sizeof(int32_t))
@@ -998,9 +1014,11 @@ cdef object header_column(Rows rows):
     cdef list names = []
     cdef list values = []
     cdef Cursor cursor
-    cdef const uint8_t* data = NULL
-    cdef Py_ssize_t size = 0
+    cdef const uint8_t* name = NULL
+    cdef const uint8_t* value = NULL
+    cdef Py_ssize_t name_size = 0, value_size = 0
     cdef int32_t header
+    cdef int problem
     if rows.count:
         memset(bits, 0, (rows.count + 7) // 8)
     ends[0] = 0
@@ -1010,11 +1028,12 @@ cdef object header_column(Rows rows):
             cursor.at = rows.rows[index].headers
             cursor.end = rows.rows[index].end
             for header in range(rows.rows[index].header_count):
-                take_field(&cursor, HEADER, &data, &size)
-                name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
-                names.append((<str>name).encode())
-                take_field(&cursor, HEADER, &data, &size)
-                values.append(field_object(data, size))
+                problem = take_header(&cursor, &name, &name_size, &value, &value_size)
+                if problem:  # whoever owns the section has changed it since it was validated
+                    raise corrupt(problem, topic, partition, rows.rows[index].offset)
+                text = PyUnicode_DecodeUTF8(<const char*>name, name_size, "replace")
+                names.append((<str>text).encode())
+                values.append(field_object(value, value_size))
         else:
             nullable = True
         total = len(names)

@@ -15,10 +15,17 @@ from __future__ import annotations
 
 import operator
 from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._pysection import Damage, as_bytes, read_section, take_varint
+from kafka_async.kernel._pysection import (
+    Damage,
+    as_bytes,
+    read_headers,
+    read_section,
+    take_varint,
+)
 from kafka_async.kernel._pyvalues import Delivery, DeliveryFields, Record
 from kafka_async.kernel._shared import (
     MAX_INT32,
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafka_async.kernel._shared import Outcome, Section
-    from kafka_async.types import Header, Headers
+    from kafka_async.types import Headers
 
 IMPLEMENTATION: Final = "python"
 
@@ -272,9 +279,9 @@ def parse_columns(
 
     Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
     """
-    rows: list[Record] = []
-    for section in sections:
-        rows += read_section(section, topic, partition, None, start, end)
+    rows: list[Any] = []  # records, their headers as they are spelled
+    for section in tuple(sections):  # as it is now: theirs may change while it is walked
+        rows += read_section(section, topic, partition, None, start, end, spelled=True)
     return Columns(
         len(rows),
         _binary_column([row.key for row in rows]),
@@ -287,33 +294,54 @@ def parse_columns(
 
 
 def _binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
-    offsets = _offsets([0 if value is None else len(value) for value in values])
+    offsets = _offsets(0 if value is None else len(value) for value in values)
     data = b"".join([value for value in values if value])
     return BinaryColumn(_validity([value is not None for value in values]), offsets, data)
 
 
-def _header_column(rows: Sequence[tuple[Header, ...]]) -> HeaderColumn:
-    flat = [header for headers in rows for header in headers]
+class _Growing:
+    """A binary column of values that are not held: a header may be two bytes in a section."""
+
+    def __init__(self) -> None:
+        self._lengths = array("i")
+        self._data = bytearray()
+        self._valid = bytearray()
+
+    def add(self, value: bytes | None) -> None:
+        self._lengths.append(len(value or b""))
+        self._data += value or b""
+        self._valid.append(value is not None)
+
+    def finish(self) -> BinaryColumn:
+        return BinaryColumn(_validity(self._valid), _offsets(self._lengths), bytes(self._data))
+
+
+def _header_column(rows: Sequence[bytes]) -> HeaderColumn:
+    names, values = _Growing(), _Growing()
+    counts = array("i")
+    for spelled in rows:
+        count = 0
+        for name, value in read_headers(spelled):
+            names.add(name)
+            values.add(value)
+            count += 1
+        counts.append(count)
     return HeaderColumn(
-        _validity([bool(headers) for headers in rows]),
-        _offsets([len(headers) for headers in rows]),
-        _binary_column([name.encode() for name, _ in flat]),
-        _binary_column([value for _, value in flat]),
+        _validity([bool(spelled) for spelled in rows]),
+        _offsets(counts),
+        names.finish(),
+        values.finish(),
     )
 
 
 def _offsets(lengths: Iterable[int]) -> bytes:
-    total = 0
-    offsets = [0]
-    for length in lengths:
-        total += length
-        offsets.append(total)
-    if total > MAX_INT32:
-        raise ValueError("a column may not exceed 2 GiB")
-    return array("i", offsets).tobytes()
+    try:
+        return array("i", accumulate(lengths, initial=0)).tobytes()
+    except OverflowError:
+        raise ValueError("a column may not exceed 2 GiB") from None
 
 
-def _validity(valid: Sequence[bool]) -> bytes | None:
+def _validity(valid: Sequence[int]) -> bytes | None:
     if all(valid):
         return None
     bitmap = bytearray((len(valid) + 7) // 8)

@@ -13,6 +13,7 @@ from kafka_async.kernel._pyvalues import Record, RecordFields
 from kafka_async.kernel._shared import MAX_INT64, MIN_RECORD_SIZE, Fault, corrupt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     from typing_extensions import Buffer
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from kafka_async.kernel._shared import Section
     from kafka_async.types import Header
 
+    # Made, or with `spelled` as they lie in the section: their number, names and values.
+    _Headers: TypeAlias = tuple[Header, ...] | bytes
     # Timestamp, offset delta, key, value, headers, and where the next record begins.
-    _Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
+    _Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, _Headers, int]
 
 _MIN_INT64: Final = -MAX_INT64 - 1
+_REMEMBERED: Final = 256  # names of headers; what is misread as one is among them
 
 
 def as_bytes(value: Buffer) -> bytes:
@@ -63,7 +67,10 @@ def take_varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, in
         shift += 7
 
 
-def _field(data: bytes, at: int, end: int, fault: Fault) -> tuple[bytes | None, int]:
+def take_field(
+    data: bytes, at: int, end: int, fault: Fault = Fault.HEADER
+) -> tuple[bytes | None, int]:
+    """The bytes or null at a position, and the position after it; Damage if beyond `end`."""
     length, at = take_varint(data, at, end)
     if length == -1:
         return None, at
@@ -72,18 +79,48 @@ def _field(data: bytes, at: int, end: int, fault: Fault) -> tuple[bytes | None, 
     return data[at : at + length], at + length
 
 
-def _headers(
-    data: bytes, at: int, end: int, names: dict[bytes, str]
-) -> tuple[tuple[Header, ...], int]:
+def _header_count(data: bytes, at: int, end: int) -> tuple[int, int]:
     count, at = take_varint(data, at, end)
     if not 0 <= count * 2 <= end - at:  # a header is at least two lengths
         raise Damage(Fault.HEADER_COUNT)
+    return count, at
+
+
+def _header(data: bytes, at: int, end: int) -> tuple[bytes, bytes | None, int]:
+    name, at = take_field(data, at, end)
+    if name is None:
+        raise Damage(Fault.HEADER)
+    value, at = take_field(data, at, end)
+    return name, value, at
+
+
+def _spelled_headers(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """The headers that `_headers` would make, as they are spelled; empty if there are none."""
+    first = at
+    count, at = _header_count(data, at, end)
+    for _ in range(count):
+        _, _, at = _header(data, at, end)
+    return data[first:at] if count else b"", at
+
+
+def read_headers(spelled: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Names, as valid UTF-8, and values of headers that were read as they are spelled."""
+    if not spelled:
+        return
+    end = len(spelled)
+    count, at = take_varint(spelled, 0, end)
+    for _ in range(count):
+        name, value, at = _header(spelled, at, end)
+        yield name if name.isascii() else name.decode(errors="replace").encode(), value
+
+
+def _headers(
+    data: bytes, at: int, end: int, names: dict[bytes, str]
+) -> tuple[tuple[Header, ...], int]:
+    count, at = _header_count(data, at, end)
     headers: list[Header] = []
     for _ in range(count):
-        name, at = _field(data, at, end, Fault.HEADER)
-        if name is None:
-            raise Damage(Fault.HEADER)
-        value, at = _field(data, at, end, Fault.HEADER)
+        name, value, at = _header(data, at, end)
         header = (_header_name(name, names), value)
         # What is spelled alike is one object, as far as that is easy to see: a header may be two
         # bytes in the data, and is 56 as a tuple.
@@ -103,7 +140,7 @@ def _header_name(spelled: bytes, names: dict[bytes, str]) -> str:
 
 
 def _row(
-    data: bytes, at: int, section: Section, previous_delta: int, names: dict[bytes, str]
+    data: bytes, at: int, section: Section, previous_delta: int, names: dict[bytes, str] | None
 ) -> _Row:
     length, at = take_varint(data, at, len(data))
     if not 0 <= length <= len(data) - at:
@@ -121,9 +158,12 @@ def _row(
         timestamp = section.base_timestamp + timestamp_delta
         if not _MIN_INT64 <= timestamp <= MAX_INT64:
             raise Damage(Fault.TIMESTAMP)
-    key, at = _field(data, at, end, Fault.FIELD)
-    value, at = _field(data, at, end, Fault.FIELD)
-    headers, at = _headers(data, at, end, names)
+    key, at = take_field(data, at, end, Fault.FIELD)
+    value, at = take_field(data, at, end, Fault.FIELD)
+    if names is None:
+        headers, at = _spelled_headers(data, at, end)
+    else:
+        headers, at = _headers(data, at, end, names)
     if at != end:
         raise Damage(Fault.RECORD_LEFTOVER)
     return timestamp, delta, key, value, headers, end
@@ -133,7 +173,7 @@ class _UnusualError(IndexError):
     """A record that `_usual_row` does not read; reading beyond the data is another such."""
 
 
-def _usual_row(data: bytes, at: int, names: dict[bytes, str]) -> _Row:
+def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
     """What `_row` gives, with the timestamp's delta, of a record without long or wrong fields.
 
     Lengths are taken as they come and looked at once, at the end: positions only grow, so a row
@@ -190,8 +230,10 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str]) -> _Row:
     return time, delta >> 1, key, value, headers, at
 
 
-def _usual_headers(data: bytes, at: int, names: dict[bytes, str]) -> tuple[tuple[Header, ...], int]:
+def _usual_headers(data: bytes, at: int, names: dict[bytes, str] | None) -> tuple[_Headers, int]:
     """What `_headers` gives, as `_usual_row`; `names` has those that were met before."""
+    if names is None:
+        return _usual_spelled_headers(data, at)
     count = sizes = data[at]
     at += 1
     headers: list[Header] = []
@@ -203,7 +245,9 @@ def _usual_headers(data: bytes, at: int, names: dict[bytes, str]) -> tuple[tuple
         spelled = data[at:stop]
         name = names.get(spelled)
         if name is None:
-            name = names[spelled] = _header_name(spelled, names)
+            name = _header_name(spelled, names)
+            if len(names) < _REMEMBERED:
+                names[spelled] = name
         size = data[stop]
         at = stop + 1
         value = None
@@ -218,6 +262,25 @@ def _usual_headers(data: bytes, at: int, names: dict[bytes, str]) -> tuple[tuple
     return tuple(headers), at
 
 
+def _usual_spelled_headers(data: bytes, at: int) -> tuple[bytes, int]:
+    """What `_spelled_headers` gives, as `_usual_row`."""
+    first = at
+    count = sizes = data[at]
+    at += 1
+    for _ in range(count >> 1):
+        size = data[at]
+        sizes |= size
+        at += 1 + (size >> 1)
+        size = data[at]
+        at += 1
+        if size != 1:
+            sizes |= size
+            at += size >> 1
+    if sizes & 0x81:
+        raise _UnusualError
+    return data[first:at], at
+
+
 def _check(section: Section, size: int) -> None:
     base = section.base_offset
     if base < 0 or not 0 <= section.last_offset_delta < MAX_INT64 - base:
@@ -227,16 +290,25 @@ def _check(section: Section, size: int) -> None:
 
 
 def read_section(
-    section: Section, topic: str, partition: int, epoch: int | None, start: int, end: int
+    section: Section,
+    topic: str,
+    partition: int,
+    epoch: int | None,
+    start: int,
+    end: int,
+    *,
+    spelled: bool = False,
 ) -> list[Record]:
     """The records with `start` <= offset < `end`; all of the section is validated.
 
-    Raises CorruptRecordError with the first unreadable offset.
+    With `spelled` the headers of each are bytes, for `read_headers`: for columns, which are made
+    without an object for each header. Nobody else may see such records. Raises CorruptRecordError
+    with the first unreadable offset.
     """
     data = as_bytes(section.data)
     base, last, kind = section.base_offset, section.last_offset_delta, section.timestamp_type
     first_time = section.base_timestamp
-    names: dict[bytes, str] = {}
+    names: dict[bytes, str] | None = None if spelled else {}
     records: list[Record] = []
     at = 0
     delta = previous = -1

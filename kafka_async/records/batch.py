@@ -457,9 +457,7 @@ class BatchView:
         """
         topic, partition = self.topic or "", -1 if self.partition is None else self.partition
         if self.header.magic < 2:
-            records = legacy.read_records(self.raw, topic, partition, start, limit)
-            if self.header.is_compressed:
-                self.inflated = sum(len(record.value or b"") for record in records)
+            records, self.inflated = legacy.read_records(self.raw, topic, partition, start, limit)
             return records
         epoch = self.header.leader_epoch
         return kernel.parse_records(self.section(limit), topic, partition, epoch, start)

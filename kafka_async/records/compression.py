@@ -209,8 +209,7 @@ def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
         whole = bytearray(total)
         room = memoryview(whole)
         for block, size in zip(blocks, sizes, strict=True):
-            if snappy.decompress_raw_into(block, room[:size]) != size:
-                raise _damaged(Codec.snappy, "declares a size that is wrong")
+            snappy.decompress_raw_into(block, room[:size])  # all of it, or it is an error
             room = room[size:]
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None

@@ -104,24 +104,26 @@ def check_crc(raw: memoryview, topic: str | None, partition: int | None, offset:
 
 def read_records(
     raw: memoryview, topic: str, partition: int, start: int, limit: int
-) -> list[Record]:
+) -> tuple[list[Record], int]:
     """The records from offset `start` on of one entry, which may be a compressed message set.
 
-    Raises CorruptRecordError, with topic, partition and offset, if it is damaged or decompresses to
-    more than `limit` bytes.
+    And how many bytes it was decompressed to, 0 if it is not compressed. Raises CorruptRecordError,
+    with topic, partition and offset, if it is damaged or decompresses to more than `limit` bytes.
     """
     head = read_head(raw)
     try:
         check_crc(raw, topic, partition, head.offset)
         outer = _read_entry(raw, head)
-        entries = _unwrap(head, outer.value, limit) if head.attributes & _CODEC_BITS else [outer]
+        entries, inflated = [outer], 0
+        if head.attributes & _CODEC_BITS:
+            entries, inflated = _unwrap(head, outer.value, limit)
     except CorruptRecordError as error:
         raise CorruptRecordError(
             error.message, topic=topic, partition=partition, offset=head.offset
         ) from error
     # The wrapper's attribute counts: a broker that stamps its own time rewrites only the wrapper.
     append_time = head.magic == 1 and head.attributes & _LOG_APPEND_TIME
-    return [
+    records = [
         kernel.Record(
             topic,
             partition,
@@ -134,10 +136,11 @@ def read_records(
         for entry in entries
         if entry.offset >= start
     ]
+    return records, inflated
 
 
-def _unwrap(outer: Head, value: bytes | None, limit: int) -> list[Entry]:
-    """The entries inside a compressed one, with absolute offsets."""
+def _unwrap(outer: Head, value: bytes | None, limit: int) -> tuple[list[Entry], int]:
+    """The entries inside a compressed one, with absolute offsets, and what they are in bytes."""
     number = outer.attributes & _CODEC_BITS
     if number > Codec.lz4 or value is None:
         raise CorruptRecordError("a compressed message names no codec of its magic, or is empty")
@@ -159,7 +162,7 @@ def _unwrap(outer: Head, value: bytes | None, limit: int) -> list[Entry]:
     shift = outer.offset - entries[-1].offset if outer.magic == 1 else 0
     if entries[0].offset + shift < 0 or entries[-1].offset + shift >= _MAX_OFFSET:
         raise CorruptRecordError("the offsets inside a compressed message are impossible")
-    return [entry._replace(offset=entry.offset + shift) for entry in entries]
+    return [entry._replace(offset=entry.offset + shift) for entry in entries], data.nbytes
 
 
 def _iter_raw(data: memoryview) -> Iterator[memoryview]:

@@ -129,6 +129,12 @@ def zstd_claiming(size: int) -> bytes:
     return header + ((1 << 3) | (1 << 1) | 1).to_bytes(3, "little") + b"x"
 
 
+def zstd_blocks(size: int) -> bytes:
+    """A frame of 63 blocks of one byte each, repeated so many times."""
+    first = ((size << 3) | (1 << 1)).to_bytes(3, "little") + b"x"
+    return b"\x28\xb5\x2f\xfd\0\x58" + 62 * first + bytes([first[0] | 1]) + first[1:]
+
+
 def zstd_with_window(exponent: int) -> bytes:
     """A frame of one byte whose window is 2**(10 + exponent) bytes."""
     return b"\x28\xb5\x2f\xfd\0" + bytes([exponent << 3]) + b"\x09\0\0x"
@@ -176,54 +182,163 @@ def flipped(data: bytes, at: int) -> bytes:
 GOOD_BLOCK = raw_snappy(DATA)
 HUGE = b"\xff\xff\xff\xff\x0f"  # 2^32-1 in snappy's preamble
 
-CASES: dict[str, tuple[Codec, bytes]] = {
-    **{f"{c.name} cut off": (c, compress(c, DATA)[:-10]) for c in PACKED},
-    **{f"{c.name} of nothing": (c, b"") for c in PACKED},
-    **{f"{c.name} with trailing garbage": (c, compress(c, DATA) + SECRET[:99]) for c in PACKED},
-    **{f"{c.name} that is none": (c, SECRET) for c in PACKED},
-    "gzip without its end mark": (Codec.gzip, compress(Codec.gzip, DATA)[:-8]),
-    "gzip with a wrong length": (Codec.gzip, flipped(compress(Codec.gzip, DATA), -1)),
-    "gzip with a wrong CRC": (Codec.gzip, flipped(compress(Codec.gzip, DATA), -8)),
-    "lz4 without its end mark": (Codec.lz4, compress(Codec.lz4, DATA)[:-4]),
-    "lz4 with a wrong header checksum": (Codec.lz4, flipped(compress(Codec.lz4, DATA), 6)),
-    "lz4 with lying content size 10": (Codec.lz4, lz4_claiming(10)),
-    "lz4 with lying content size 1:1,000,000": (Codec.lz4, lz4_claiming(len(DATA) * 10**6)),
-    "lz4 with lying content size 2^63-1": (Codec.lz4, lz4_claiming(2**63 - 1)),
-    "lz4 with a dictionary id": (Codec.lz4, lz4_needing(7)),
-    "zstd without its last block": (Codec.zstd, b"\x28\xb5\x2f\xfd\0\x58\x08\0\0x"),
-    "zstd with a reserved block": (Codec.zstd, b"\x28\xb5\x2f\xfd\0\x58\x0f\0\0x"),
-    "zstd with lying content size 2": (Codec.zstd, zstd_claiming(2)),
-    "zstd with lying content size 1:1,000,000": (Codec.zstd, zstd_claiming(17 * 10**6)),
-    "zstd with lying content size 2^63-1": (Codec.zstd, zstd_claiming(2**63 - 1)),
-    "zstd with a window of 2^41": (Codec.zstd, zstd_with_window(31)),
-    "zstd with a window of 2^28": (Codec.zstd, zstd_with_window(18)),
-    "zstd with a dictionary id": (Codec.zstd, zstd_needing(7)),
-    "xerial negative block": (Codec.snappy, blocks((-1, GOOD_BLOCK))),
-    "xerial block 0": (Codec.snappy, blocks((0, GOOD_BLOCK))),
-    "xerial block 2^31-1": (Codec.snappy, blocks((2**31 - 1, GOOD_BLOCK))),
-    "xerial block beyond the end": (Codec.snappy, blocks((len(GOOD_BLOCK) + 1, GOOD_BLOCK))),
-    "xerial block cut off in its length": (Codec.snappy, blocks() + b"\0\0"),
-    "xerial from the future": (Codec.snappy, b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2)),
-    "snappy with lying size 2^32-1": (Codec.snappy, HUGE + GOOD_BLOCK),
-    "snappy with lying size 1:1,000,000": (Codec.snappy, b"\x80\x80\x80\x20" + SECRET[:60]),
-    "snappy with lying size too large": (Codec.snappy, b"\x80\x20" + GOOD_BLOCK[2:]),
-    "snappy with lying size too small": (Codec.snappy, b"\x80\x01" + GOOD_BLOCK[2:]),
+NO_MARK = "ends before its end mark"
+NO_STREAM = {
+    Codec.gzip: "is no gzip stream .*header",
+    Codec.snappy: "is no snappy block .*corrupt",
+    Codec.lz4: "is no lz4 frame .*frameType",
+    Codec.zstd: "is no zstd frame .*frame parameters",
+}
+GARBAGE = SECRET[6:]  # nothing in it looks like the flag of a dictionary
+
+CASES: dict[str, tuple[Codec, bytes, str]] = {
+    **{
+        f"{c.name} cut off": (c, compress(c, DATA)[:-10], sentence)
+        for c, sentence in (
+            (Codec.gzip, NO_MARK),
+            (Codec.snappy, "block of an impossible length"),
+            (Codec.lz4, NO_MARK),
+            (Codec.zstd, "ends inside a block"),
+        )
+    },
+    "gzip of nothing": (Codec.gzip, b"", NO_MARK),
+    "snappy of nothing": (Codec.snappy, b"", "is no snappy block .*empty"),
+    "lz4 of nothing": (Codec.lz4, b"", NO_MARK),
+    "zstd of nothing": (Codec.zstd, b"", "is no zstd frame .*not enough data"),
+    **{
+        f"{c.name} with trailing garbage": (
+            c,
+            compress(c, DATA) + GARBAGE[:99],
+            "block of an impossible length" if c is Codec.snappy else NO_STREAM[c],
+        )
+        for c in PACKED
+    },
+    **{f"{c.name} that is none": (c, GARBAGE, NO_STREAM[c]) for c in PACKED},
+    "gzip without its end mark": (Codec.gzip, compress(Codec.gzip, DATA)[:-8], NO_MARK),
+    "gzip with a wrong length": (
+        Codec.gzip,
+        flipped(compress(Codec.gzip, DATA), -1),
+        "is no gzip stream .*length check",
+    ),
+    "gzip with a wrong CRC": (
+        Codec.gzip,
+        flipped(compress(Codec.gzip, DATA), -8),
+        "is no gzip stream .*data check",
+    ),
+    "lz4 without its end mark": (Codec.lz4, compress(Codec.lz4, DATA)[:-4], NO_MARK),
+    "lz4 with a wrong header checksum": (
+        Codec.lz4,
+        flipped(compress(Codec.lz4, DATA), 6),
+        "is no lz4 frame .*headerChecksum",
+    ),
+    "lz4 with lying content size 10": (Codec.lz4, lz4_claiming(10), "frameSize_wrong"),
+    "lz4 with lying content size 1:1,000,000": (
+        Codec.lz4,
+        lz4_claiming(len(DATA) * 10**6),
+        "frameSize_wrong",
+    ),
+    "lz4 with lying content size 2^63-1": (Codec.lz4, lz4_claiming(2**63 - 1), "frameSize_wrong"),
+    "lz4 with a dictionary id": (Codec.lz4, lz4_needing(7), "needs a dictionary"),
+    "zstd without its last block": (
+        Codec.zstd,
+        b"\x28\xb5\x2f\xfd\0\x58\x08\0\0x",
+        "ends before its last block",
+    ),
+    "zstd with a reserved block": (
+        Codec.zstd,
+        b"\x28\xb5\x2f\xfd\0\x58\x0f\0\0x",
+        "impossible kind or size",
+    ),
+    "zstd with blocks of 2 MiB": (Codec.zstd, zstd_blocks(2 * MIB - 1), "impossible kind or size"),
+    "zstd with lying content size 2": (
+        Codec.zstd,
+        zstd_claiming(2),
+        "declares 2 bytes, more than it may hold",
+    ),
+    "zstd with lying content size 1:1,000,000": (
+        Codec.zstd,
+        zstd_claiming(17 * 10**6),
+        "declares .* more than it may hold",
+    ),
+    "zstd with lying content size 2^63-1": (
+        Codec.zstd,
+        zstd_claiming(2**63 - 1),
+        "declares .* more than it may hold",
+    ),
+    "zstd with a window of 2^41": (
+        Codec.zstd,
+        zstd_with_window(31),
+        "frame parameters: Frame requires too much memory",
+    ),
+    "zstd with a window of 2^28": (
+        Codec.zstd,
+        zstd_with_window(18),
+        "decompression error: Frame requires too much memory",
+    ),
+    "zstd with a dictionary id": (Codec.zstd, zstd_needing(7), "needs a dictionary"),
+    "xerial negative block": (
+        Codec.snappy,
+        blocks((-1, GOOD_BLOCK)),
+        "block of an impossible length",
+    ),
+    "xerial block 0": (Codec.snappy, blocks((0, GOOD_BLOCK)), "block of an impossible length"),
+    "xerial block 2^31-1": (
+        Codec.snappy,
+        blocks((2**31 - 1, GOOD_BLOCK)),
+        "block of an impossible length",
+    ),
+    "xerial block beyond the end": (
+        Codec.snappy,
+        blocks((len(GOOD_BLOCK) + 1, GOOD_BLOCK)),
+        "block of an impossible length",
+    ),
+    "xerial block cut off in its length": (
+        Codec.snappy,
+        blocks() + b"\0\0",
+        "ends inside a block's length",
+    ),
+    "xerial from the future": (
+        Codec.snappy,
+        b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2),
+        "needs a reader of version 2",
+    ),
+    "snappy with lying size 2^32-1": (
+        Codec.snappy,
+        HUGE + GOOD_BLOCK,
+        "declares more than it can hold",
+    ),
+    "snappy with lying size 1:1,000,000": (
+        Codec.snappy,
+        b"\x80\x80\x80\x20" + SECRET[:60],
+        "declares more than it can hold",
+    ),
+    "snappy with lying size too large": (
+        Codec.snappy,
+        b"\x80\x20" + GOOD_BLOCK[2:],
+        "is no snappy block .*mismatch",
+    ),
+    "snappy with lying size too small": (
+        Codec.snappy,
+        b"\x80\x01" + GOOD_BLOCK[2:],
+        "is no snappy block .*literal",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_no_stream_is_corrupt_and_costs_nothing(name: str) -> None:
-    codec, packed = CASES[name]
+    codec, packed, sentence = CASES[name]
     decompress(codec, compress(codec, b"load the package first"))
-    with allocating_at_most(2 * MIB), pytest.raises(CorruptRecordError, match=codec.name):
+    with allocating_at_most(2 * MIB), pytest.raises(CorruptRecordError, match=sentence) as caught:
         decompress(codec, packed)
+    assert caught.value.message.startswith(f"the {codec.name} data ")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_in_a_batch_it_says_where(kernel: ModuleType, name: str) -> None:
-    codec, packed = CASES[name]
+    codec, packed, sentence = CASES[name]
     (view,) = iter_batches(batch(codec=codec, payload=packed), topic="t", partition=3)
-    with pytest.raises(CorruptRecordError, match=codec.name) as caught:
+    with pytest.raises(CorruptRecordError, match=sentence) as caught:
         view.records()
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
 
@@ -250,7 +365,7 @@ def test_the_output_is_fresh_and_cut_to_what_was_produced() -> None:
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", [*CASES, *(name for name in BOMBS if "1:" in name)])
 async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
-    codec, packed = CASES[name] if name in CASES else (BOMBS[name][0], bomb(name))
+    codec, packed = CASES[name][:2] if name in CASES else (BOMBS[name][0], bomb(name))
     feed = Feed()
     feed.data[BAD] = {0: batch(base=0) + batch(codec=codec, payload=packed), 10: batch(base=10)}
     feed.data[GOOD] = {0: batch(base=0), 5: batch()}
@@ -267,11 +382,40 @@ async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
 # -- many that are each below the cap -------------------------------------------------------------
 
 
+def message(offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
+    """An entry of a message set of magic 1."""
+    fields = [b"\xff" * 4 if f is None else struct.pack(">i", len(f)) + f for f in (key, value)]
+    covered = b"".join((struct.pack(">bbq", 1, attributes, 9_000), *fields))
+    return struct.pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
+
+
+@functools.cache
+def large_message_set(base: int, in_key: bool) -> bytes:
+    """As `large_batch`, of magic 1; the 100 MiB are the record's key or its value."""
+    large = bytes(100 * MIB)
+    one = message(0, large, None) if in_key else message(0, None, large)
+    return message(base, None, compress(Codec.gzip, one), Codec.gzip)
+
+
+@functools.cache
+def message_set_of_the_past(base: int) -> bytes:
+    """A message set of 100 MiB in what lies before `base`, and a small record there."""
+    both = message(0, None, bytes(100 * MIB)) + message(1, b"key", b"value")
+    return message(base, None, compress(Codec.gzip, both), Codec.gzip)
+
+
 @functools.cache
 def large_batch(base: int) -> bytes:
     """A few kilobytes that become one record of 100 MiB."""
     section = record(value=bytes(100 * MIB))
     return batch(base=base, count=1, codec=Codec.zstd, payload=compress(Codec.zstd, section))
+
+
+LARGE: dict[str, Callable[[int], bytes]] = {
+    "a value": large_batch,
+    "a value of magic 1": lambda base: large_message_set(base, in_key=False),
+    "a key of magic 1": lambda base: large_message_set(base, in_key=True),
+}
 
 
 def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
@@ -281,10 +425,13 @@ def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("deserializes", [False, True])
-async def test_one_poll_decompresses_little_more_than_the_cap(deserializes: bool) -> None:
+@pytest.mark.parametrize("make", LARGE.values(), ids=LARGE)
+async def test_one_poll_decompresses_little_more_than_the_cap(
+    make: Callable[[int], bytes], deserializes: bool
+) -> None:
     feed = Feed()
     for partition in (BAD, GOOD):
-        feed.data[partition] = {0: b"".join(large_batch(5 * n) for n in range(4))}
+        feed.data[partition] = {0: b"".join(make(5 * n) for n in range(4))}
     options = {"value_deserializer": as_it_is} if deserializes else {}
     async with feed.consumer(**options) as consumer:
         taken = 0
@@ -292,6 +439,12 @@ async def test_one_poll_decompresses_little_more_than_the_cap(deserializes: bool
             records = await consumer.poll(max_records=100, timeout=5)
             assert 1 <= len(records) <= 2
             taken += len(records)
+
+
+def test_what_is_decompressed_and_not_asked_for_counts() -> None:
+    (view,) = iter_batches(message_set_of_the_past(6), topic="t", partition=0)
+    assert [record.offset for record in view.records(start=6)] == [6]
+    assert view.inflated > 100 * MIB
 
 
 def views(count: int) -> PartitionBatch:

@@ -87,11 +87,11 @@ CORPUS: dict[str, tuple[bytes, Read, type[KafkaError]]] = {
     },
     **{
         name: (data, partial(decompress, codec), CorruptRecordError)
-        for name, (codec, data) in compression.CASES.items()
+        for name, (codec, data, _) in compression.CASES.items()
     },
     **{
         f"{name} in a batch": (batch(codec=codec, payload=data), read_all, CorruptRecordError)
-        for name, (codec, data) in compression.CASES.items()
+        for name, (codec, data, _) in compression.CASES.items()
     },
     **{
         name: (data, read_all, CorruptRecordError) for name, data in control_records.DAMAGED.items()

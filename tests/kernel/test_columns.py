@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from array import array
+from collections.abc import Iterator
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 
 from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel import BinaryColumn
+from tests.kernel import kernels
 from tests.kernel.wire import field, record, section, varint
 
 HEADERS = varint(2) + field("ä".encode()) + field(None) + field(b"") + field(b"x")
@@ -114,3 +118,100 @@ def test_buffers_are_released_even_after_damage(kernel: ModuleType) -> None:
         kernel.parse_columns([FIRST._replace(data=good), FIRST._replace(data=bad)], "topic", 3)
     good.clear()
     bad.clear()
+
+
+# -- sections that are not what they seem ---------------------------------------------------------
+
+
+class Understating(list[Any]):
+    """A list that says it is empty."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Growing:
+    """A section whose list gets a thousand more while it is read."""
+
+    def __init__(self) -> None:
+        self.sections: list[Any] = [self]
+
+    def __iter__(self) -> Iterator[Any]:
+        self.sections += [FIRST] * 1000
+        return iter(FIRST)
+
+    def __getitem__(self, index: int) -> Any:
+        return FIRST[index]
+
+    def __getattr__(self, name: str) -> Any:
+        self.sections += [FIRST] * 1000
+        return getattr(FIRST, name)
+
+
+def test_a_list_that_understates_its_length_is_read_whole(kernel: ModuleType) -> None:
+    columns = kernel.parse_columns(Understating([FIRST] * 1000), "topic", 3)
+    assert columns.rows == 3000
+
+
+def test_a_list_that_grows_meanwhile_is_read_as_it_was(kernel: ModuleType) -> None:
+    growing = Growing()
+    assert kernel.parse_columns(growing.sections, "topic", 3).rows == 3
+    assert len(growing.sections) > 1000
+
+
+class Changing:
+    """A section that overwrites the last bytes of another, which was read before."""
+
+    def __init__(self, data: bytearray, written: bytes) -> None:
+        self._data = data
+        self._written = written
+
+    def __iter__(self) -> Iterator[Any]:
+        self._data[-len(self._written) :] = self._written
+        return iter(SECOND)
+
+    def __getitem__(self, index: int) -> Any:
+        return SECOND[index]
+
+
+# Instead of an empty name and a null: a name beyond the end, a null one, a value beyond the end, a
+# number that has none.
+HEADER = varint(1) + field(b"") + field(None)
+CHANGED = [b"\x7e\x01", b"\x01\x01", b"\x00\x7e", b"\x80\x80"]
+REFUSED = r"header's name is null|ends inside a field"
+
+
+# The kernel in plain Python has a copy of what it read.
+@pytest.mark.parametrize("written", CHANGED)
+def test_a_header_that_is_changed_after_it_was_validated_is_corrupt(written: bytes) -> None:
+    kernel = kernels.load("c")
+    data = bytearray(record(headers=HEADER))
+    sections = [section(count=1)._replace(data=data), Changing(data, written)]
+    with pytest.raises(CorruptRecordError, match=REFUSED) as caught:
+        kernel.parse_columns(sections, "topic", 3, headers=True)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("topic", 3, 1000)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the collector runs in Python code only")
+@pytest.mark.parametrize("written", CHANGED)
+def test_a_header_that_is_changed_by_a_finalizer_is_corrupt(written: bytes) -> None:
+    kernel = kernels.load("c")
+    data = bytearray(record(headers=HEADER))
+    read = section(count=1)._replace(data=data)
+
+    def change(phase: str, info: dict[str, int]) -> None:
+        data[-len(written) :] = written
+
+    def parse() -> None:
+        gc.set_threshold(1)
+        kernel.parse_records(read, "topic", 3)
+
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(change)
+    try:
+        with pytest.raises(CorruptRecordError, match=REFUSED) as caught:
+            parse()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(change)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("topic", 3, 1000)
