@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 import importlib
 import struct
-import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
@@ -59,18 +58,23 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpack
     return _DECOMPRESSORS[codec](memoryview(data), limit)
 
 
+_LOADED: Final[dict[str, Any]] = {}
+
+
 def _module(name: str) -> Any:
     # Any: lz4 has no type information, and the others must not be loaded with this module.
-    loaded = sys.modules.get(name)  # import_module takes a while to find that out
+    loaded = _LOADED.get(name)  # import_module takes a while to find that out
     if loaded is not None:
         return loaded
     try:
-        return importlib.import_module(name)
+        # Not from sys.modules: what another thread is importing stands there half made.
+        loaded = _LOADED[name] = importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
         raise InvalidConfigurationError(
             f"this compression needs the package {package}: pip install {package}"
         ) from error
+    return loaded
 
 
 def _damaged(codec: Codec, what: str) -> CorruptRecordError:

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
+from kafka_async.records import compression
 from kafka_async.records.compression import Codec, compress, decompress
 
 CODECS = list(Codec)
@@ -249,6 +250,7 @@ def test_gzip_is_not_zlib() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "_LOADED", {})
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(InvalidConfigurationError, match="pip install lz4"):
         compress(Codec.lz4, b"")
