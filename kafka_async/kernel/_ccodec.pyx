@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False, embedsignature=True, freethreading_compatible=True
+# cython: initializedcheck=False, embedsignature=True
 """Messages to bytes and back by a table: the compiled short cut of the codecs in plain Python.
 
 The functions that `protocol/compiler.py` writes are the specification. A `Layout` does what they do
@@ -10,7 +10,9 @@ wrong. So there is no message of an error here, and no rule about who may set wh
 Objects are made empty and their slots are filled where they lie; that is safe because a layout is
 used for exactly the class it was made for, and finds the places out from the class itself. Reading
 goes through a `Reader`, two pointers whose only ways forward compare what they take with what is
-left. While a message is written no Python code runs, so nothing can change under the pen.
+left. While a message is written no Python code runs, so nothing can change under the pen: the lock
+of the interpreter sees to it. Therefore this module does not claim to do without that lock, as the
+kernel does: another thread could shorten a list whose items are being written.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -51,6 +53,13 @@ cdef enum:
     MAX_TAGS = 10_000
     MAX_TAG = 0x7FFF_FFFF
     MAX_STRING = 0x7FFF
+    # Memory, see `protocol/cost.py`.
+    FACTOR = 32
+    SPARE = 14 * 1024
+    MOST = 192 * 1024 * 1024
+    ARRAY_COST = 88
+    TAGS_COST = 48
+    TAG_COST = 140
     PART = 4096  # bytes from which a bytes field is handed over as it is rather than copied
     FIRST_BUFFER = 512
 
@@ -80,6 +89,7 @@ cdef struct Field:
     int64_t tag
     Py_ssize_t offset  # of the slot in the object
     Py_ssize_t least  # bytes an element of an array takes at least
+    Py_ssize_t cost  # bytes of memory that it takes
     PyObject* default  # NULL where it is a fresh structure
     PyObject* inner  # the Layout of a structure, or of an array's elements
 
@@ -92,6 +102,7 @@ cdef struct Reader:
     const uint8_t* end
     const uint8_t* start
     PyObject* view  # a memoryview of it all
+    int64_t left  # bytes of memory that the message may still take
 
 cdef struct Writer:
     uint8_t* data
@@ -123,6 +134,7 @@ cdef object _ZERO = 0
 cdef object _LOW = 0xFFFF_FFFF_FFFF_FFFF
 cdef object _64 = 64
 cdef tuple _NOTHING = ()
+cdef tuple _INT8 = (*range(128), *range(-128, 0))  # shared, see `protocol/wire.py`
 cdef Py_ssize_t UUID_INT, UUID_SAFETY
 try:
     UUID_INT = slot_of(_Uuid, "int")
@@ -134,9 +146,11 @@ except TypeError as error:
 # -- layouts --------------------------------------------------------------------------------------
 
 
-cdef Fields table(list rows, type cls, list kept) except *:
-    """Rows of the specification as an array; the objects they name are kept alive in `kept`."""
-    cdef Fields made
+cdef int table(Fields* made, list rows, type cls, list kept) except -1:
+    """Rows of the specification as an array; the objects they name are kept alive in `kept`.
+
+    The array belongs to the owner of `made` from the start, who frees it if this fails.
+    """
     cdef Field* field
     made.count = len(rows)
     made.at = <Field*>PyMem_Calloc(made.count + 1, sizeof(Field))
@@ -154,13 +168,15 @@ cdef Fields table(list rows, type cls, list kept) except *:
         field.tag = row.tag
         field.offset = slot_of(cls, row.name)
         field.least = row.least
+        field.cost = row.cost
         # A structure's default is a fresh one, where it is not None.
         field.default = NULL if row.fresh else <PyObject*>default
         field.inner = <PyObject*>inner
-    return made
+    return 0
 
 
 @cython.final
+@cython.no_gc_clear  # or `kept` could be emptied while the fields still point to what it held
 cdef class Layout:
     """One structure in one version: where its fields lie in the bytes, and where in the object.
 
@@ -189,10 +205,10 @@ cdef class Layout:
         self.kind = <PyTypeObject*>cls
         self.flexible = flexible
         self.unknown = slot_of(cls, "unknown_tagged_fields")
-        self.every = table(every, cls, self.kept)
-        self.line = table(line, cls, self.kept)
-        self.tagged = table(tagged, cls, self.kept)
-        self.absent = table(absent, cls, self.kept)
+        table(&self.every, every, cls, self.kept)
+        table(&self.line, line, cls, self.kept)
+        table(&self.tagged, tagged, cls, self.kept)
+        table(&self.absent, absent, cls, self.kept)
 
     def __dealloc__(self):
         PyMem_Free(self.every.at)
@@ -216,6 +232,7 @@ cdef class Layout:
             reader.start = <const uint8_t*>view.buf
             reader.at = reader.start + position
             reader.end = reader.start + view.len
+            reader.left = min(<int64_t>view.len * FACTOR + SPARE, <int64_t>MOST)
             whole_view = memoryview(source)
             reader.view = <PyObject*>whole_view
             made = read_struct(self, &reader)
@@ -288,6 +305,14 @@ cdef int fill_defaults(object made, Fields* fields) except -1:
 
 cdef inline int need(Reader* r, Py_ssize_t size) except -1:
     if r.end - r.at < size:
+        unsure()
+    return 0
+
+
+cdef inline int spend(Reader* r, int64_t size) except -1:
+    """Take so many bytes from the memory that the message may cost."""
+    r.left -= size
+    if r.left < 0:
         unsure()
     return 0
 
@@ -422,6 +447,8 @@ cdef object read_array(Field* field, Reader* r):
         return None
     if count > MAX_ELEMENTS or count * field.least > r.end - r.at:
         unsure()
+    if count:
+        spend(r, ARRAY_COST + count * field.cost)
     if width(field.element):
         return read_numbers(field.element, count, r)
     if not count:
@@ -447,7 +474,11 @@ cdef object read_numbers(int kind, Py_ssize_t count, Reader* r):
     cdef tuple items = PyTuple_New(count)
     cdef Py_ssize_t i
     for i in range(count):
-        item = read_fixed(kind, r)
+        if kind == INT8:
+            item = _INT8[r.at[0]]
+            r.at += 1
+        else:
+            item = read_fixed(kind, r)
         Py_INCREF(item)
         PyTuple_SET_ITEM(items, i, item)
     PyObject_GC_UnTrack(items)  # numbers make no cycles
@@ -504,6 +535,7 @@ cdef int read_tagged(Layout layout, object made, Reader* r) except -1:
     cdef list unknown = []
     if count > MAX_TAGS:
         unsure()
+    spend(r, TAGS_COST + count * TAG_COST)
     for _ in range(count):
         tag = read_uvarint(r)
         size = read_uvarint(r)

@@ -30,6 +30,7 @@ from kafka_async.protocol.layouts import layout_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.protocol.layouts import Layout
     from kafka_async.protocol.message import Message
     from kafka_async.protocol.source import Source
     from kafka_async.protocol.wire import BytesLike
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _COMPILED: Final = compiled_codec()
 
-_UNDECIDED: Final = (ValueError, TypeError, BufferError)
+_UNDECIDED: Final = (ValueError, TypeError, BufferError, OverflowError)
 """How the compiled codec says that it leaves a message or a value to plain Python."""
 
 _ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
@@ -55,6 +56,7 @@ _NAMES: Final[dict[str, object]] = {
     **{
         name: getattr(wire, name)
         for name in (
+            "INT8",
             "MAX_ELEMENTS",
             "MAX_STRING",
             "STRING_LENGTH",
@@ -66,6 +68,7 @@ _NAMES: Final[dict[str, object]] = {
             "read_tag_count",
             "read_unknown_tags",
             "read_uvarint",
+            "too_large",
             "write_tagged",
         )
     },
@@ -81,8 +84,11 @@ def encoder(message: type[Message], version: int) -> Encoder:
     """
     found = _ENCODERS.get((message, version))
     if found is None:
-        made = _fast_encoder if _COMPILED else plain_encoder
-        found = _ENCODERS[message, version] = made(message, version)
+        if _has_layout(message):
+            _keep_fast(message, version)
+        else:
+            _ENCODERS[message, version] = plain_encoder(message, version)
+        found = _ENCODERS[message, version]
     return found
 
 
@@ -94,8 +100,11 @@ def decoder(message: type[Message], version: int) -> Decoder:
     """
     found = _DECODERS.get((message, version))
     if found is None:
-        made = _fast_decoder if _COMPILED else plain_decoder
-        found = _DECODERS[message, version] = made(message, version)
+        if _has_layout(message):
+            _keep_fast(message, version)
+        else:
+            _DECODERS[message, version] = plain_decoder(message, version)
+        found = _DECODERS[message, version]
     return found
 
 
@@ -109,9 +118,24 @@ def plain_decoder(message: type[Message], version: int) -> Decoder:
     return _plain(DecoderSource, message, version)
 
 
-def _fast_encoder(message: type[Message], version: int) -> Encoder:
+def _has_layout(message: type[Message]) -> bool:
+    """Whether a table can be walked: not for classes derived from messages, which do as they like.
+
+    They may have a property in the place of a slot, or their own way to get attributes.
+    """
+    return bool(_COMPILED) and "SPEC" in vars(message)
+
+
+def _keep_fast(message: type[Message], version: int) -> None:
+    """Make the encoder and the decoder of a message: they share a table."""
     _require(message, version)
-    fast = layout_of(_COMPILED.Layout, message, version).encode
+    layout = layout_of(_COMPILED.Layout, message, version)
+    _ENCODERS[message, version] = _fast_encoder(layout, message, version)
+    _DECODERS[message, version] = _fast_decoder(layout, message, version)
+
+
+def _fast_encoder(layout: Layout, message: type[Message], version: int) -> Encoder:
+    fast = layout.encode
 
     def encode(value: Any) -> list[BytesLike]:
         try:
@@ -123,9 +147,8 @@ def _fast_encoder(message: type[Message], version: int) -> Encoder:
     return encode
 
 
-def _fast_decoder(message: type[Message], version: int) -> Decoder:
-    _require(message, version)
-    fast = layout_of(_COMPILED.Layout, message, version).decode
+def _fast_decoder(layout: Layout, message: type[Message], version: int) -> Decoder:
+    fast = layout.decode
 
     def decode(buffer: BytesLike, position: int) -> tuple[Any, int]:
         try:

@@ -4,15 +4,17 @@ A decoder takes a buffer and a position and gives the message and the position a
 made empty and their slots filled as bytes are read, so that a run of fixed-width fields is one
 `unpack_from` straight into the slots; a compact length's first byte and the count of tagged fields
 join the run before them. Every length is compared with what is left before anything of that size is
-made, so nothing is ever sliced short; running off the end in a fixed run raises by itself.
+made, so nothing is ever sliced short; running off the end in a fixed run raises by itself. What is
+left of the memory that the message may take is in `left`, see `cost.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_async.protocol.cost import ARRAY, FACTOR, MOST, SPARE, TAG, TAGS, element_cost
 from kafka_async.protocol.source import Source, smallest
-from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Fixed, Sized
+from kafka_async.protocol.spec import INT8, RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message, Struct
@@ -30,6 +32,9 @@ class DecoderSource(Source):
         self._after: list[str] = []
         with self.block(f"def {self.name}(buf, p)"):
             self.line("end = len(buf)")
+            self.line(f"left = end * {FACTOR} + {SPARE}")
+            with self.block(f"if left > {MOST}"):
+                self.line(f"left = {MOST}")
             self._struct(message, "m")
             self._flush()
             self.line("return m, p")
@@ -70,11 +75,13 @@ class DecoderSource(Source):
         self._flush()
         fields = list(struct.SPEC.tagged(self.version))
         with self.block(f"if {count}"):
+            self.line(f"{count}, p = read_tag_count(buf, p - 1)")
+            self._spend(f"{TAGS} + {count} * {TAG}")
             if not fields:
-                self.line(f"{value}.unknown_tagged_fields, p = read_unknown_tags(buf, p - 1)")
+                place = f"{value}.unknown_tagged_fields"
+                self.line(f"{place}, p = read_unknown_tags(buf, p, {count})")
                 return
             unknown, tag, stop = self.fresh("unknown"), self.fresh("tag"), self.fresh("stop")
-            self.line(f"{count}, p = read_tag_count(buf, p - 1)")
             self.line(f"{unknown}, {tag} = [], -1")
             with self.block(f"for _ in range({count})"):
                 self.line(f"{tag}, p, {stop} = read_tag(buf, p, {tag})")
@@ -186,6 +193,12 @@ class DecoderSource(Source):
         size = smallest(element, self.version, self.flexible)
         with self.block(f"if not 0 <= {count} <= MAX_ELEMENTS or {count} * {size} > end - p"):
             self.line(f'raise bad_length("{field.name}", {count}, end - p)')
+        with self.block(f"if {count}"):
+            self._spend(f"{ARRAY} + {count} * {element_cost(element, self.version)}")
+        if element is INT8:
+            self.line(f"{place} = tuple([INT8[byte] for byte in buf[p:p + {count}]])")
+            self.line(f"p += {count}")
+            return
         if isinstance(element, Fixed) and element is not UUID:
             self.line(f'{place} = unpack_from(f">{{{count}}}{element.format}", buf, p)')
             self.line(f"p += {count} * {size}")
@@ -202,6 +215,12 @@ class DecoderSource(Source):
                 self._struct(element, item)
             self._flush()
             self.line(f"{items}.append({item})")
+
+    def _spend(self, amount: str) -> None:
+        """Take so many bytes from the memory that the message may cost."""
+        self.line(f"left -= {amount}")
+        with self.block("if left < 0"):
+            self.line("raise too_large(end)")
 
     # -- runs -------------------------------------------------------------------------------------
 

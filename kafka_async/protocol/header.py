@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol import api
 from kafka_async.protocol.message import coalesce
-from kafka_async.protocol.wire import MAX_STRING, read_unknown_tags
+from kafka_async.protocol.wire import MAX_STRING, skip_tags
 
 if TYPE_CHECKING:
     from typing import Any
@@ -221,7 +221,7 @@ def _read_client_id(buffer: BytesLike, position: int) -> tuple[str | None, int]:
 def _skip_tags(buffer: BytesLike, position: int) -> int:
     """Where a header's tagged section ends; no tagged field of a header means anything yet."""
     try:
-        return read_unknown_tags(buffer, position)[1]
+        return skip_tags(buffer, position)
     except (IndexError, ValueError) as error:
         raise DecodeError(f"the header's tagged fields make no sense: {error}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
+from kafka_async.protocol.cost import element_cost
 from kafka_async.protocol.source import smallest
 from kafka_async.protocol.spec import BYTES, RECORDS, STRING, UUID, Array, Fixed, Sized
 
@@ -49,6 +50,7 @@ class Row(NamedTuple):
         droppable: whether a version that lacks it may drop what was set.
         tag: its number in the tagged section, -1 if it stands in line.
         least: the bytes that an array's element takes at least.
+        cost: the bytes of memory that it takes; see `cost.py`.
         default: what it holds when unset.
         fresh: whether that is a new structure each time.
         inner: the layout of a structure, or of an array's elements.
@@ -62,6 +64,7 @@ class Row(NamedTuple):
     droppable: bool
     tag: int
     least: int
+    cost: int
     default: Any
     fresh: bool
     inner: Layout | None
@@ -108,6 +111,7 @@ class _Layouts:
             field.ignorable,
             -1 if field.tag is None else field.tag,
             0 if element is None else smallest(element, self.version, self.flexible),
+            0 if element is None else element_cost(element, self.version),
             default,
             isinstance(kind, type) and default is not None,
             inner,

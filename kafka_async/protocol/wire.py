@@ -34,6 +34,10 @@ _MAX_TAG: Final = 0x7FFF_FFFF
 _MAX_UVARINT: Final = 0xFFFF_FFFF
 
 
+INT8: Final = (*range(128), *range(-128, 0))
+"""`INT8[byte]` is a byte as int8: shared numbers, where each its own would cost 28 bytes."""
+
+
 class _Varints(dict[int, bytes]):
     """Encoded unsigned varints by value: the common small ones kept, others made when asked for.
 
@@ -128,9 +132,17 @@ def read_tag(buffer: BytesLike, position: int, last: int) -> tuple[int, int, int
     return tag, position, end
 
 
-def read_unknown_tags(buffer: BytesLike, position: int) -> tuple[TaggedFields, int]:
-    """A tagged section of which no tag is known: the raw fields, and the position after them."""
+def skip_tags(buffer: BytesLike, position: int) -> int:
+    """The position after a tagged section of which nothing is wanted."""
     count, position = read_tag_count(buffer, position)
+    tag = -1
+    for _ in range(count):
+        tag, _start, position = read_tag(buffer, position, tag)
+    return position
+
+
+def read_unknown_tags(buffer: BytesLike, position: int, count: int) -> tuple[TaggedFields, int]:
+    """`count` tagged fields of which none is known, raw, and the position after them."""
     fields: list[tuple[int, bytes]] = []
     tag = -1
     for _ in range(count):
@@ -147,6 +159,11 @@ def octets(value: BytesLike) -> BytesLike:
         TypeError: not bytes, bytearray or memoryview (or another buffer).
     """
     return value if isinstance(value, bytes | bytearray) else memoryview(value).cast("B")
+
+
+def too_large(size: int) -> ValueError:
+    """The complaint about a message whose objects would take too much memory."""
+    return ValueError(f"{size} bytes would take more memory than a message of that size may")
 
 
 def bad_length(field: str, length: int, remaining: int) -> ValueError:

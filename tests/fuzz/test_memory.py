@@ -1,32 +1,49 @@
 """No response costs more than 32 times its bytes: the greediest that each decoder would take.
 
 A message costs most where its elements are smallest, so each array of each message is filled with
-elements that have nothing in them. Fuzzing would have to be lucky to find these.
+elements that have nothing in them, or nothing but tagged fields that nobody knows. Fuzzing would
+have to be lucky to find these.
 """
 
 from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from benchmarks.wire_messages import metadata
 from fuzz.codecs import DECODERS
 from fuzz.measure import memory_peak
-from fuzz.oracle import MEMORY_FACTOR
+from fuzz.oracle import MEMORY_FACTOR, MEMORY_LIMIT, allowed_memory
+from fuzz.responses import TARGET
+from kafka_async.errors import DecodeError
+from kafka_async.protocol.message import Struct
+from kafka_async.protocol.messages.list_config_resources import ListConfigResourcesResponse
+from kafka_async.protocol.messages.metadata import MetadataResponse
+from kafka_async.protocol.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
 from kafka_async.protocol.spec import STRING, Array, Field, FieldType, Fixed, Sized
+from kafka_async.protocol.wire import UVARINT
 from tests.protocol.samples import label
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Message, Struct
+    from kafka_async.protocol.message import Message
 
 NEWEST = list(dict(DECODERS).items())
 FIRST_FLEXIBLE = [pair for pair in DECODERS if pair[1] == pair[0].FLEXIBLE_FROM]
 
 MANY = 400
-OVERHEAD = 4096
-"""Bytes that any message may cost: the message itself, and a list that has room to grow."""
+OVERHEAD = TARGET.overhead
+"""Bytes that any message may cost."""
+
+UNKNOWN = tuple((tag, b"") for tag in range(100, 130))
+"""Tagged fields of three bytes that no schema knows."""
 
 
 def smallest(kind: type[Struct], version: int) -> Any:
@@ -74,22 +91,153 @@ def greedy_values(kind: FieldType, version: int, many: int) -> Iterator[tuple[st
             yield f"[{many}].{path}", [value] * many
 
 
-@pytest.mark.parametrize(
-    ("message", "version"), dict.fromkeys([*NEWEST, *FIRST_FLEXIBLE]), ids=label
-)
-def test_the_greediest_messages_cost_what_is_promised(message: type[Message], version: int) -> None:
-    written = {path: made.encode(version) for path, made in greedy(message, version, MANY)}
-    for raw in written.values():
-        message.decode(raw, version)  # whose first use has its price
+def flexible(message: type[Message], version: int) -> bool:
+    return message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
+
+
+def with_tags(value: Any, version: int, tags: int) -> Any:
+    """The same with so many tagged fields that nobody knows in every structure of its arrays."""
+    for field in fields(cast("type[Struct]", type(value)), version):
+        held = getattr(value, field.name)
+        for item in cast("list[object]", held if isinstance(held, list) else [held]):
+            if isinstance(item, Struct):
+                item.unknown_tagged_fields = UNKNOWN[:tags]
+                with_tags(item, version, tags)
+    return value
+
+
+def peak_of(message: type[Message], version: int, raw: bytes) -> int:
+    """Bytes of memory that decoding takes at its peak, whether it is refused or not."""
+
+    def decode() -> object:
+        try:
+            return message.decode(raw, version)
+        except DecodeError:
+            return None
+
+    decode()  # whose first use has its price
     tracemalloc.start()
     try:
-        peaks = {
-            path: memory_peak(lambda raw=raw: message.decode(raw, version))
-            for path, raw in written.items()
-        }
+        return memory_peak(decode)
     finally:
         tracemalloc.stop()
+
+
+GREEDY = [
+    *(
+        (message, version, MANY, 0)
+        for message, version in dict.fromkeys([*NEWEST, *FIRST_FLEXIBLE])
+    ),
+    *(
+        (message, version, MANY // 4, 1)
+        for message, version in NEWEST
+        if flexible(message, version)
+    ),
+    *(
+        (message, version, MANY // 8, 30)
+        for message, version in NEWEST
+        if flexible(message, version)
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "version", "many", "tags"), GREEDY, ids=label)
+def test_the_greediest_messages_cost_what_is_promised(
+    message: type[Message], version: int, many: int, tags: int
+) -> None:
+    written = {
+        path: with_tags(made, version, tags).encode(version)
+        for path, made in greedy(message, version, many)
+    }
+    peaks = {path: peak_of(message, version, raw) for path, raw in written.items()}
     costs = {path: (peaks[path] - OVERHEAD) / len(raw) for path, raw in written.items()}
     assert {path: cost for path, cost in costs.items() if cost > MEMORY_FACTOR} == {}
     arrays = [each for each in fields(message, version) if isinstance(each.type, Array)]
     assert len(costs) >= len(arrays)
+
+
+RESOURCES = ListConfigResourcesResponse
+
+
+def resources(count: int, element: bytes) -> bytes:
+    """A response of version 0 with so many resources."""
+    return bytes(6) + UVARINT[count + 1] + element * count + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("count", "element"),
+    [
+        (200_000, b"\x01\x01\x05\0"),
+        (1000, b"\x03\xd0\xb0\0"),
+        (200_000, b"\x03\xd0\xb0\0"),
+        (250_000, b"\x01\x1e" + b"".join(bytes([tag, 0]) for tag in range(30))),
+    ],
+    ids=["a tag each", "1,000 short names", "200,000 short names", "14 MiB of tags"],
+)
+def test_a_greedy_message_is_bounded(count: int, element: bytes) -> None:
+    raw = resources(count, element)
+    assert peak_of(RESOURCES, 0, raw) <= allowed_memory(len(raw), OVERHEAD)
+
+
+def test_no_message_costs_more_than_256_mib() -> None:
+    tags = b"".join(UVARINT[200 + tag] + b"\x03tag" for tag in range(7))
+    raw = resources(200_000, b"\x0dclient-names\x07" + tags)
+    assert len(raw) * MEMORY_FACTOR > MEMORY_LIMIT
+    with pytest.raises(DecodeError, match="more memory than a message of that size may"):
+        RESOURCES.decode(raw, 0)
+    assert peak_of(RESOURCES, 0, raw) <= MEMORY_LIMIT
+
+
+def test_a_message_that_takes_too_much_is_refused_before_it_does() -> None:
+    raw = resources(200_000, b"\x01\x01\x05\0")
+    with pytest.raises(DecodeError, match="more memory than a message of that size may"):
+        RESOURCES.decode(raw, 0)
+    assert peak_of(RESOURCES, 0, raw) < len(raw)
+
+
+# -- what is honest -------------------------------------------------------------------------------
+
+
+def honest(kind: type[Struct], version: int) -> Any:
+    """A structure with four letters in each string, and one element in each array."""
+    made = kind()
+    for field in fields(kind, version):
+        setattr(made, field.name, honest_value(field.type, version))
+    return made
+
+
+def honest_value(kind: FieldType, version: int) -> object:
+    if isinstance(kind, Fixed):
+        return kind.zero
+    if isinstance(kind, Sized):
+        return "name" if kind is STRING else b"data"
+    return (
+        [honest_value(kind.element, version)] if isinstance(kind, Array) else honest(kind, version)
+    )
+
+
+@pytest.mark.parametrize(("message", "version"), NEWEST, ids=label)
+def test_short_names_are_not_refused(message: type[Message], version: int) -> None:
+    sent = honest(message, version)
+    for field in fields(message, version):
+        if isinstance(field.type, Array):
+            setattr(sent, field.name, [honest_value(field.type.element, version)] * 1000)
+    assert message.decode(sent.encode(version), version)
+
+
+def test_a_thousand_names_of_two_letters_are_not_refused() -> None:
+    read = RESOURCES.decode(resources(1000, b"\x03ab\0"), 0)
+    assert len(read.config_resources) == 1000
+
+
+def test_a_million_small_numbers_are_shared() -> None:
+    batch = AcknowledgementBatch(acknowledge_types=[-100] * 1_000_000)
+    topic = AcknowledgeTopic(partitions=[AcknowledgePartition(acknowledgement_batches=[batch])])
+    raw = ShareAcknowledgeRequest(topics=[topic]).encode(1)
+    assert ShareAcknowledgeRequest.decode(raw, 1).topics == [topic]
+    assert peak_of(ShareAcknowledgeRequest, 1, raw) < 20 * len(raw)
+
+
+def test_a_large_honest_message_is_not_refused() -> None:
+    sent = metadata(3000, 13)
+    assert MetadataResponse.decode(sent.encode(13), 13) == sent

@@ -227,7 +227,7 @@ def test_an_array_cannot_claim_more_than_a_million_elements() -> None:
 def test_a_section_cannot_claim_more_than_ten_thousand_tags() -> None:
     def request(count: int) -> bytes:
         made = HeartbeatRequest()
-        made.unknown_tagged_fields = tuple((tag, b"") for tag in range(count))
+        made.unknown_tagged_fields = tuple((tag, b"four") for tag in range(count))
         return made.encode(4)
 
     assert len(HeartbeatRequest.decode(request(10_000), 4).unknown_tagged_fields) == 10_000

@@ -181,6 +181,31 @@ class Text(str):
     """A string of another class."""
 
 
+class Hosts(MetadataRequest):
+    """A request with a property in the place of a slot."""
+
+    @property
+    def topics(self) -> None:  # type: ignore[override]
+        """Every topic, whatever anybody sets."""
+
+    @topics.setter
+    def topics(self, value: object) -> None:
+        pass
+
+
+class Constant(MetadataRequest):
+    """A request with a constant in the place of a slot."""
+
+    include_topic_authorized_operations = True
+
+
+class Loud(MetadataRequest):
+    """A request that gives its attributes in a way of its own."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return None if name == "topics" else super().__getattribute__(name)
+
+
 class Broker(MetadataResponseBroker):
     """A broker of another class."""
 
@@ -251,6 +276,25 @@ def test_a_deleted_attribute_is_left_to_plain_python(module: Any) -> None:
         layout_of(module.Layout, MetadataRequest, 12).encode(value)
     with pytest.raises(AttributeError):
         value.encode(12)
+
+
+@pytest.mark.parametrize("derived", [Hosts, Loud])
+def test_a_class_that_has_attributes_its_own_way_is_left_to_plain_python(
+    derived: type[MetadataRequest],
+) -> None:
+    sent = derived(topics=[MetadataRequestTopic(name="t")])
+    assert sent.encode(12) == MetadataRequest(topics=None).encode(12)
+    assert derived.decode(sent.encode(12), 12).topics is None
+    assert compiler.encoder(derived, 12) is compiler.plain_encoder(derived, 12)
+    assert compiler.decoder(derived, 12) is compiler.plain_decoder(derived, 12)
+
+
+def test_a_class_with_a_constant_for_a_slot_is_left_to_plain_python() -> None:
+    sent = object.__new__(Constant)
+    sent.topics, sent.allow_auto_topic_creation = None, True
+    sent.include_cluster_authorized_operations, sent.unknown_tagged_fields = False, ()
+    same = MetadataRequest(topics=None, include_topic_authorized_operations=True)
+    assert sent.encode(12) == same.encode(12)
 
 
 FLEXIBLE = SaslAuthenticateRequest, 2
@@ -325,6 +369,12 @@ REQUEST = memoryview(bytes(6) + b"\x01\0\0\0" * 2)[3:-3]
 def test_a_position_outside_is_left_to_plain_python(module: Any, position: int) -> None:
     with pytest.raises(module.Unsure):
         layout_of(module.Layout, MetadataRequest, 12).decode(REQUEST, position)
+
+
+@pytest.mark.parametrize("position", [2**63, -(2**63) - 1])
+def test_a_position_beyond_64_bits_is_no_message(position: int) -> None:
+    with pytest.raises(DecodeError):
+        MetadataRequest.decode_from(REQUEST, position, 12)
 
 
 def test_a_sound_frame_of_each_odd_one_is_decided_on(module: Any) -> None:

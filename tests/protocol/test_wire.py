@@ -15,6 +15,7 @@ from kafka_async.protocol.wire import (
     read_tag_count,
     read_unknown_tags,
     read_uvarint,
+    skip_tags,
     write_tagged,
 )
 
@@ -78,8 +79,9 @@ def test_a_tag_is_written_once() -> None:
 
 def test_a_tagged_section_is_read_back() -> None:
     section = b"-" + write_tagged([(300, b"xy"), (0, b"")]) + b"rest"
-    assert read_unknown_tags(section, 1) == (((0, b""), (300, b"xy")), len(section) - 4)
     assert read_tag_count(section, 1) == (2, 2)
+    assert read_unknown_tags(section, 2, 2) == (((0, b""), (300, b"xy")), len(section) - 4)
+    assert skip_tags(section, 1) == len(section) - 4
     assert read_tag(section, 4, 0) == (300, 7, 9)
 
 
@@ -88,13 +90,15 @@ def test_a_tagged_section_is_read_back() -> None:
 )
 def test_a_tagged_section_holds_what_it_claims(section: bytes) -> None:
     with pytest.raises(ValueError, match="bytes"):
-        read_unknown_tags(section, 0)
+        skip_tags(section, 0)
 
 
 @pytest.mark.parametrize("tags", [b"\x03\0\x03\0", b"\x03\0\x02\0"])
 def test_tags_come_in_ascending_order(tags: bytes) -> None:
     with pytest.raises(ValueError, match="comes after tag 3"):
-        read_unknown_tags(b"\x02" + tags, 0)
+        read_unknown_tags(tags, 0, 2)
+    with pytest.raises(ValueError, match="comes after tag 3"):
+        skip_tags(b"\x02" + tags, 0)
 
 
 def test_octets_are_counted_in_bytes_whatever_the_buffer() -> None:
