@@ -1,8 +1,8 @@
 """`python -m benchmarks.wire`, also `make bench-wire`: messages, and batches, beside the peers.
 
 Steady state first, all clients in one process in turn; then first use, a process each; then record
-batches, which `wire_batches` does in a process of its own. The results go to benchmarks/results/,
-as tables and as JSON.
+batches, which `wire_batches` does in a process of its own. The results of a whole run go to
+benchmarks/results/, as tables and as JSON.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ def measure_messages(subjects: list[str], rounds: int, processes: int) -> None:
         + "".join(sweep_line(kernel, spent) for kernel, spent in sweeps.items())
     )
     sys.stdout.write(text)
+    if set(subjects) < set(SECTIONS) - {BATCHES}:
+        return  # the results that the documentation shows are those of a whole run
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "wire.md").write_text(text, "utf-8")
     document = {

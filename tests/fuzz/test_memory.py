@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NEWEST = list(dict(DECODERS).items())
 FIRST_FLEXIBLE = [pair for pair in DECODERS if pair[1] == pair[0].FLEXIBLE_FROM]
 
-MANY = 400
+MANY = 200
 OVERHEAD = TARGET.overhead
 """Bytes that any message may cost."""
 
