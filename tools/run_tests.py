@@ -54,9 +54,10 @@ class Stage:
 
 UNIT = "not integration and not spark and not slow"
 TOGETHER = "(integration or spark) and not slow"
+HANGS = ["-o", "faulthandler_timeout=150"]
 UNIT_STAGES = [
-    Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python"),
-    Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
+    Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python", arguments=HANGS),
+    Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop", arguments=HANGS),
 ]
 TURNS = [
     UNIT_STAGES,

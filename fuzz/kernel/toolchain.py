@@ -98,8 +98,7 @@ def _depended() -> list[str]:
 
 
 def _install() -> None:
-    if shutil.which("clang") is None:
-        _apt_get("update", "-q")
+    _apt_get("update", "-q")
     packages = _packages()
     print(f"installing {' '.join(packages)}", flush=True)
     _apt_get("install", "-q", "-y", "--no-install-recommends", *packages)
