@@ -1,27 +1,67 @@
-"""What every peer's process does around its loop: read the task, time it, report."""
+"""What every peer's process does around its loop: read the task, time it, report.
+
+`python -m benchmarks.peers.NAME JSON` runs one case and prints one JSON object, the figures. A peer
+is a table from the kind of a case to the function that runs it; a kind it has not is a case it is
+not in.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import resource
+import statistics
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 
 @dataclass(frozen=True)
 class Task:
-    """A case: send `records` values of `size` bytes to `topic`."""
+    """One case for one peer in one round.
 
+    `kind` picks the function, `way` the call of the client where it has several (`enqueue`,
+    `send_many`, `send_batch`, `send`; `poll`, `iterate`, `batches`, `arrow`). `records` is how many
+    to send or read, `size` the bytes of a value, `rate` the operations a second where a case paces
+    them. `tuned` is false for the table in which everything is at its defaults, except what names
+    the cluster and the topic and asks for acks=all. `verify` asks a consumer for the checksum.
+    """
+
+    kind: str
     bootstrap: str
     topic: str
+    way: str = ""
+    partitions: int = 6
+    records: int = 0
+    size: int = 100
+    keyed: bool = False
+    compression: str = "none"
+    rate: float = 0.0
+    concurrency: int = 1
+    tuned: bool = True
+    verify: bool = False
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a run took: wall and CPU seconds of this process while the clock ran.
+
+    `records` were sent or read in that time, `checksum` is theirs where it was asked for (see
+    `benchmarks.payload`). `latency_us` has p50, p99 and p99.9 where single operations were timed.
+    `settings` are the options that the client ran with, as its own documentation calls them.
+    """
+
+    seconds: float
+    cpu_seconds: float
     records: int
-    size: int
+    checksum: int | None = None
+    latency_us: Mapping[str, float] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    peak_mb: float = 0.0
 
 
 class Stopwatch:
@@ -36,16 +76,25 @@ class Stopwatch:
         self.cpu_seconds = time.process_time() - self._cpu
 
 
-def main(produce: Callable[[Task], Coroutine[Any, Any, Stopwatch]], client: str) -> None:
-    """Run the task of the command line on uvloop and print one JSON object."""
-    import uvloop
+def percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    """p50, p99 and p99.9 of some durations, in microseconds."""
+    cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
+    return {"p50": cuts[499] * 1e6, "p99": cuts[989] * 1e6, "p99.9": cuts[998] * 1e6}
 
-    watch = uvloop.run(produce(Task(**json.loads(sys.argv[1]))))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    figures = {
-        "client": client,
-        "seconds": watch.seconds,
-        "cpu_seconds": watch.cpu_seconds,
-        "peak_mb": peak,
-    }
-    sys.stdout.write(json.dumps(figures) + "\n")
+
+Run: TypeAlias = "Callable[[Task], Figures] | Callable[[Task], Coroutine[Any, Any, Figures]]"
+
+
+def main(runs: Mapping[str, Run]) -> None:
+    """Run the task of the command line, coroutines on uvloop, and print its figures."""
+    task = Task(**json.loads(sys.argv[1]))
+    result = runs[task.kind](task)
+    if inspect.iscoroutine(result):
+        import uvloop
+
+        figures: Figures = uvloop.run(result)
+    else:
+        assert isinstance(result, Figures)
+        figures = result
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(json.dumps({**asdict(figures), "peak_mb": peak}) + "\n")
