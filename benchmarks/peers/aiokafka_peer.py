@@ -1,37 +1,234 @@
-"""aiokafka's producer, tuned alike: its send returns when the record is in a batch."""
+"""aiokafka's clients. Its `send` returns when the record is in a batch."""
 
 from __future__ import annotations
 
+import asyncio
+import struct
+import zlib
 from itertools import cycle, islice
-from typing import Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.partitioner import DefaultPartitioner
 
-from benchmarks.payload import values
-from benchmarks.peers.task import Stopwatch, Task, main
+from benchmarks import payload
+from benchmarks.peers.asyncio_pacing import paced, round_trips
+from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+PATIENCE_MS = 30_000
+TIME = struct.Struct(">d")
 
 
-async def produce(task: Task) -> Stopwatch:
+def produce_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
+    """What a producer of this case is made with, besides the cluster."""
+    options: dict[str, Any] = {"acks": "all"}
+    if task.tuned:
+        options |= {"linger_ms": linger_ms, "max_batch_size": 131_072, "enable_idempotence": True}
+    if task.compression != "none":
+        options["compression_type"] = task.compression
+    return options
+
+
+def values_of(task: Task) -> Iterator[bytes]:
+    """The values to send, in turn."""
+    compressible = task.compression != "none"
+    return islice(cycle(payload.values(task.size, compressible=compressible)), task.records)
+
+
+async def produce(task: Task) -> Figures:
     """Send, and wait until all is acknowledged."""
-    producer: Any = AIOKafkaProducer(
-        bootstrap_servers=task.bootstrap,
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=5,
-        max_batch_size=131_072,
-    )
-    await producer.start()
-    try:
-        await producer.send_and_wait(task.topic, b"warm-up")
-        topic, send = task.topic, producer.send
+    # Tasks that wait for their acknowledgement fill no batch by lingering; they only wait longer.
+    options = produce_options(task, linger_ms=0 if task.way == "send" else 5)
+    send = _PRODUCE[task.way]
+    producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **options)
+    async with producer:
+        await producer.send_and_wait(task.topic, payload.WARM_UP)
         with Stopwatch() as watch:
-            for value in islice(cycle(values(task.size)), task.records):
-                await send(topic, value)
+            sent = await send(producer, task)
             await producer.flush()
-    finally:
-        await producer.stop()
-    return watch
+    return Figures(watch.seconds, watch.cpu_seconds, sent, settings=options)
 
+
+async def _send(producer: Any, task: Task) -> int:
+    topic, send = task.topic, producer.send
+    if task.keyed:
+        for value, key in zip(values_of(task), cycle(payload.keys()), strict=False):
+            await send(topic, value, key)
+    else:
+        for value in values_of(task):
+            await send(topic, value)
+    return task.records
+
+
+async def _send_batches(producer: Any, task: Task) -> int:
+    """Batches of the caller's own: filled without its partition's queue, sent when full."""
+    topic = task.topic
+    partitions: list[int] = sorted(await producer.partitions_for(topic))
+    choose: Any = DefaultPartitioner()
+    turns = cycle(partitions)
+    keys = cycle(payload.keys()) if task.keyed else cycle([None])
+    builders = {partition: producer.create_batch() for partition in partitions}
+    current = next(turns)
+    for value, key in zip(values_of(task), keys, strict=False):
+        partition: int = current if key is None else choose(key, partitions, partitions)
+        if builders[partition].append(key=key, value=value, timestamp=None) is None:
+            await producer.send_batch(builders[partition], topic, partition=partition)
+            builder = builders[partition] = producer.create_batch()
+            builder.append(key=key, value=value, timestamp=None)
+            current = next(turns) if key is None else current
+    for partition, builder in builders.items():
+        if builder.record_count():
+            await producer.send_batch(builder, topic, partition=partition)
+    return task.records
+
+
+async def _send_and_wait(producer: Any, task: Task) -> int:
+    topic, send = task.topic, producer.send_and_wait
+    pairs = zip(values_of(task), cycle(payload.keys()), strict=False)
+
+    async def client() -> None:
+        if task.keyed:
+            for value, key in pairs:
+                await send(topic, value, key)
+        else:
+            for value, _ in pairs:
+                await send(topic, value)
+
+    async with asyncio.TaskGroup() as group:
+        for _number in range(task.concurrency):
+            group.create_task(client())
+    return task.records
+
+
+_PRODUCE: dict[str, Callable[[Any, Task], Awaitable[int]]] = {
+    "enqueue": _send,
+    "send_many": _send_batches,
+    "send": _send_and_wait,
+}
+
+
+def consume_options(task: Task) -> dict[str, Any]:
+    """What a consumer of this case is made with, besides the cluster and the partitions."""
+    if not task.tuned:
+        return {}
+    return {"max_partition_fetch_bytes": 4 * 1024 * 1024, "check_crcs": True}  # as all others do
+
+
+async def consume(task: Task) -> Figures:
+    """Read that many records from the beginning of a topic's partitions."""
+    options = consume_options(task)
+    read = _CONSUME[task.way]
+    partitions = [TopicPartition(task.topic, number) for number in range(task.partitions)]
+    consumer: Any = AIOKafkaConsumer(
+        bootstrap_servers=task.bootstrap, auto_offset_reset="earliest", **options
+    )
+    async with consumer:
+        await consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, 0)
+        # No fetch has begun: the loop has not turned since.
+        with Stopwatch() as watch:
+            records, total = await read(consumer, task)
+    checksum = total if task.verify else None
+    return Figures(watch.seconds, watch.cpu_seconds, records, checksum, settings=options)
+
+
+def _weigh(task: Task) -> Callable[[Any], int]:
+    """What every value is touched with."""
+    return zlib.crc32 if task.verify else len
+
+
+async def _poll(consumer: Any, task: Task) -> tuple[int, int]:
+    weigh = _weigh(task)
+    seen = total = 0
+    getmany, wanted = consumer.getmany, task.records
+    while seen < wanted:
+        found = await getmany(timeout_ms=PATIENCE_MS)
+        if not found:
+            raise RuntimeError(f"the topic gave nothing more for {PATIENCE_MS:g} ms")
+        for records in found.values():
+            for record in records:
+                total += weigh(record.value)
+            seen += len(records)
+    return seen, total
+
+
+async def _iterate(consumer: Any, task: Task) -> tuple[int, int]:
+    weigh = _weigh(task)
+    seen = total = 0
+    wanted = task.records
+    async for record in consumer:
+        total += weigh(record.value)
+        seen += 1
+        if seen == wanted:
+            break
+    return seen, total
+
+
+_CONSUME: dict[str, Callable[[Any, Task], Awaitable[tuple[int, int]]]] = {
+    "poll": _poll,
+    "iterate": _iterate,
+}
+
+
+async def round_trip(task: Task) -> Figures:
+    """Send records one after the other, each acknowledged before the next."""
+    options = produce_options(task, linger_ms=0)
+    producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **options)
+    async with producer:
+        await producer.send_and_wait(task.topic, payload.WARM_UP)
+        topic, send = task.topic, producer.send_and_wait
+        with Stopwatch() as watch:
+            times = await round_trips(lambda value: send(topic, value), values_of(task), task.rate)
+    latency = percentiles(times)
+    return Figures(
+        watch.seconds, watch.cpu_seconds, len(times), latency_us=latency, settings=options
+    )
+
+
+async def end_to_end(task: Task) -> Figures:
+    """Send at a rate, and receive in the same process."""
+    sending = produce_options(task, linger_ms=0)
+    producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **sending)
+    consumer: Any = AIOKafkaConsumer(bootstrap_servers=task.bootstrap, auto_offset_reset="earliest")
+    latencies: list[float] = []
+    async with producer, consumer:
+        await producer.send_and_wait(task.topic, payload.WARM_UP)
+        consumer.assign([TopicPartition(task.topic, n) for n in range(task.partitions)])
+        await consumer.getone()
+
+        async def receive() -> None:
+            async for record in consumer:
+                latencies.append(perf_counter() - TIME.unpack_from(record.value)[0])
+                if len(latencies) == task.records:
+                    return
+
+        with Stopwatch() as watch:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(receive())
+                async for value in paced(values_of(task), task.rate):
+                    timed = TIME.pack(perf_counter()) + value[TIME.size :]
+                    await producer.send(task.topic, timed)
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        len(latencies),
+        latency_us=percentiles(latencies),
+        settings=sending | {"auto_offset_reset": "earliest"},
+    )
+
+
+RUNS = {
+    "produce": produce,
+    "consume": consume,
+    "round_trip": round_trip,
+    "end_to_end": end_to_end,
+}
 
 if __name__ == "__main__":
-    main(produce, "aiokafka")
+    main(RUNS)

@@ -1,0 +1,120 @@
+"""This project's consumer: records, one record, batches and Arrow."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import payload
+from benchmarks.peers.task import Figures, Stopwatch, Task
+from kafka_async import Consumer, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+PATIENCE = 30.0
+"""Seconds until a topic that gives no more is short of records."""
+
+
+def consume_options(task: Task) -> dict[str, Any]:
+    """What a consumer of this case is made with, besides the cluster and the partitions."""
+    if not task.tuned:
+        return {}
+    return {"max_poll_records": 10_000, "max_partition_fetch_bytes": 4 * 1024 * 1024}
+
+
+async def consume(task: Task) -> Figures:
+    """Read that many records from the beginning of a topic's partitions."""
+    options = consume_options(task)
+    partitions = [TopicPartition(task.topic, number) for number in range(task.partitions)]
+    read = _WAYS[task.way]
+    if task.way == "arrow":
+        import pyarrow  # noqa: F401  # pyright: ignore[reportUnusedImport]  # before the clock starts
+    async with Consumer(task.bootstrap, **options) as consumer:
+        await consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        for partition in partitions:
+            consumer.seek(partition, 0)
+        # No fetch has begun: the loop has not turned since.
+        with Stopwatch() as watch:
+            records, total = await read(consumer, task)
+    checksum = total if task.verify else None
+    return Figures(watch.seconds, watch.cpu_seconds, records, checksum, settings=options)
+
+
+def _weigh(task: Task) -> Callable[[Any], int]:
+    """What every value is touched with."""
+    return zlib.crc32 if task.verify else len
+
+
+async def _poll(consumer: Consumer, task: Task) -> tuple[int, int]:
+    weigh = _weigh(task)
+    seen = total = 0
+    poll, wanted = consumer.poll, task.records
+    while seen < wanted:
+        records = await poll(timeout=PATIENCE)
+        for record in records:
+            total += weigh(record.value)
+        seen += _some(len(records))
+    return seen, total
+
+
+async def _iterate(consumer: Consumer, task: Task) -> tuple[int, int]:
+    weigh = _weigh(task)
+    seen = total = 0
+    wanted = task.records
+    async for record in consumer:
+        total += weigh(record.value)
+        seen += 1
+        if seen == wanted:
+            break
+    return seen, total
+
+
+async def _batches(consumer: Consumer, task: Task) -> tuple[int, int]:
+    seen = total = 0
+    while seen < task.records:
+        batches = await consumer.poll_batches(timeout=PATIENCE)
+        _some(len(batches))
+        for batch in batches:
+            if task.verify:
+                values = [record.value or b"" for record in batch.records()]
+                seen += len(values)
+                total += payload.checksum(values)
+            else:
+                seen += batch.next_offset - batch.start
+                total += batch.size
+    return seen, total
+
+
+async def _arrow(consumer: Consumer, task: Task) -> tuple[int, int]:
+    seen = total = 0
+    while seen < task.records:
+        batches = await consumer.poll_batches(timeout=PATIENCE)
+        _some(len(batches))
+        for batch in batches:
+            table = batch.to_arrow()
+            seen += table.num_rows
+            if task.verify:
+                total += payload.checksum(_values(table))
+            else:
+                total += table.nbytes
+    return seen, total
+
+
+def _values(table: Any) -> list[bytes]:
+    return table.column("value").to_pylist()
+
+
+def _some(count: int) -> int:
+    if not count:
+        raise RuntimeError(f"the topic gave nothing more for {PATIENCE:g} s")
+    return count
+
+
+_WAYS: dict[str, Callable[[Consumer, Task], Awaitable[tuple[int, int]]]] = {
+    "poll": _poll,
+    "iterate": _iterate,
+    "batches": _batches,
+    "arrow": _arrow,
+}
