@@ -152,7 +152,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             )
 
         def died(error: KafkaError) -> None:
-            accumulator.fail_all(error, loop.time())
+            accumulator.fail_all(error, sender.now())
             accumulator.memory.wake_all()
 
         self._supervisor.on_failure(died)
@@ -198,7 +198,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             error = KafkaTimeoutError(
                 f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
             )
-            accumulator.fail_all(error, self._supervisor.loop.time())
+            accumulator.fail_all(error, sender.now())
 
     async def _tear_down(self) -> None:
         """End all tasks and connections, whatever happens, however often the caller is cancelled;
@@ -222,7 +222,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._sending.cancel()
             await self._sending.wait()
             closed = ClientClosedError(f"{self._supervisor.name} is closed")
-            accumulator.fail_all(closed, self._supervisor.loop.time())
+            accumulator.fail_all(closed, sender.now())
             accumulator.memory.wake_all()
             await sender.close()
         if self.driver is not None:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_async.backoff import delay_after
+from kafka_async.clock import ticker
 from kafka_async.cluster.lane import LaneKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -74,6 +75,8 @@ class Sender:
 
     `admit` is called with partitions that must join the transaction before they are sent; while
     `draining` is set, what comes back from a broker fails with it instead of being sent again.
+    `now()` is the time that everything here goes by, and that the writers append by: uvloop's own
+    stands still within a turn, and what was appended in it would be due in the future.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Sender:
         self._supervisor = supervisor
         self._rng = rng
         self._loop = supervisor.loop
+        self.now = ticker(self._loop)
         self._codec = Codec[config.compression_type]
         self._links: dict[int, Link] = {}
         self._tracked: set[str] = set()
@@ -131,7 +135,7 @@ class Sender:
         """Send until cancelled."""
         while True:
             self._wake.clear()
-            self._look_round(self._loop.time())
+            self._look_round(self.now())
             await self._rest()
 
     async def close(self) -> None:
@@ -199,10 +203,10 @@ class Sender:
                     topic.error = error
                     await asyncio.sleep(self._delay(0))
                 except KafkaError as error:
-                    self._ledger.fail_topic(topic, error, self._loop.time())
+                    self._ledger.fail_topic(topic, error, self.now())
                     break
                 else:
-                    self._read_metadata(metadata, self._loop.time())
+                    self._read_metadata(metadata, self.now())
                     break
         finally:
             self._learning.discard(topic.name)
@@ -221,7 +225,7 @@ class Sender:
             self._accumulator.update(name, leaders, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        self._read_metadata(metadata, self._loop.time())
+        self._read_metadata(metadata, self.now())
         self.wake()
 
     # -- compression ------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ class Sender:
         try:
             payload = compress(self._codec, contents.payload, level)
         except KafkaError as error:
-            self._fail(batch, error, self._loop.time())
+            self._fail(batch, error, self.now())
         else:
             self._compressed(batch, contents, payload)
 
@@ -246,7 +250,7 @@ class Sender:
             payload = await self._supervisor.offload(compress, self._codec, contents.payload, level)
         except KafkaError as error:
             if batch.contents is contents:
-                self._fail(batch, error, self._loop.time())
+                self._fail(batch, error, self.now())
         else:
             self._compressed(batch, contents, payload)
         self.wake()
@@ -255,7 +259,7 @@ class Sender:
         smaller = RecordBatch(
             payload, self._codec, contents.count, contents.base_timestamp, contents.max_timestamp
         )
-        self._accumulator.compressed(batch, smaller, self._loop.time())
+        self._accumulator.compressed(batch, smaller, self.now())
         self.wake()
 
     # -- to the brokers ---------------------------------------------------------------------------
@@ -323,7 +327,7 @@ class Sender:
         answer: asyncio.Future[ProduceResponse],
     ) -> None:
         link.in_flight -= 1
-        now = self._loop.time()
+        now = self.now()
         batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
         error = failure_of(answer)
         if error is not None:
@@ -453,9 +457,9 @@ class Sender:
             self._sequencer.adopt(await new_identity(self._config, self._client, self._rng))
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
-            self._accumulator.fail_all(error, self._loop.time())
+            self._accumulator.fail_all(error, self.now())
         self._identifying = False
-        self._accumulator.reschedule(self._loop.time())
+        self._accumulator.reschedule(self.now())
         self.wake()
 
     # -- small things -----------------------------------------------------------------------------

@@ -249,13 +249,13 @@ class TransactionDriver:
             )
         except KafkaError as error:
             leaves = self._went_wrong(transactional(error))
-            now = self._loop.time()
+            now = self._sender.now()
             for queue in queues:
                 self._accumulator.ledger.fail_waiting(queue, leaves, now)
             self._suspect = True
         else:
             self._started = True
-            self._accumulator.admit(queues, self._loop.time())
+            self._accumulator.admit(queues, self._sender.now())
         self._sender.wake()
 
     async def _say_end(self, *, commit: bool, deadline: float, attempts: Attempts) -> None:
@@ -332,7 +332,7 @@ class TransactionDriver:
         self._sender.draining = dropped
         attempts = Attempts()
         try:
-            self._accumulator.drop_unsent(dropped, self._loop.time())
+            self._accumulator.drop_unsent(dropped, self._sender.now())
             await self._wire_empty(deadline)
             await self._end_aborted(deadline, attempts)
         except KafkaError as error:
