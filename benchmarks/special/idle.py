@@ -1,0 +1,93 @@
+"""What a client costs that has nothing to do: CPU of a core, on three brokers, at its defaults.
+
+All clients idle side by side, each in a process of its own and measured by that process's own CPU
+time, so they do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+from benchmarks.special import idle_client, processes
+from benchmarks.special.results import Goal, Result, row
+from kafka_async import Admin, Producer
+from kafka_async.admin import NewTopic
+
+NEEDS_BROKERS = 3
+SECONDS = 30.0
+ROUNDS = 3
+"""At most: each takes 40 s, and all clients see the same."""
+PARTITIONS = 6
+GOALS = {"kafka_async producer": 0.02, "kafka_async consumer": 0.25}
+"""Per cent of a core."""
+
+
+async def topics(bootstrap: str, run: str) -> None:
+    """A topic for each client, with one record to show that it is connected."""
+    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        names = [topic(run, client) for client in idle_client.CLIENTS]
+        await admin.create_topics([NewTopic(name, PARTITIONS) for name in names])
+        for name in names:
+            await producer.send(name, b"one")
+
+
+async def remove(bootstrap: str, run: str) -> None:
+    """Delete them."""
+    async with Admin(bootstrap) as admin:
+        await admin.delete_topics([topic(run, client) for client in idle_client.CLIENTS])
+
+
+def topic(run: str, client: str) -> str:
+    """The topic that a client has for itself."""
+    return f"bench-idle-{run}-{client.replace(' ', '-')}"
+
+
+def spend(bootstrap: str, seconds: float) -> dict[str, float]:
+    """Per cent of a core that each client spends while all of them idle."""
+    run = uuid.uuid4().hex[:8]
+    asyncio.run(topics(bootstrap, run))
+    tasks: list[dict[str, Any]] = [
+        {
+            "client": client,
+            "bootstrap": bootstrap,
+            "topic": topic(run, client),
+            "group": topic(run, client),
+            "seconds": seconds,
+        }
+        for client in idle_client.CLIENTS
+    ]
+    printed = processes.finish([processes.start("idle_client", task) for task in tasks])
+    asyncio.run(remove(bootstrap, run))
+    spent = [100 * each["cpu_seconds"] / seconds for each in printed]
+    return dict(zip(idle_client.CLIENTS, spent, strict=True))
+
+
+def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
+    """Per cent of a core while idle, producers and consumers in a group."""
+    assert bootstrap is not None
+    rounds = min(rounds, ROUNDS)
+    found = [spend(bootstrap, SECONDS) for _ in range(rounds)]
+    rows = [
+        row(
+            client.rpartition(" ")[0],
+            mine,
+            "% of a core",
+            ratio=_median(mine) / _median([one[ours] for one in found]),
+            what=client.rpartition(" ")[2],
+        )
+        for client in idle_client.CLIENTS
+        for mine in ([one[client] for one in found],)
+        for ours in (f"kafka_async {client.rpartition(' ')[2]}",)
+    ]
+    goals = [
+        Goal(f"{client}, idle", _median([one[client] for one in found]), limit, "% of a core")
+        for client, limit in GOALS.items()
+    ]
+    title = f"Idle on {NEEDS_BROKERS} brokers, {rounds} x {SECONDS:g} s, everything at defaults"
+    return Result("idle", title, "the client's CPU in ours of its kind", rows, goals).plain()
+
+
+def _median(figures: list[float]) -> float:
+    return sorted(figures)[len(figures) // 2]
