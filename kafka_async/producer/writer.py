@@ -269,6 +269,8 @@ class RecordWriter(Generic[K, V]):
         self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
     ) -> Delivery:
         if self._now() >= self._pause_at:
+            # One of many tasks gives up the loop for all; those behind it go on.
+            self._start_turn(engine)
             await asyncio.sleep(0)
             engine = self._check()
             self._start_turn(engine)

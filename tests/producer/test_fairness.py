@@ -16,6 +16,7 @@ from tests.producer.scripted import Bench
 pytestmark = pytest.mark.asyncio
 
 RECORDS = 30_000
+TASKS = 1_000
 WIRE_SIZE = 107
 MICROSECONDS_A_RECORD = 10
 
@@ -73,6 +74,21 @@ async def test_a_record_that_need_not_linger_leaves_in_the_next_look_round(
         for _ in range(10):
             await bench.producer.send("clicks", b"v")
         assert looks <= 2 * 10 + 1
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.usefixtures("slow_clock")
+async def test_of_many_tasks_that_enqueue_one_gives_up_the_loop_for_all() -> None:
+    async with Bench({"clicks": [1]}, linger_ms=1000) as bench:
+        await bench.producer.enqueue("clicks", b"first")
+        tasks = [
+            asyncio.ensure_future(bench.producer.enqueue("clicks", b"v")) for _ in range(TASKS)
+        ]
+        await asyncio.sleep(0)
+        milliseconds = TASKS * MICROSECONDS_A_RECORD / 1000
+        assert milliseconds * 0.9 <= sum(not task.done() for task in tasks) <= milliseconds * 2
+        await asyncio.wait(tasks)
+        await bench.producer.flush()
 
 
 async def test_linger_is_kept_by_who_enqueues_without_a_pause() -> None:
