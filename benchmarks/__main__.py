@@ -1,59 +1,137 @@
-"""`python -m benchmarks`, also `make bench`: run the cases and write benchmarks/results/."""
+"""`python -m benchmarks`, also `make bench`: the whole client beside its peers.
+
+Whole runs on Apache Kafka are written to benchmarks/results/, parts and others to artifacts/.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.produce import Case, Row, measure, table
-from kafka_async.kernel import IMPLEMENTATION
+from benchmarks import machine, specials, written
+from benchmarks.cases import CASES, MAIN_ROUNDS, Case
+from benchmarks.contenders import PEERS
+from benchmarks.rounds import Ledger, measure
+from benchmarks.topics import WrongResultError
 from kafka_async.testing.backends import create_backend
 
 RESULTS = Path(__file__).parent / "results"
+ARTIFACTS = Path("artifacts") / "benchmarks"
 
 
-def main() -> None:
-    """Parse, measure, show, write."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, measure, show, write; the exit code."""
+    options = _parse(arguments)
+    cases = [case for case in CASES.values() if _is_wanted(case, options)]
+    apart = [name for name in specials.names() if _is_wanted_apart(name, options)]
+    table = "bench_defaults" if options.defaults else "bench"
+    context = machine.describe(options.backend)
+    ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
+    failure = ""
+    try:
+        _measure_cases(cases, ledger, options)
+        _measure_apart(apart, ledger, options)
+    except WrongResultError as error:
+        failure = f"wrong result: {error}"
+    except KeyboardInterrupt:
+        failure = "interrupted; --resume goes on from here"
+    everything = written.results(ledger, absent(options.peers), tuned=not options.defaults)
+    whole = not failure and _is_whole(options)
+    written.write(everything, table, RESULTS if whole else options.output)
+    sys.stdout.write(written.markdown(everything))
+    if failure:
+        sys.stderr.write(failure + "\n")
+    return 1 if failure else 0
+
+
+def absent(peers: Sequence[str]) -> dict[str, str]:
+    """The peers that can't take part, and why."""
+    return {
+        PEERS[name].title: reason for name in peers if (reason := PEERS[name].missing()) is not None
+    }
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--backend", default="apache", help="apache, apache-VERSION, embedded")
-    parser.add_argument("--records", type=int, default=300_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes a value")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    case = Case(arguments.records, arguments.size, arguments.rounds)
-    with create_backend(arguments.backend, {"brokers": 1}) as cluster:
-        rows = table(measure(cluster.bootstrap_servers, case), case)
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    context = {"backend": arguments.backend, "kernel": IMPLEMENTATION, "machine": machine}
-    markdown = _markdown(rows, case, context)
-    sys.stdout.write(markdown)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "produce.md").write_text(markdown, "utf-8")
-    document = {**context, "case": asdict(case), "rows": [asdict(row) for row in rows]}
-    (RESULTS / "produce.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    parser.add_argument(
+        "--only", nargs="+", metavar="CASE", choices=_names(), help=", ".join(_names())
+    )
+    parser.add_argument(
+        "--peers", type=_peers, default=list(PEERS), help="some of: " + ",".join(PEERS)
+    )
+    parser.add_argument("--rounds", type=int, default=MAIN_ROUNDS, help="at most so many a case")
+    parser.add_argument("--defaults", action="store_true", help="every option at its default")
+    parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
+    parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
+    return parser.parse_args(arguments)
 
 
-def _markdown(rows: list[Row], case: Case, context: dict[str, str]) -> str:
-    lines = [
-        f"Produce {case.records:,} records of {case.size} bytes, acks=all, idempotent, linger 5 "
-        f"ms, batches of 128 KiB, no compression, 6 partitions, one broker ({context['backend']}), "
-        f"{case.rounds} interleaved rounds, kernel {context['kernel']}; {context['machine']}.",
-        "",
-        "| client | records/s, median | lowest - highest | CPU us/record | peak MB | ours / this |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    lines += [
-        f"| {row.client} | {row.median:,.0f} | {row.low:,.0f} - {row.high:,.0f} "
-        f"| {row.cpu_us:.2f} | {row.peak_mb} | {row.ratio:.2f} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
+def _names() -> list[str]:
+    return [*CASES, *specials.names()]
+
+
+def _peers(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in PEERS]:
+        raise argparse.ArgumentTypeError(
+            f"there is no peer {unknown[0]}; there are {', '.join(PEERS)}"
+        )
+    return names
+
+
+def _is_wanted(case: Case, options: argparse.Namespace) -> bool:
+    if options.only:
+        return case.name in options.only
+    return case.defaults or not options.defaults
+
+
+def _is_wanted_apart(name: str, options: argparse.Namespace) -> bool:
+    return name in options.only if options.only else not options.defaults
+
+
+def _is_whole(options: argparse.Namespace) -> bool:
+    everybody = set(options.peers) == set(PEERS)
+    return not options.only and everybody and options.backend == "apache" and options.rounds >= 3
+
+
+def _measure_cases(cases: list[Case], ledger: Ledger, options: argparse.Namespace) -> None:
+    if not cases:
+        return
+    present = {name for name in options.peers if PEERS[name].missing() is None}
+    with create_backend(options.backend, {"brokers": 1}) as cluster:
+        for case in cases:
+            contenders = [each for each in case.contenders if each.peer in present]
+            rounds = min(options.rounds, case.rounds)
+            measure(
+                case,
+                contenders,
+                cluster.bootstrap_servers,
+                rounds,
+                ledger,
+                tuned=not options.defaults,
+            )
+
+
+def _measure_apart(names: list[str], ledger: Ledger, options: argparse.Namespace) -> None:
+    wanted = {name: specials.brokers(name) for name in names if name not in ledger.specials}
+    for count in sorted(set(wanted.values())):
+        group = [name for name, brokers in wanted.items() if brokers == count]
+        if not count:
+            _measure_group(group, ledger, options.rounds, None)
+            continue
+        with create_backend(options.backend, {"brokers": count}) as cluster:
+            _measure_group(group, ledger, options.rounds, cluster.bootstrap_servers)
+
+
+def _measure_group(names: list[str], ledger: Ledger, rounds: int, bootstrap: str | None) -> None:
+    for name in names:
+        result = specials.launch(name, rounds, bootstrap)
+        sys.stderr.write(f"{name}: {result.get('error', 'done')}\n")
+        ledger.add_special(name, result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

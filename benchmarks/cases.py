@@ -1,0 +1,222 @@
+"""What is measured: a table of cases, each with the clients that take part and the call of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, RAW
+
+SECONDS: Final = 1.0
+"""How long a run is to last, about."""
+TIERS: Final = (100_000, 400_000, 1_500_000, 5_000_000)
+"""How many records of 100 bytes there are in the topics to read; a client reads a whole topic."""
+MAIN_ROUNDS: Final = 5
+FEW_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A client and the call it is measured by."""
+
+    peer: str
+    way: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the benchmark: the same work for every contender.
+
+    `group` is the chapter of the report. `operations` is for cases of single operations, which
+    take their time, not their speed. `together` starts all contenders at once, where each of them
+    is idle nearly all the time. `rounds` is how many a whole run makes at most.
+    """
+
+    name: str
+    title: str
+    group: str
+    kind: str
+    contenders: tuple[Contender, ...]
+    size: int = 100
+    keyed: bool = False
+    compression: str = "none"
+    rate: float = 0.0
+    concurrency: int = 1
+    operations: int = 0
+    together: bool = False
+    rounds: int = MAIN_ROUNDS
+    defaults: bool = False
+
+    def records(self, contender: Contender) -> int:
+        """How many records a run of this contender takes: thousands, so that all values occur."""
+        if self.operations:
+            return self.operations
+        speed = PEERS[contender.peer].speeds[contender.way] * 1000
+        if self.keyed and self.kind == "produce":
+            speed *= 0.75
+        if self.compression != "none":
+            speed *= 0.6
+        if self.size > 100:
+            speed = min(speed * 0.6, 300_000 if self.kind == "produce" else 1_500_000)
+        wanted = speed * SECONDS
+        if self.kind == "consume":
+            return max((tier for tier in self.tiers if tier <= wanted * 1.2), default=self.tiers[0])
+        return max(int(wanted) // 1000, 1) * 1000
+
+    @property
+    def tiers(self) -> tuple[int, ...]:
+        """How many records the topics of a consumer's case may have."""
+        return TIERS if self.size <= 100 else tuple(tier * 3 // 10 for tier in TIERS)
+
+
+SENDERS = (OURS, PLAIN, "aiokafka", "confluent", "confluent_asyncio", "kafka_python", JAVA)
+READERS = SENDERS
+_SIZES = {100: "100", 1024: "1k"}
+_BYTES = {100: "100 B", 1024: "1 KiB"}
+
+
+def _all(way: str, peers: tuple[str, ...]) -> tuple[Contender, ...]:
+    return tuple(Contender(peer, way) for peer in peers)
+
+
+def _produce(size: int, keyed: bool, compression: str) -> Case:
+    plain = compression == "none"
+    words = [_SIZES[size], *["keyed"] * keyed, *[compression] * (not plain)]
+    title = [f"produce {_BYTES[size]}", *["keyed"] * keyed, *[compression] * (not plain)]
+    limit = (Contender(RAW, "send_batch"),) if plain and not keyed else ()
+    return Case(
+        "-".join(["produce", *words]),
+        ", ".join(title),
+        "produce",
+        "produce",
+        (*_all("enqueue", SENDERS), *limit),
+        size=size,
+        keyed=keyed,
+        compression=compression,
+        rounds=MAIN_ROUNDS if plain else FEW_ROUNDS,
+        defaults=plain,
+    )
+
+
+def _consume(size: int, compression: str, *, keyed: bool = False) -> Case:
+    plain = compression == "none" and not keyed
+    words = [*["keyed"] * keyed, *[compression] * (compression != "none")]
+    return Case(
+        "-".join(["consume", _SIZES[size], *words]),
+        ", ".join([f"consume {_BYTES[size]} by poll", *words]),
+        "consume",
+        "consume",
+        (*_all("poll", READERS), *([Contender(RAW, "batches")] if plain else [])),
+        size=size,
+        keyed=keyed,
+        compression=compression,
+        rounds=MAIN_ROUNDS if plain or (size, compression) == (1024, "zstd") else FEW_ROUNDS,
+        defaults=plain,
+    )
+
+
+def _iterate(size: int) -> Case:
+    return Case(
+        f"consume-{_SIZES[size]}-iterate",
+        f"consume {_BYTES[size]} by async for",
+        "consume",
+        "consume",
+        _all("iterate", tuple(peer for peer in READERS if peer != JAVA)),
+        size=size,
+        defaults=size == 100,
+    )
+
+
+def _batches(size: int, compression: str) -> Case:
+    plain = compression == "none"
+    words = [] if plain else [compression]
+    ways = [Contender(peer, way) for peer, way in product((OURS, PLAIN), ("batches", "arrow"))]
+    return Case(
+        "-".join(["consume", _SIZES[size], "batches", *words]),
+        ", ".join([f"consume {_BYTES[size]} as batches and Arrow", *words]),
+        "consume",
+        "consume",
+        (*ways, *([Contender(RAW, "batches")] if plain else [])),
+        size=size,
+        compression=compression,
+        rounds=MAIN_ROUNDS if plain else FEW_ROUNDS,
+    )
+
+
+ASYNCIO = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
+ROUND_TRIPS = (*SENDERS[:-1], RAW)
+END_TO_END = SENDERS[:-1]
+
+_CASES = (
+    *(
+        _produce(size, keyed, compression)
+        for size, compression, keyed in product((100, 1024), ("none", "lz4", "zstd"), (False, True))
+    ),
+    Case(
+        "send-many",
+        "produce 100 B, enqueue beside send_many",
+        "produce",
+        "produce",
+        tuple(Contender(p, way) for way in ("enqueue", "send_many") for p in (OURS, PLAIN)),
+    ),
+    Case(
+        "send-batch",
+        "produce 100 B in ready-made batches",
+        "produce",
+        "produce",
+        _all("send_batch", (OURS, PLAIN, RAW)),
+    ),
+    Case(
+        "send-concurrent",
+        "1,000 concurrent await send(), 100 B",
+        "produce",
+        "produce",
+        _all("send", ASYNCIO),
+        concurrency=1_000,
+        defaults=True,
+    ),
+    *(_consume(*each) for each in product((100, 1024), ("none", "lz4", "zstd"))),
+    _consume(100, "none", keyed=True),
+    *(_iterate(size) for size in (100, 1024)),
+    *(_batches(*each) for each in ((100, "none"), (1024, "none"), (100, "zstd"))),
+    Case(
+        "round-trip",
+        "round trip, back to back",
+        "latency",
+        "round_trip",
+        _all("", ROUND_TRIPS),
+        operations=4_000,
+        defaults=True,
+    ),
+    Case(
+        "round-trip-1000",
+        "round trip at 1,000 requests/s",
+        "latency",
+        "round_trip",
+        _all("", ROUND_TRIPS),
+        operations=2_000,
+        rate=1_000.0,
+    ),
+    Case(
+        "round-trip-1",
+        "round trip at 1 request/s",
+        "latency",
+        "round_trip",
+        _all("", ROUND_TRIPS),
+        operations=20,
+        rate=1.0,
+        together=True,
+        rounds=FEW_ROUNDS,
+    ),
+    Case(
+        "end-to-end",
+        "from send to receipt, at 1,000 records/s",
+        "latency",
+        "end_to_end",
+        _all("", END_TO_END),
+        operations=2_000,
+        rate=1_000.0,
+    ),
+)
+CASES = {case.name: case for case in _CASES}

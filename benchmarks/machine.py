@@ -1,0 +1,56 @@
+"""On what the benchmark ran: the machine, and the versions of everything that took part."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.contenders import PEERS
+from kafka_async.kernel import IMPLEMENTATION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def describe(backend: str) -> dict[str, str]:
+    """What tells one machine and set of versions from another, by name."""
+    found = {
+        "broker": backend,
+        "cores": str(os.cpu_count()),
+        "CPU": _processor(),
+        "system": _system(),
+        "Python": platform.python_version(),
+        "kernel": IMPLEMENTATION,
+        "uvloop": importlib.metadata.version("uvloop"),
+    }
+    for peer in PEERS.values():
+        if peer.missing() is None and (version := peer.requires()):
+            found[peer.title] = version
+    return found
+
+
+def sentence(context: Mapping[str, str]) -> str:
+    """The same in a sentence."""
+    rest = ", ".join(
+        f"{name} {value}" for name, value in context.items() if name not in {"cores", "system"}
+    )
+    return f"{context['cores']} cores, {context['system']}, {rest}."
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return platform.platform()

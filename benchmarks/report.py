@@ -1,0 +1,114 @@
+"""From runs to rows: medians and spread, beside ours and beside the limit."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.cases import CASES, Case, Contender
+from benchmarks.contenders import OURS, PEERS, RAW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.rounds import Run
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, lowest and highest of some figures."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, figures: Sequence[float]) -> Spread:
+        """Of at least one figure."""
+        return cls(statistics.median(figures), min(figures), max(figures))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A contender in a case: records a second, CPU in microseconds a record, memory in MB.
+
+    `latency` has p50, p99 and p99.9 in microseconds, in cases of single operations. `ratio` says
+    how many times better than this one ours is: our rate over this one's, or this one's p50 over
+    ours. `of_limit` is the part of the raw socket's rate that this one reaches. Both are None where
+    there is nothing to compare with.
+    """
+
+    case: str
+    peer: str
+    way: str
+    rounds: int
+    records: int
+    rate: Spread
+    cpu_us: Spread
+    peak_mb: float
+    latency: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ratio: float | None = None
+    of_limit: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The client's name for people."""
+        return PEERS[self.peer].title
+
+
+def rows(runs: Sequence[Run]) -> list[Row]:
+    """All contenders of all cases, in the order of the table of cases; timed runs only."""
+    found: list[Row] = []
+    for case in CASES.values():
+        mine = [_row(case, contender, runs) for contender in case.contenders]
+        found += _compared([row for row in mine if row is not None])
+    return found
+
+
+def _row(case: Case, contender: Contender, runs: Sequence[Run]) -> Row | None:
+    mine = [
+        run.figures
+        for run in runs
+        if (run.case, run.contender) == (case.name, contender) and run.number and run.figures
+    ]
+    if not mine:
+        return None
+    names = mine[0].latency_us or {}
+    return Row(
+        case.name,
+        contender.peer,
+        contender.way,
+        len(mine),
+        mine[0].records,
+        Spread.of([each.records / each.seconds for each in mine]),
+        Spread.of([each.cpu_seconds / each.records * 1e6 for each in mine]),
+        max(each.peak_mb for each in mine),
+        {name: Spread.of([(each.latency_us or {})[name] for each in mine]) for name in names},
+        mine[0].settings,
+    )
+
+
+def _compared(mine: Sequence[Row]) -> list[Row]:
+    """The rows of one case with their ratios."""
+    ours = [row for row in mine if row.peer == OURS]
+    limits = [row for row in mine if row.peer == RAW]
+    return [
+        replace(
+            row,
+            ratio=_ratio(next((each for each in ours if each.way == row.way), ours[0]), row)
+            if ours
+            else None,
+            of_limit=row.rate.median / limits[0].rate.median
+            if limits and not row.latency
+            else None,
+        )
+        for row in mine
+    ]
+
+
+def _ratio(ours: Row, row: Row) -> float:
+    if ours.latency and row.latency:
+        return row.latency["p50"].median / ours.latency["p50"].median
+    return ours.rate.median / row.rate.median

@@ -1,0 +1,315 @@
+"""The runs: interleaved in rounds, each in a process of its own, each checked at the other end.
+
+A run that ended well, and one that failed, is a line in the ledger as soon as it is known, so that
+a benchmark that was interrupted goes on where it stopped. A client that fails or takes too long is
+left out of the rest of its case; a client that is wrong ends the benchmark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks import payload, topics
+from benchmarks.cases import Case, Contender
+from benchmarks.contenders import PEERS
+from benchmarks.peers.task import Figures, Task
+from benchmarks.topics import Tally, WrongResultError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+TIME_LIMIT: Final = 60.0
+"""Seconds after which a client's process is ended."""
+CHECK: Final = 0
+"""The number of the round in which consumers are checked; timed ones count from 1."""
+
+
+class FailedError(RuntimeError):
+    """A client's process failed or took too long."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One contender in one round: its figures, or what went wrong."""
+
+    case: str
+    peer: str
+    way: str
+    number: int
+    figures: Figures | None = None
+    error: str | None = None
+
+    @property
+    def contender(self) -> Contender:
+        """Whose run it is."""
+        return Contender(self.peer, self.way)
+
+
+class Ledger:
+    """All runs so far, in a file of JSON lines; the first line says on what they were made."""
+
+    def __init__(self, path: Path, context: dict[str, Any], *, resume: bool) -> None:
+        self.runs: list[Run] = []
+        self.specials: dict[str, Any] = {}
+        self.context = context
+        self._path = path
+        if resume and path.exists():
+            self._load()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"context": context}) + "\n", "utf-8")
+
+    def add(self, run: Run) -> None:
+        """Keep a run."""
+        self.runs.append(run)
+        self._append({"run": asdict(run)})
+
+    def add_special(self, name: str, result: Any) -> None:
+        """Keep the result of a case that has a shape of its own."""
+        self.specials[name] = result
+        self._append({"special": name, "result": result})
+
+    def find(self, case: Case, contender: Contender, number: int) -> Run | None:
+        """The run that was made already."""
+        for run in self.runs:
+            if (run.case, run.contender, run.number) == (case.name, contender, number):
+                return run
+        return None
+
+    def failed(self, case: Case, contender: Contender) -> bool:
+        """Whether this contender failed in this case before."""
+        return any(
+            run.error is not None
+            for run in self.runs
+            if (run.case, run.contender) == (case.name, contender)
+        )
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _load(self) -> None:
+        first, *lines = self._path.read_text("utf-8").splitlines()
+        before = json.loads(first)["context"]
+        if before != self.context:
+            changed = [key for key in self.context if before.get(key) != self.context[key]]
+            raise SystemExit(
+                f"{self._path} was made on something else ({', '.join(changed)} differ): run "
+                "without --resume"
+            )
+        for text in lines:
+            try:
+                line = json.loads(text)
+            except ValueError:  # cut off when the benchmark was ended
+                continue
+            if "special" in line:
+                self.specials[line["special"]] = line["result"]
+            elif line["run"]["error"] is None:  # what failed is tried again
+                figures = Figures(**line["run"].pop("figures"))
+                self.runs.append(Run(**line["run"], figures=figures))
+
+
+def order(contenders: Sequence[Contender], number: int) -> list[Contender]:
+    """The order of a round: reversed every other time, so that nobody is always the first."""
+    return list(contenders[:: 1 if number % 2 else -1])
+
+
+def measure(
+    case: Case,
+    contenders: Sequence[Contender],
+    bootstrap: str,
+    rounds: int,
+    ledger: Ledger,
+    *,
+    tuned: bool,
+) -> None:
+    """Make the runs of a case that the ledger has not.
+
+    Raises:
+        WrongResultError: a client lost, invented or changed records.
+    """
+    course = _Course(case, bootstrap, ledger, tuned=tuned)
+    first = CHECK if case.kind == "consume" else 1
+    try:
+        for number in range(first, rounds + 1):
+            course.round(order(contenders, number), number)
+    finally:
+        course.end()
+
+
+class _Course:
+    """A case under way: its topics, and what is to be found in them."""
+
+    def __init__(self, case: Case, bootstrap: str, ledger: Ledger, *, tuned: bool) -> None:
+        self._case = case
+        self._bootstrap = bootstrap
+        self._ledger = ledger
+        self._tuned = tuned
+        self._filled: dict[int, str] = {}
+
+    def round(self, contenders: Sequence[Contender], number: int) -> None:
+        """One round, all at once where the case says so."""
+        missing = [
+            contender
+            for contender in contenders
+            if self._ledger.find(self._case, contender, number) is None
+        ]
+        if self._case.together:
+            with ThreadPoolExecutor(max(len(missing), 1)) as pool:
+                runs = list(pool.map(self._run, missing, [number] * len(missing)))
+            for run in runs:
+                self._keep(run)
+            return
+        for contender in missing:
+            if not self._ledger.failed(self._case, contender):
+                self._keep(self._run(contender, number))
+
+    def end(self) -> None:
+        """Delete the topics that were filled."""
+        if self._filled:
+            asyncio.run(topics.delete(self._bootstrap, *self._filled.values()))
+
+    def _keep(self, run: Run) -> None:
+        self._ledger.add(run)
+        said = run.error
+        if run.figures is not None:
+            rate = run.figures.records / run.figures.seconds
+            said = f"{rate:,.0f} /s in {run.figures.seconds:.2f} s"
+        name = "check" if run.number == CHECK else f"round {run.number}"
+        sys.stderr.write(f"{run.case}, {name}: {run.peer} {run.way}: {said}\n")
+
+    def _run(self, contender: Contender, number: int) -> Run:
+        run = self._consume if self._case.kind == "consume" else self._produce
+        try:
+            figures = run(contender, verify=number == CHECK)
+        except FailedError as error:
+            return Run(self._case.name, contender.peer, contender.way, number, error=str(error))
+        return Run(self._case.name, contender.peer, contender.way, number, figures)
+
+    def _produce(self, contender: Contender, *, verify: bool) -> Figures:
+        topic = asyncio.run(topics.create(self._bootstrap))
+        try:
+            task = self._task(contender, topic, self._case.records(contender), verify)
+            figures = launch(contender, task)
+            self._check_sent(contender, task, asyncio.run(topics.tally(self._bootstrap, topic)))
+            return figures
+        finally:
+            asyncio.run(topics.delete(self._bootstrap, topic))
+
+    def _consume(self, contender: Contender, *, verify: bool) -> Figures:
+        records = self._case.tiers[0] if verify else self._case.records(contender)
+        task = self._task(contender, self._topic(records), records, verify)
+        figures = launch(contender, task)
+        _check_read(self._case, contender, task, figures)
+        return figures
+
+    def _topic(self, records: int) -> str:
+        """The topic with so many records, filled when it is first asked for."""
+        if records not in self._filled:
+            self._filled[records] = asyncio.run(self._fill(records))
+        return self._filled[records]
+
+    async def _fill(self, records: int) -> str:
+        case = self._case
+        topic = await topics.create(self._bootstrap)
+        await topics.fill(
+            self._bootstrap,
+            topic,
+            records,
+            case.size,
+            keyed=case.keyed,
+            compression=case.compression,
+        )
+        return topic
+
+    def _task(self, contender: Contender, topic: str, records: int, verify: bool) -> Task:
+        case = self._case
+        return Task(
+            kind=case.kind,
+            bootstrap=self._bootstrap,
+            topic=topic,
+            way=contender.way,
+            partitions=topics.PARTITIONS,
+            records=records,
+            size=case.size,
+            keyed=case.keyed,
+            compression=case.compression,
+            rate=case.rate,
+            concurrency=case.concurrency,
+            tuned=self._tuned,
+            verify=verify,
+        )
+
+    def _check_sent(self, contender: Contender, task: Task, found: Tally) -> None:
+        compressible = task.compression != "none"
+        wanted = Tally(
+            task.records, payload.expected(task.records, task.size, compressible=compressible)
+        )
+        # Single operations need not take all values in turn; some carry the time they were sent at.
+        right = found == wanted if task.kind == "produce" else found.records == wanted.records
+        if not right:
+            raise WrongResultError(
+                f"{self._case.name}: {contender.peer} ({contender.way or task.kind}) sent "
+                f"{wanted.records} records with checksum {wanted.checksum}, and {found.records} "
+                f"with checksum {found.checksum} are in the topic"
+            )
+
+
+def _check_read(case: Case, contender: Contender, task: Task, figures: Figures) -> None:
+    wanted = payload.expected(task.records, task.size, compressible=task.compression != "none")
+    checks = task.verify and not PEERS[contender.peer].counts_only
+    if figures.records != task.records or (checks and figures.checksum != wanted):
+        raise WrongResultError(
+            f"{case.name}: {contender.peer} ({contender.way}) read {figures.records} records with "
+            f"checksum {figures.checksum}; {task.records} with {wanted} are in the topic"
+        )
+
+
+def launch(contender: Contender, task: Task, limit: float = TIME_LIMIT) -> Figures:
+    """Run a task in the client's own process; the figures it printed.
+
+    Raises:
+        FailedError: it exited with an error, printed no figures, or took longer than `limit`.
+    """
+    peer = PEERS[contender.peer]
+    command = [sys.executable, "-m", peer.module, json.dumps(asdict(task))]
+    with _process(command, {**os.environ, **peer.environment}) as process:
+        try:
+            printed, complaint = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise FailedError(f"it took longer than {limit:.0f} s") from None
+    if process.returncode:
+        raise FailedError(f"exit code {process.returncode}: {complaint.strip()[-500:]}")
+    try:
+        return Figures(**json.loads(printed.splitlines()[-1]))
+    except (ValueError, IndexError, TypeError) as error:
+        raise FailedError(f"it printed no figures: {printed[-200:]!r}") from error
+
+
+@contextmanager
+def _process(command: list[str], environment: dict[str, str]) -> Generator[subprocess.Popen[str]]:
+    """A process in a group of its own, so that none of its children outlives it."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

@@ -1,0 +1,60 @@
+"""The cases of a shape of their own: `python -m benchmarks.specials NAME ROUNDS [BOOTSTRAP]`.
+
+Every module of benchmarks/special is one, in a process of its own: it prints its result as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+from typing import Any, Final
+
+from benchmarks import special
+
+TIME_LIMIT: Final = 300.0
+
+
+def names() -> list[str]:
+    """All of them: the modules that can measure."""
+    found = [module.name for module in pkgutil.iter_modules(special.__path__)]
+    return [name for name in found if hasattr(_module(name), "measure")]
+
+
+def brokers(name: str) -> int:
+    """How many brokers a case needs; 0 is none."""
+    count: int = _module(name).NEEDS_BROKERS
+    return count
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.special.{name}")
+
+
+def launch(name: str, rounds: int, bootstrap: str | None) -> dict[str, Any]:
+    """Measure in a process of its own; a result with `error` if it failed."""
+    command = [sys.executable, "-m", "benchmarks.specials", name, str(rounds)]
+    command += [bootstrap] if bootstrap else []
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=TIME_LIMIT
+        )
+        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"case": name, "error": f"it took longer than {TIME_LIMIT:.0f} s"}
+    except subprocess.CalledProcessError as error:
+        return {"case": name, "error": f"exit code {error.returncode}: {error.stderr[-500:]}"}
+    return result
+
+
+def main() -> None:
+    """Measure one."""
+    name, rounds, *bootstrap = sys.argv[1:]
+    result = _module(name).measure(bootstrap[0] if bootstrap else None, int(rounds))
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Topics of the benchmark: made, filled, read back, deleted; all by this project's own clients.
+
+Filling sends ready-made batches again and again, and reading back counts distinct values in Arrow:
+neither may take longer than the runs in between.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+import zlib
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks import payload
+from kafka_async import Admin, Consumer, Producer, ProducerRecord, RecordBatch, TopicPartition
+from kafka_async.admin import NewTopic
+
+PARTITIONS: Final = 6
+BATCH_BYTES: Final = 120_000
+READ_TIMEOUT: Final = 10.0
+
+
+class WrongResultError(RuntimeError):
+    """A client said it was done, and what came to the other end says otherwise."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What is in a topic, warm-ups left out."""
+
+    records: int
+    checksum: int
+
+
+async def create(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    """Make a topic; returns its name."""
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(name, partitions)])
+    return name
+
+
+async def delete(bootstrap: str, *names: str) -> None:
+    """Delete topics."""
+    async with Admin(bootstrap) as admin:
+        await admin.delete_topics(list(names))
+
+
+async def fill(
+    bootstrap: str, topic: str, records: int, size: int, *, keyed: bool, compression: str
+) -> None:
+    """Send `records` values in turn, a thousand or a multiple of it, spread over the partitions."""
+    cycles, rest = divmod(records, payload.DISTINCT)
+    if rest:
+        raise ValueError(f"{records} is no multiple of {payload.DISTINCT} records")
+    batches = _batches(size, keyed=keyed, compression=compression)
+    partitions = cycle(TopicPartition(topic, number) for number in range(PARTITIONS))
+    async with Producer(bootstrap) as producer:
+        for batch in islice(cycle(batches), cycles * len(batches)):
+            await producer.send_batch(next(partitions), batch)
+        await producer.flush()
+
+
+def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
+    """All values once, in batches as large as producers make them."""
+    values = payload.values(size, compressible=compression != "none")
+    keys = payload.keys()[: len(values)] if keyed else [None] * len(values)
+    records = [
+        ProducerRecord("", value=value, key=key) for value, key in zip(values, keys, strict=True)
+    ]
+    step = min(BATCH_BYTES // (size + 20), len(records))
+    now = int(time.time() * 1000)
+    return [
+        RecordBatch.build(records[start : start + step], compression, timestamp=now)
+        for start in range(0, len(records), step)
+    ]
+
+
+async def tally(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> Tally:
+    """Read a whole topic back: how many records there are, and their checksum."""
+    assigned = [TopicPartition(topic, number) for number in range(partitions)]
+    counts: dict[bytes, int] = {}
+    async with Consumer(bootstrap, partitions=assigned) as consumer:
+        await consumer.seek_to_beginning(assigned)
+        ends = await consumer.end_offsets(assigned)
+        left = {partition for partition, end in ends.items() if end}
+        while left:
+            arrived = await consumer.poll_batches(timeout=READ_TIMEOUT)
+            if not arrived:
+                raise WrongResultError(f"{topic} can't be read to its end: {left} are left")
+            for batch in arrived:
+                _count(batch.to_arrow(), counts)
+                if batch.next_offset >= ends[batch.topic_partition]:
+                    left.discard(batch.topic_partition)
+    counts.pop(payload.WARM_UP, None)
+    checksum = sum(zlib.crc32(value) * count for value, count in counts.items())
+    return Tally(sum(counts.values()), checksum)
+
+
+def _count(rows: pa.RecordBatch, counts: dict[bytes, int]) -> None:
+    compute: Any = pc
+    for found in compute.value_counts(rows.column("value")).to_pylist():
+        value: bytes = found["values"]
+        counts[value] = counts.get(value, 0) + found["counts"]

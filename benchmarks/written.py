@@ -1,0 +1,191 @@
+"""The results as JSON, as a page of tables, and as a picture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import chart, machine
+from benchmarks.cases import CASES
+from benchmarks.contenders import PEERS
+from benchmarks.report import Row, rows
+from benchmarks.targets import Outcome, outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from benchmarks.report import Spread
+    from benchmarks.rounds import Ledger
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that there is to say: `absent` peers and `failed` runs are by name, with the reason."""
+
+    context: Mapping[str, str]
+    tuned: bool
+    rows: Sequence[Row]
+    outcomes: Sequence[Outcome]
+    specials: Mapping[str, Any]
+    absent: Mapping[str, str]
+    failed: Mapping[str, str]
+
+
+def results(ledger: Ledger, absent: Mapping[str, str], *, tuned: bool) -> Results:
+    """What the runs in the ledger come to."""
+    found = rows(ledger.runs)
+    failed = {
+        f"{PEERS[run.peer].title} {run.way} in {CASES[run.case].title}": run.error
+        for run in ledger.runs
+        if run.error is not None
+    }
+    failed |= {name: one["error"] for name, one in ledger.specials.items() if "error" in one}
+    specials = {name: one for name, one in ledger.specials.items() if "error" not in one}
+    # Targets are about tuned clients.
+    reached = outcomes(found, specials) if tuned else []
+    return Results(ledger.context, tuned, found, reached, specials, absent, failed)
+
+
+def write(everything: Results, name: str, directory: Path) -> None:
+    """NAME.json, NAME.md and, where there is something to draw, NAME.png."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(asdict(everything), indent=1) + "\n"
+    (directory / f"{name}.json").write_text(text, "utf-8")
+    (directory / f"{name}.md").write_text(markdown(everything), "utf-8")
+    if everything.rows:
+        chart.draw(everything.rows, machine.sentence(everything.context), directory / f"{name}.png")
+
+
+def markdown(everything: Results) -> str:
+    """The whole page."""
+    options = "tuned as its documentation allows" if everything.tuned else "at its defaults"
+    parts = [f"Every client {options}, acks=all. {machine.sentence(everything.context)}\n"]
+    if everything.absent:
+        parts.append(_list("Not measured, because missing", everything.absent))
+    if everything.failed:
+        parts.append(_list("Failed", everything.failed))
+    if everything.outcomes:
+        parts.append("#### What was to be reached\n\n" + _targets(everything.outcomes))
+    parts += [
+        f"#### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
+        for case, mine in _by_case(everything.rows).items()
+    ]
+    parts += [_special(result) for result in everything.specials.values()]
+    if everything.rows:
+        parts.append(f"#### The options of each client\n\n{_settings(everything.rows)}")
+    return "\n".join(parts)
+
+
+def _list(title: str, reasons: Mapping[str, str]) -> str:
+    lines = [f"- {name}: {' '.join(reason.split())}" for name, reason in reasons.items()]
+    return "\n".join([f"{title}:", "", *lines, ""])
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int) -> str:
+    """A table whose first `words` columns are words, the rest figures."""
+    rule = ["---"] * words + ["---:"] * (len(heads) - words)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, rule, *lines])
+
+
+def _targets(reached: Sequence[Outcome]) -> str:
+    words = {True: "met", False: "not met", None: "open"}
+    heads = ["case", "against", "ours", "theirs", "reached", "wanted", ""]
+    lines = [
+        [one.what, one.against, one.ours, one.theirs, one.reached, one.wanted, words[one.met]]
+        for one in reached
+    ]
+    return _table(heads, lines, words=2)
+
+
+def _by_case(all_rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in all_rows:
+        found.setdefault(row.case, []).append(row)
+    return found
+
+
+def _case(mine: Sequence[Row]) -> str:
+    return _latencies(mine) if mine[0].latency else _rates(mine)
+
+
+def _rates(mine: Sequence[Row]) -> str:
+    limited = any(row.of_limit is not None for row in mine)
+    heads = [
+        *("client", "call", "records/s", "lowest - highest", "ours / this"),
+        *["of the limit"] * limited,
+        *("CPU us/record", "peak MB", "records x rounds"),
+    ]
+    lines = [
+        [
+            *(row.title, row.way, f"{row.rate.median:,.0f}"),
+            f"{row.rate.low:,.0f} - {row.rate.high:,.0f}",
+            _times(row.ratio),
+            *["" if row.of_limit is None else f"{row.of_limit:.0%}"] * limited,
+            *(_cpu(row), f"{row.peak_mb:,.0f}", f"{row.records:,} x {row.rounds}"),
+        ]
+        for row in mine
+    ]
+    return _table(heads, lines, words=2)
+
+
+def _latencies(mine: Sequence[Row]) -> str:
+    names = list(mine[0].latency)
+    heads = [
+        *("client", *(f"{name}, us" for name in names), "lowest - highest p50", "this / ours"),
+        *("CPU us/operation", "peak MB", "operations x rounds"),
+    ]
+    lines = [
+        [
+            *(row.title, *(f"{row.latency[name].median:,.0f}" for name in names)),
+            _range(row.latency["p50"]),
+            _times(row.ratio),
+            *(_cpu(row), f"{row.peak_mb:,.0f}", f"{row.records:,} x {row.rounds}"),
+        ]
+        for row in mine
+    ]
+    return _table(heads, lines, words=1)
+
+
+def _cpu(row: Row) -> str:
+    cpu = row.cpu_us.median
+    return f"{cpu:,.0f}" if cpu >= 100 else f"{cpu:.2f}"
+
+
+def _range(spread: Spread) -> str:
+    return f"{spread.low:,.0f} - {spread.high:,.0f}"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _special(result: Mapping[str, Any]) -> str:
+    """A case of a shape of its own: its rows say what they are."""
+    heads = ["client", "what", "median", "lowest - highest", "ratio"]
+    lines = [
+        [
+            *(row["client"], row.get("what", "")),
+            f"{row['median']:,.4g} {row['unit']}",
+            f"{row['low']:,.4g} - {row['high']:,.4g}",
+            f"{row['ratio']:.2f}",
+        ]
+        for row in result["rows"]
+    ]
+    title, meaning = result.get("title", result["case"]), result.get("ratio_is")
+    note = f"\nRatio: {meaning}.\n" if meaning else ""
+    return f"#### {title}\n\n{_table(heads, lines, words=2)}{note}"
+
+
+def _settings(all_rows: Sequence[Row]) -> str:
+    """Each client's options once, with the cases that ran with them."""
+    seen: dict[tuple[str, str], list[str]] = {}
+    for row in all_rows:
+        options = ", ".join(f"{key}={value}" for key, value in row.settings.items()) or "none"
+        seen.setdefault((row.title, options), []).append(row.case)
+    lines = [
+        f"- {title}: {options} ({', '.join(dict.fromkeys(cases))})\n"
+        for (title, options), cases in sorted(seen.items())
+    ]
+    return "".join(lines)
