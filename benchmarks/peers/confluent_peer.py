@@ -1,0 +1,281 @@
+"""confluent-kafka, librdkafka behind Python: produce and poll, consume and poll."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import cycle, islice
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from benchmarks import payload
+from benchmarks.peers.paced import paced
+from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+
+POLL_EVERY = 1_000
+"""Records between two looks for reports of failed deliveries."""
+AT_ONCE = 10_000
+"""Messages asked for by one call of consume, or handed to one of produce_batch."""
+PATIENCE = 60.0
+"""Seconds without a message after which a consumer gives up."""
+
+# INTRODUCTION.md and CONFIGURATION.md of librdkafka name these for throughput. Deliveries that went
+# well are not reported: flush says how many are missing, and those that failed still call.
+FAST_PRODUCER = {
+    "linger.ms": 5,
+    "batch.size": 131_072,
+    "batch.num.messages": 100_000,
+    "queue.buffering.max.messages": 1_000_000,
+    "queue.buffering.max.kbytes": 1_048_576,
+    "delivery.report.only.error": True,
+    "enable.idempotence": True,
+}
+FAST_CONSUMER = {
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 1_048_576,
+    "fetch.queue.backoff.ms": 1,
+    "check.crcs": True,  # as all the others do
+}
+
+
+class DeliveryFailedError(RuntimeError):
+    """A record was not acknowledged."""
+
+
+def _failed(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        raise DeliveryFailedError(f"{message.topic()}: {error}")
+
+
+def producer_settings(task: Task) -> dict[str, Any]:
+    """The options of a producer, as librdkafka calls them; without the cluster's address."""
+    settings: dict[str, Any] = {"acks": "all"}
+    if task.compression != "none":
+        settings["compression.type"] = task.compression
+    return settings | (FAST_PRODUCER if task.tuned else {})
+
+
+def consumer_settings(task: Task) -> dict[str, Any]:
+    """The options of a consumer; a group is asked for even by those that never join one."""
+    needed = {"group.id": "benchmark", "enable.auto.commit": False}
+    return needed | (FAST_CONSUMER if task.tuned else {})
+
+
+def _producer(task: Task, settings: dict[str, Any]) -> Producer:
+    producer = Producer({"bootstrap.servers": task.bootstrap, **settings})
+    producer.produce(task.topic, payload.WARM_UP, on_delivery=_failed)
+    _flush(producer)
+    return producer
+
+
+def _flush(producer: Producer) -> None:
+    if missing := producer.flush(PATIENCE):
+        raise DeliveryFailedError(f"{missing} records were not acknowledged in {PATIENCE:g} s")
+
+
+def produce(task: Task) -> Figures:
+    """Send, and wait until all is acknowledged."""
+    settings = producer_settings(task)
+    # A callback for all records costs less than one that each call names.
+    producer = _producer(task, {**settings, "on_delivery": _failed})
+    values = payload.values(task.size, compressible=task.compression != "none")
+    send = _WAYS[task.way]
+    with Stopwatch() as watch:
+        send(producer, task, values)
+        _flush(producer)
+    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
+
+
+def _send(producer: Producer, task: Task, values: list[bytes]) -> None:
+    if task.keyed:
+        _send_keyed(producer, task, values)
+        return
+    send, poll, topic = producer.produce, producer.poll, task.topic
+    source = cycle(values)
+    for begin in range(0, task.records, POLL_EVERY):
+        for value in islice(source, min(POLL_EVERY, task.records - begin)):
+            try:
+                send(topic, value)
+            except BufferError:
+                _send_when_there_is_room(producer, topic, value)
+        poll(0)
+
+
+def _send_keyed(producer: Producer, task: Task, values: list[bytes]) -> None:
+    send, poll, topic = producer.produce, producer.poll, task.topic
+    source = zip(cycle(values), cycle(payload.keys()), strict=False)
+    for begin in range(0, task.records, POLL_EVERY):
+        for value, key in islice(source, min(POLL_EVERY, task.records - begin)):
+            try:
+                send(topic, value, key)
+            except BufferError:
+                _send_when_there_is_room(producer, topic, value, key)
+        poll(0)
+
+
+def _send_when_there_is_room(
+    producer: Producer, topic: str, value: bytes, key: bytes | None = None
+) -> None:
+    while True:
+        producer.poll(0.001)
+        try:
+            producer.produce(topic, value, key)
+        except BufferError:
+            continue
+        return
+
+
+def _send_batches(producer: Producer, task: Task, values: list[bytes]) -> None:
+    """One dictionary a record, and those that found no room once more."""
+    source = cycle(values)
+    keys = cycle(payload.keys()) if task.keyed else None
+    for begin in range(0, task.records, AT_ONCE):
+        part = islice(source, min(AT_ONCE, task.records - begin))
+        if keys is None:
+            left = [{"value": value} for value in part]
+        else:
+            left = [{"value": value, "key": next(keys)} for value in part]
+        while left:
+            producer.produce_batch(task.topic, left)
+            left = [{k: v for k, v in m.items() if k != "_error"} for m in left if "_error" in m]
+            producer.poll(0.001 if left else 0)
+
+
+_WAYS = {"enqueue": _send, "send_many": _send_batches}
+
+
+def consume(task: Task) -> Figures:
+    """Read from the beginning; the clock starts before the assignment, which starts fetching."""
+    settings = consumer_settings(task)
+    consumer = Consumer({"bootstrap.servers": task.bootstrap, **settings})
+    consumer.list_topics(task.topic, PATIENCE)
+    partitions = [TopicPartition(task.topic, number, 0) for number in range(task.partitions)]
+    read = _READS[task.way]
+    with Stopwatch() as watch:
+        consumer.assign(partitions)
+        count, checksum = read(consumer, task)
+    consumer.close()
+    return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
+
+
+def _read_lists(consumer: Consumer, task: Task) -> tuple[int, int | None]:
+    ask, count, total = consumer.consume, 0, 0
+    while count < task.records:
+        messages = ask(min(AT_ONCE, task.records - count), PATIENCE)
+        if not messages:
+            raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
+        count += len(messages)
+        if task.verify:
+            total += payload.checksum(map(_value, messages))
+        else:
+            for message in messages:
+                if message.error():
+                    raise RuntimeError(str(message.error()))
+                total += len(message.value())  # pyright: ignore[reportArgumentType]
+    return count, total if task.verify else None
+
+
+def _read_one_by_one(consumer: Consumer, task: Task) -> tuple[int, int | None]:
+    poll, total = consumer.poll, 0
+    if task.verify:
+        read = (_value(poll(PATIENCE)) for _ in range(task.records))
+        return task.records, payload.checksum(read)
+    for number in range(task.records):
+        message = poll(PATIENCE)
+        if message is None or message.error():
+            raise RuntimeError(f"record {number}: {message and message.error()}")
+        total += len(message.value())  # pyright: ignore[reportArgumentType]
+    return task.records, None
+
+
+_READS = {"poll": _read_lists, "iterate": _read_one_by_one}
+
+
+def _value(message: Message | None) -> bytes:
+    if message is None or message.error():
+        raise RuntimeError(str(message and message.error()))
+    value = message.value()
+    assert isinstance(value, bytes)
+    return value
+
+
+def round_trip(task: Task) -> Figures:
+    """One record after the other, each until its report has come."""
+    settings = producer_settings(task) | {"linger.ms": 0, "delivery.report.only.error": False}
+    producer = _producer(task, settings)
+    value, arrived, taken = payload.values(task.size)[0], list[bool](), list[float]()
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        _failed(error, message)
+        arrived.append(True)
+
+    with Stopwatch() as watch:
+        for _ in paced(task.records, task.rate):
+            begin = time.perf_counter()
+            producer.produce(task.topic, value, on_delivery=delivered)
+            while not arrived:
+                producer.poll(PATIENCE)
+            taken.append(time.perf_counter() - begin)
+            arrived.clear()
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        task.records,
+        latency_us=percentiles(taken),
+        settings=settings,
+    )
+
+
+def end_to_end(task: Task) -> Figures:
+    """A thread reads what this one sends; a value begins with the time it was sent at."""
+    settings = producer_settings(task) | {"linger.ms": 0}
+    producer = _producer(task, settings)
+    ending = payload.values(task.size)[0][8:]
+    reader = _Reader(task)
+    reader.start()
+    with Stopwatch() as watch:
+        for _ in paced(task.records, task.rate):
+            producer.produce(task.topic, time.perf_counter_ns().to_bytes(8, "big") + ending)
+            producer.poll(0)
+        reader.join()
+    _flush(producer)
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        len(reader.taken),
+        latency_us=percentiles(reader.taken),
+        settings=settings | consumer_settings(task),
+    )
+
+
+class _Reader(threading.Thread):
+    """Reads the records of a task and notes how long each was under way."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(daemon=True)
+        self.taken: list[float] = []
+        self._wanted = task.records
+        settings = {"bootstrap.servers": task.bootstrap, **consumer_settings(task)}
+        self._consumer = Consumer(settings)
+        numbers = range(task.partitions)
+        self._consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
+        _value(self._consumer.poll(PATIENCE))  # the record of the warm-up
+
+    def run(self) -> None:
+        while len(self.taken) < self._wanted:
+            value = _value(self._consumer.poll(PATIENCE))
+            now = time.perf_counter_ns()
+            self.taken.append((now - int.from_bytes(value[:8], "big")) / 1e9)
+        self._consumer.close()
+
+
+RUNS = {
+    "produce": produce,
+    "consume": consume,
+    "round_trip": round_trip,
+    "end_to_end": end_to_end,
+}
+
+if __name__ == "__main__":
+    main(RUNS)

@@ -1,0 +1,277 @@
+"""The limit: one blocking socket, requests encoded before the clock starts, no record looked at.
+
+Nothing that speaks Kafka's protocol from Python to one broker can be much faster. It serves
+clusters of one broker, and is no client: it retries nothing and fails on the first error.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import payload
+from benchmarks.peers.paced import paced
+from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+from kafka_async.protocol.header import decode_response, encode_request
+from kafka_async.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from kafka_async.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafka_async.records.batch import HEADER_SIZE, BatchHeader, RecordBatch, iter_batches
+from kafka_async.types import ProducerRecord
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.message import Request
+
+BATCH_BYTES = 131_072
+RECORD_BYTES = 20
+"""At most what a record of these cases takes beside its key and value."""
+IN_FLIGHT = 5
+PRODUCE, FETCH = 12, 12
+"""The last versions in which topics have names."""
+FETCH_BYTES = 52_428_800
+PARTITION_BYTES = 1_048_576
+PATIENCE = 60.0
+
+
+class RefusedError(RuntimeError):
+    """The broker answered with an error."""
+
+
+class Wire:
+    """A connection that sends whole requests and reads whole answers into one buffer."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.split(",")[0].rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), PATIENCE)
+        self._socket.settimeout(None)  # a time-out would cost a poll before each call
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(65_536)
+        self.send = self._socket.sendall
+
+    def receive(self) -> memoryview:
+        """The next answer, without its size; good until the next call."""
+        self._fill(memoryview(self._buffer)[:4])
+        size = int.from_bytes(self._buffer[:4], "big")
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        self._fill(view)
+        return view
+
+    def _fill(self, view: memoryview) -> None:
+        got, wanted, into = 0, len(view), self._socket.recv_into
+        while got < wanted:
+            count = into(view[got:], wanted - got, socket.MSG_WAITALL)
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            got += count
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def _encode(request: Request[Any], version: int) -> bytes:
+    return b"".join(encode_request(request, version, 0, "raw-socket"))
+
+
+def _produce_request(topic: str, partition: int, batch: bytes) -> bytes:
+    data = PartitionProduceData(index=partition, records=batch)
+    topic_data = [TopicProduceData(name=topic, partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
+    return _encode(request, PRODUCE)
+
+
+def _expect_success(answer: memoryview | bytes) -> None:
+    _, response = decode_response(answer, ProduceResponse, PRODUCE)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise RefusedError(
+                    f"{topic.name}-{partition.index}: error {partition.error_code}, "
+                    f"{partition.error_message}"
+                )
+
+
+def _batch(task: Task, first: int, count: int, values: list[bytes], keys: list[bytes]) -> bytes:
+    records = [
+        ProducerRecord(
+            task.topic, values[number % len(values)], keys[number % len(keys)] if keys else None
+        )
+        for number in range(first, first + count)
+    ]
+    now = int(time.time() * 1000)
+    return RecordBatch.build(records, task.compression, timestamp=now).frame()
+
+
+def requests(task: Task) -> list[bytes]:
+    """All records in requests of one batch of at most 128 KiB each, the partitions in turn.
+
+    A batch holds so many that the values begin anew after some batches: equal requests are one
+    object, so that a million records take little memory. Keys never let two be equal.
+    """
+    values = payload.values(task.size, compressible=task.compression != "none")
+    keys = payload.keys() if task.keyed else []
+    fit = BATCH_BYTES // (task.size + RECORD_BYTES + (len(keys[0]) if keys else 0))
+    each = max(count for count in range(1, max(1, fit) + 1) if len(values) % count == 0)
+    known: dict[tuple[int, int, int], bytes] = {}
+    made: list[bytes] = []
+    for index, first in enumerate(range(0, task.records, each)):
+        partition, count = index % task.partitions, min(each, task.records - first)
+        same = (partition, first % len(values), count)
+        request = known.get(same)
+        if request is None:
+            batch = _batch(task, first, count, values, keys)
+            request = _produce_request(task.topic, partition, batch)
+            if not keys:
+                known[same] = request
+        made.append(request)
+    return made
+
+
+def _warm_up(wire: Wire, task: Task) -> None:
+    warm_up = RecordBatch.build(
+        [ProducerRecord(task.topic, payload.WARM_UP)], timestamp=int(time.time() * 1000)
+    )
+    wire.send(_produce_request(task.topic, 0, warm_up.frame()))
+    _expect_success(wire.receive())
+
+
+def produce(task: Task) -> Figures:
+    """Five requests under way, in the order of the partitions."""
+    wire = Wire(task.bootstrap)
+    ready = requests(task)
+    _warm_up(wire, task)
+    answers: list[bytes] = []
+    send, receive = wire.send, wire.receive
+    with Stopwatch() as watch:
+        for number, request in enumerate(ready):
+            if number >= IN_FLIGHT:
+                answers.append(bytes(receive()))
+            send(request)
+        while len(answers) < len(ready):
+            answers.append(bytes(receive()))
+    wire.close()
+    for answer in answers:
+        _expect_success(answer)
+    settings = {"acks": "all", "batch bytes": BATCH_BYTES, "requests in flight": IN_FLIGHT}
+    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
+
+
+def round_trip(task: Task) -> Figures:
+    """A request with one record, and its answer."""
+    wire = Wire(task.bootstrap)
+    record = ProducerRecord(task.topic, payload.values(task.size)[0])
+    batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
+    request = _produce_request(task.topic, 0, batch)
+    _warm_up(wire, task)
+    send, receive = wire.send, wire.receive
+    taken: list[float] = []
+    last = b""
+    with Stopwatch() as watch:
+        for _ in paced(task.records, task.rate):
+            begin = time.perf_counter()
+            send(request)
+            last = receive()
+            taken.append(time.perf_counter() - begin)
+    _expect_success(last)
+    wire.close()
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        task.records,
+        latency_us=percentiles(taken),
+        settings={"acks": "all"},
+    )
+
+
+@dataclass
+class Reading:
+    """How far the partitions of a topic have been read."""
+
+    topic: str
+    offsets: list[int]
+    verify: bool = False
+    count: int = 0
+    checksum: int = 0
+    turns: int = 0
+
+    def request(self) -> bytes:
+        """The next fetch. The partition to be filled first changes, as it does for consumers."""
+        numbers = list(range(len(self.offsets)))
+        turn = self.turns % len(numbers)
+        self.turns += 1
+        partitions = [
+            FetchPartition(
+                partition=number,
+                fetch_offset=self.offsets[number],
+                partition_max_bytes=PARTITION_BYTES,
+            )
+            for number in numbers[turn:] + numbers[:turn]
+        ]
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            topics=[FetchTopic(topic=self.topic, partitions=partitions)],
+        )
+        return _encode(request, FETCH)
+
+    def take(self, answer: memoryview) -> None:
+        """Advance over the batches of an answer."""
+        _, response = decode_response(answer, FetchResponse, FETCH)
+        if response.error_code:
+            raise RefusedError(f"fetch: error {response.error_code}")
+        for topic in response.responses:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    raise RefusedError(f"fetch: error {partition.error_code}")
+                self._advance(partition.partition_index, memoryview(partition.records or b""))
+
+    def _advance(self, partition: int, records: memoryview) -> None:
+        if self.verify:
+            for batch in iter_batches(records):
+                self.checksum += payload.checksum(r.value or b"" for r in batch.records())
+        at, end = 0, len(records)
+        while at + HEADER_SIZE <= end:
+            header = BatchHeader.unpack(records, at)
+            at += header.size
+            if at > end:
+                break  # the broker cuts the last batch where its share ends
+            self.count += header.records_count
+            self.offsets[partition] = header.base_offset + header.last_offset_delta + 1
+
+
+def consume(task: Task) -> Figures:
+    """One fetch after the other of all partitions; only the batches' headers are read."""
+    wire = Wire(task.bootstrap)
+    reading = Reading(task.topic, [0] * task.partitions, task.verify)
+    with Stopwatch() as watch:
+        while reading.count < task.records:
+            wire.send(reading.request())
+            reading.take(wire.receive())
+    wire.close()
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        reading.count,
+        reading.checksum if task.verify else None,
+        settings={"max_bytes": FETCH_BYTES, "partition_max_bytes": PARTITION_BYTES},
+    )
+
+
+RUNS = {"produce": produce, "consume": consume, "round_trip": round_trip}
+
+if __name__ == "__main__":
+    main(RUNS)
