@@ -25,6 +25,7 @@ __all__ = [
     "OpenBatch",
     "Outcome",
     "Record",
+    "RecordReader",
     "Section",
     "compiled_codec",
     "decode_varint",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         Delivery,
         OpenBatch,
         Record,
+        RecordReader,
         decode_varint,
         encode_varint,
         murmur2,
@@ -85,6 +87,7 @@ else:
     Delivery = _kernel.Delivery
     OpenBatch = _kernel.OpenBatch
     Record = _kernel.Record
+    RecordReader = _kernel.RecordReader
     decode_varint = _kernel.decode_varint
     encode_varint = _kernel.encode_varint
     murmur2 = _kernel.murmur2

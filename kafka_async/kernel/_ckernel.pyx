@@ -686,13 +686,16 @@ cdef struct Spelling:
 
 
 @cython.final
-cdef class Reader:
-    """Makes the records of a section; what a record shares with the one before is made once.
+cdef class RecordReader:
+    """Reads the records of a section whose offset is `start` or higher, some at a time.
 
-    That is, mostly, the timestamp, the names of the headers, and some headers altogether. It
-    compares with what lies in the section, which must outlive it.
+    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
+    header must not block a partition. Owned by one thread; refers to the section's bytes. Raises
+    CorruptRecordError if the section cannot be what it claims.
     """
 
+    # What a record shares with the one before is made once: mostly the timestamp, the names of the
+    # headers, and some headers altogether. It is compared with what lies in the section.
     cdef object topic
     cdef object partition
     cdef object epoch
@@ -702,12 +705,75 @@ cdef class Reader:
     cdef list last_headers
     cdef dict short
     cdef Spelling spelled[REMEMBERED]
+    cdef Py_buffer data
+    cdef Cursor cursor
+    cdef Limits limits
+    cdef int64_t first
+    cdef int64_t delta
+    cdef int64_t unread
 
-    def __cinit__(self, topic, partition, epoch):
+    def __init__(self, section, topic, partition, leader_epoch=-1, start=0):
+        cdef int problem
+        if self.last_headers is not None:
+            raise TypeError("a reader reads one section")
         self.topic = topic
         self.partition = partition
-        self.epoch = epoch
+        self.epoch = None if leader_epoch < 0 else leader_epoch
         self.last_headers = [None] * REMEMBERED
+        self.first = start
+        self.delta = -1
+        PyObject_GetBuffer(section[0], &self.data, PyBUF_SIMPLE)
+        problem = open_section(section, self.data.len, &self.limits)
+        if problem:
+            raise corrupt(problem, topic, partition, self.limits.base_offset)
+        self.cursor.at = <const uint8_t*>self.data.buf
+        self.cursor.end = self.cursor.at + self.data.len
+        self.unread = self.limits.count
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.data)
+
+    def __reduce__(self):
+        raise uncopied(self)
+
+    @property
+    def done(self):
+        """Whether the section was read to its end, and nothing was wrong with it."""
+        return self.unread == 0 and self.cursor.at == self.cursor.end
+
+    def read(self, count, size=0x7FFF_FFFF_FFFF_FFFF):
+        """The next `count` records, those included that lie before `start` and are left out.
+
+        They are fewer at the section's end, or once `size` bytes of it were read. Raises
+        CorruptRecordError, each time, where the next record cannot be read; it carries that
+        record's offset, and everything before has been given.
+        """
+        cdef list records = []
+        cdef int problem = self.take(records, count, size)
+        if problem and not records:
+            raise corrupt(problem, self.topic, self.partition,
+                          self.limits.base_offset + self.delta + 1)
+        return records
+
+    cdef int take(self, list records, int64_t count, int64_t size) except -1:
+        cdef const uint8_t* begin = self.cursor.at
+        cdef const uint8_t* at
+        cdef Row row
+        cdef int problem
+        while self.unread:
+            if count <= 0 or self.cursor.at - begin >= size:
+                return FINE
+            at = self.cursor.at
+            problem = take_row(&self.cursor, &self.limits, self.delta, &row)
+            if problem:
+                self.cursor.at = at
+                return problem
+            count -= 1
+            self.unread -= 1
+            self.delta = row.offset - self.limits.base_offset
+            if row.offset >= self.first:
+                records.append(self.record(&row))
+        return SECTION_LEFTOVER if self.cursor.at != self.cursor.end else FINE
 
     cdef Record record(self, Row* row):
         cdef object offset = row.offset
@@ -784,38 +850,16 @@ cdef class Reader:
 
 
 def parse_records(section, topic, partition, leader_epoch=-1, start=0):
-    """The records of a section whose offset is `start` or higher; all of it is validated.
+    """All records that a `RecordReader` gives, or none: all of the section is validated.
 
-    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
-    header must not block a partition. Raises CorruptRecordError with the first unreadable offset.
+    Raises CorruptRecordError with the first unreadable offset.
     """
-    cdef Py_buffer data
-    cdef Cursor cursor
-    cdef Limits limits
-    cdef Row row
-    cdef int64_t delta = -1, index, first = start
-    cdef int problem
+    cdef RecordReader reader = RecordReader(section, topic, partition, leader_epoch, start)
     cdef list records = []
-    cdef Reader reader = Reader(topic, partition, None if leader_epoch < 0 else leader_epoch)
-    PyObject_GetBuffer(section[0], &data, PyBUF_SIMPLE)
-    try:
-        problem = open_section(section, data.len, &limits)
-        if problem:
-            raise corrupt(problem, topic, partition, limits.base_offset)
-        cursor.at = <const uint8_t*>data.buf
-        cursor.end = cursor.at + data.len
-        for index in range(limits.count):
-            problem = take_row(&cursor, &limits, delta, &row)
-            if problem:
-                raise corrupt(problem, topic, partition, limits.base_offset + delta + 1)
-            delta = row.offset - limits.base_offset
-            if row.offset >= first:
-                records.append(reader.record(&row))
-        if cursor.at != cursor.end:
-            raise corrupt(SECTION_LEFTOVER, topic, partition, limits.base_offset + delta + 1)
-        return records
-    finally:
-        PyBuffer_Release(&data)
+    cdef int problem = reader.take(records, MAX_INT64, MAX_INT64)
+    if problem:
+        raise corrupt(problem, topic, partition, reader.limits.base_offset + reader.delta + 1)
+    return records
 
 
 # -- columns --------------------------------------------------------------------------------------

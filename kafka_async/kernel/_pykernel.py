@@ -1,8 +1,9 @@
 """The hot path in plain Python: the specification of which `_ckernel.pyx` is the compiled twin.
 
 Writing: `OpenBatch` appends records to the section of a batch that it owns, and gives a `Delivery`
-for each. Reading: `parse_records` makes `Record` objects of a section, `parse_columns` the buffers
-of Arrow arrays. Both read with `_pysection.py`.
+for each. Reading: a `RecordReader` makes `Record` objects of a section, some at a time,
+`parse_records` all at once, `parse_columns` the buffers of Arrow arrays. All read with
+`_pysection.py`.
 
 A record on the wire (integers are zigzag varints):
 
@@ -21,9 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel._pysection import (
     Damage,
+    RecordReader,
     as_bytes,
+    read_all,
     read_headers,
-    read_section,
+    read_spelled,
     take_varint,
 )
 from kafka_async.kernel._pyvalues import Delivery, DeliveryFields, Record
@@ -258,13 +261,11 @@ def _encode_headers(headers: Headers) -> bytes:
 def parse_records(
     section: Section, topic: str, partition: int, leader_epoch: int = -1, start: int = 0
 ) -> list[Record]:
-    """The records of a section whose offset is `start` or higher; all of it is validated.
+    """All records that a `RecordReader` gives, or none: all of the section is validated.
 
-    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
-    header must not block a partition. Raises CorruptRecordError with the first unreadable offset.
+    Raises CorruptRecordError with the first unreadable offset.
     """
-    epoch = None if leader_epoch < 0 else leader_epoch
-    return read_section(section, topic, partition, epoch, start, MAX_INT64)
+    return read_all(RecordReader(section, topic, partition, leader_epoch, start), section)
 
 
 def parse_columns(
@@ -281,7 +282,7 @@ def parse_columns(
     """
     rows: list[Any] = []  # records, their headers as they are spelled
     for section in tuple(sections):  # as it is now: theirs may change while it is walked
-        rows += read_section(section, topic, partition, None, start, end, spelled=True)
+        rows += read_spelled(section, topic, partition, start, end)
     return Columns(
         len(rows),
         _binary_column([row.key for row in rows]),

@@ -7,10 +7,10 @@ what nearly all records look like, in less than half the time, and leaves the re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafka_async.kernel._pyvalues import Record, RecordFields
-from kafka_async.kernel._shared import MAX_INT64, MIN_RECORD_SIZE, Fault, corrupt
+from kafka_async.kernel._shared import MAX_INT64, MIN_RECORD_SIZE, Fault, corrupt, uncopied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from kafka_async.errors import CorruptRecordError
     from kafka_async.kernel._shared import Section
     from kafka_async.types import Header
 
@@ -289,57 +290,141 @@ def _check(section: Section, size: int) -> None:
         raise Damage(Fault.COUNT)
 
 
-def read_section(
-    section: Section,
-    topic: str,
-    partition: int,
-    epoch: int | None,
-    start: int,
-    end: int,
-    *,
-    spelled: bool = False,
-) -> list[Record]:
-    """The records with `start` <= offset < `end`; all of the section is validated.
+class RecordReader:
+    """Reads the records of a section whose offset is `start` or higher, some at a time.
 
-    With `spelled` the headers of each are bytes, for `read_headers`: for columns, which are made
-    without an object for each header. Nobody else may see such records. Raises CorruptRecordError
-    with the first unreadable offset.
+    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
+    header must not block a partition. Owned by one thread; refers to the section's bytes. Raises
+    CorruptRecordError if the section cannot be what it claims.
     """
-    data = as_bytes(section.data)
-    base, last, kind = section.base_offset, section.last_offset_delta, section.timestamp_type
-    first_time = section.base_timestamp
-    names: dict[bytes, str] | None = None if spelled else {}
-    records: list[Record] = []
-    at = 0
-    delta = previous = -1
-    try:
-        _check(section, len(data))
-        for _ in range(section.records_count):
-            try:
-                time, delta, key, value, headers, next_at = _usual_row(data, at, names)
-                time = section.max_timestamp if kind else first_time + time
-                if not previous < delta <= last or not _MIN_INT64 <= time <= MAX_INT64:
-                    raise _UnusualError
-            except (IndexError, Damage):
-                time, delta, key, value, headers, next_at = _row(data, at, section, previous, names)
-            at = next_at
-            previous = delta
-            if not start <= base + delta < end:
-                continue
-            record: Any = RecordFields()
-            record.topic = topic
-            record.partition = partition
-            record.offset = base + delta
-            record.timestamp = time
-            record.timestamp_type = kind
-            record.key = key
-            record.value = value
-            record.headers = headers
-            record.leader_epoch = epoch
-            record.__class__ = Record
-            records.append(record)
-        if at != len(data):
+
+    __slots__ = (
+        "_at",
+        "_data",
+        "_end",
+        "_epoch",
+        "_left",
+        "_names",
+        "_partition",
+        "_previous",
+        "_section",
+        "_start",
+        "_topic",
+    )
+
+    def __init__(
+        self,
+        section: Section,
+        topic: str,
+        partition: int,
+        leader_epoch: int = -1,
+        start: int = 0,
+    ) -> None:
+        self._section = section
+        self._data = as_bytes(section.data)
+        self._topic, self._partition = topic, partition
+        self._epoch = None if leader_epoch < 0 else leader_epoch
+        self._start, self._end = start, MAX_INT64
+        self._names: dict[bytes, str] | None = {}
+        self._at, self._previous, self._left = 0, -1, section.records_count
+        try:
+            _check(section, len(self._data))
+        except Damage as damage:
+            raise self._corrupt(damage) from None
+
+    def __reduce__(self) -> NoReturn:
+        raise uncopied(self)
+
+    @property
+    def done(self) -> bool:
+        """Whether the section was read to its end, and nothing was wrong with it."""
+        return not self._left and self._at == len(self._data)
+
+    def read(self, count: int, size: int = MAX_INT64) -> list[Record]:
+        """The next `count` records, those included that lie before `start` and are left out.
+
+        They are fewer at the section's end, or once `size` bytes of it were read. Raises
+        CorruptRecordError, each time, where the next record cannot be read; it carries that
+        record's offset, and everything before has been given.
+        """
+        records: list[Record] = []
+        try:
+            self._read(count, size, records)
+        except Damage as damage:
+            if not records:
+                raise self._corrupt(damage) from None
+        return records
+
+    def _corrupt(self, damage: Damage) -> CorruptRecordError:
+        offset = self._section.base_offset + self._previous + 1
+        return corrupt(damage.fault, self._topic, self._partition, offset)
+
+    def _read(self, count: int, size: int, records: list[Record]) -> None:
+        section, data, names = self._section, self._data, self._names
+        topic, partition, epoch = self._topic, self._partition, self._epoch
+        base, last, kind = section.base_offset, section.last_offset_delta, section.timestamp_type
+        first_time = section.base_timestamp
+        start, end = self._start, self._end
+        left, at, previous = self._left, self._at, self._previous
+        stop = at + size
+        try:
+            for _ in range(min(count, left)):
+                if at >= stop:
+                    return
+                try:
+                    time, delta, key, value, headers, next_at = _usual_row(data, at, names)
+                    time = section.max_timestamp if kind else first_time + time
+                    if not previous < delta <= last or not _MIN_INT64 <= time <= MAX_INT64:
+                        raise _UnusualError
+                except (IndexError, Damage):
+                    row = _row(data, at, section, previous, names)
+                    time, delta, key, value, headers, next_at = row
+                at = next_at
+                previous = delta
+                left -= 1
+                if not start <= base + delta < end:
+                    continue
+                record: Any = RecordFields()
+                record.topic = topic
+                record.partition = partition
+                record.offset = base + delta
+                record.timestamp = time
+                record.timestamp_type = kind
+                record.key = key
+                record.value = value
+                record.headers = headers
+                record.leader_epoch = epoch
+                record.__class__ = Record
+                records.append(record)
+        finally:
+            self._at, self._previous, self._left = at, previous, left
+        if not left and at != len(data):
             raise Damage(Fault.SECTION_LEFTOVER)
-    except Damage as damage:
-        raise corrupt(damage.fault, topic, partition, base + previous + 1) from None
+
+
+class _SpelledReader(RecordReader):
+    """Leaves the headers as they are spelled, for `read_headers`."""
+
+    __slots__ = ()
+
+    def __init__(self, section: Section, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__(section, topic, partition, start=start)
+        self._end, self._names = end, None
+
+
+def read_spelled(
+    section: Section, topic: str, partition: int, start: int, end: int
+) -> list[Record]:
+    """All records with `start` <= offset < `end`, the headers of each as bytes.
+
+    For columns, which are made without an object for each header; nobody else may see such records.
+    """
+    return read_all(_SpelledReader(section, topic, partition, start, end), section)
+
+
+def read_all(reader: RecordReader, section: Section) -> list[Record]:
+    """All records of a section, or the error of the first that cannot be read."""
+    records = reader.read(section.records_count)
+    if not reader.done:
+        reader.read(1)  # raises
     return records

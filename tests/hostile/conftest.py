@@ -16,7 +16,8 @@ from tests.kernel import kernels
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The records and messages of a test are read by this kernel."""
     module = kernels.load(request.param)
-    for name in ("OpenBatch", "Record", "Delivery", "parse_records", "parse_columns", "murmur2"):
+    names = ("Record", "RecordReader", "parse_records", "parse_columns")
+    for name in ("OpenBatch", "Delivery", "murmur2", *names):
         monkeypatch.setattr(kafka_async.kernel, name, getattr(module, name))
     codec = None
     if request.param == "c":

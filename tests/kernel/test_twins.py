@@ -38,6 +38,19 @@ def read(kernel: Any, data: Section) -> object:
         return str(error), error.topic, error.partition, error.offset
 
 
+def read_in_slices(kernel: Any, data: Section) -> object:
+    """What reading two or three records at a time gives: what each call did, up to an error."""
+    calls: list[object] = []
+    try:
+        reader = kernel.RecordReader(data, "t", 1, 2, 3)
+        while not reader.done:
+            calls.append([fields(record) for record in reader.read(2)])
+            calls.append([fields(record) for record in reader.read(3, 20)])
+    except CorruptRecordError as error:
+        calls.append((str(error), error.topic, error.partition, error.offset))
+    return calls
+
+
 def columns(kernel: Any, data: Section) -> object:
     try:
         return kernel.parse_columns([data, data], "t", 1, 3, 900, True)
@@ -49,6 +62,7 @@ def agree(twins: tuple[Any, Any], data: Section) -> object:
     python, compiled = twins
     result = read(python, data)
     assert result == read(compiled, data)
+    assert read_in_slices(python, data) == read_in_slices(compiled, data)
     assert columns(python, data) == columns(compiled, data)
     return result
 

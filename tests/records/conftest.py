@@ -10,6 +10,7 @@ from tests.kernel import kernels
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The rooms above the kernel use this one for the length of a test; its name."""
     module = kernels.load(request.param)
-    for name in ("OpenBatch", "Record", "Delivery", "parse_records", "parse_columns", "murmur2"):
+    names = ("Record", "RecordReader", "parse_records", "parse_columns")
+    for name in ("OpenBatch", "Delivery", "murmur2", *names):
         monkeypatch.setattr(kafka_async.kernel, name, getattr(module, name))
     return str(request.param)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MODULES: Final = {"python": "_pykernel", "c": "_ckernel"}
 KERNELS: Final = tuple(_MODULES)
-_REPLACED: Final = ("OpenBatch", "Record", "parse_records", "parse_columns")
+_REPLACED: Final = ("OpenBatch", "Record", "RecordReader", "parse_records", "parse_columns")
 _DELETE_HORIZON: Final = 0x40
 _KINDS: Final = {"abort": 0, "commit": 1}
 
