@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel lint docs bench bench-wire clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-wire clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
@@ -17,6 +17,7 @@ help:
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
 	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
+	@echo "make instructions                 the instructions of the hot paths, beside their budget (needs valgrind)"
 	@echo "make lint | docs | bench | bench-wire | clean"
 
 # --- The environment -----------------------------------------------------------------------------
@@ -109,6 +110,10 @@ fuzz-long: $(VENV)/.installed-dev
 # The compiled kernel by clang and libFuzzer: KERNEL_FUZZ_ARGS='--seconds 600 --seed 7 --targets batches'.
 fuzz-kernel: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
+
+# What the hot paths cost, by callgrind: INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.
+instructions: $(VENV)/.installed-dev
+	@$(BIN)/python -m tools.instructions $(INSTRUCTIONS_ARGS)
 
 docs: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site

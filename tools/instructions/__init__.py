@@ -1,0 +1,1 @@
+"""Counts the instructions of the hot paths under callgrind, and compares them with a budget."""

@@ -1,0 +1,167 @@
+"""What a producer and a consumer do for a record, against a cluster in memory on virtual time.
+
+Where a path ends with an acknowledgement, the embedded cluster's own work is counted too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kafka_async.clock import MemoryNetwork
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.producer.producer import Producer
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
+from tools.instructions.kernel_paths import FEW, HUNDRED, KEY, MANY, RECORDS, TIME, VALUE
+from tools.instructions.path import Path, Work
+
+LARGE = 1 << 24
+"""Bytes of a batch that never fills."""
+TOPIC = "clicks"
+TASKS = 50
+
+Write = Callable[[Producer, int], Awaitable[object]]
+Read = Callable[[Consumer, int], Awaitable[object]]
+
+
+@asynccontextmanager
+async def cluster() -> AsyncGenerator[tuple[str, MemoryNetwork]]:
+    """A broker in memory, with an empty topic of one partition; its address and its network."""
+    network = MemoryNetwork()
+    async with EmbeddedCluster(network=network) as made:
+        await made.create_topic(TOPIC, 1)
+        yield made.bootstrap_servers, network
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def writing(name: str, write: Write, operations: int = MANY, **options: Any) -> Path:
+    """A path of a producer, which is connected and has sent a record before."""
+
+    @asynccontextmanager
+    async def prepare(count: int) -> AsyncGenerator[Work]:
+        async with (
+            cluster() as (address, network),
+            Producer(address, dialer=network, **options) as producer,
+        ):
+            await producer.send(TOPIC, b"warm-up")
+            await producer.enqueue(TOPIC, b"opens the batch")
+            yield lambda: write(producer, count)
+
+    return Path(name, prepare, operations)
+
+
+async def enqueue(producer: Producer, count: int) -> None:
+    """Records without a key, one a call."""
+    call = producer.enqueue
+    for _ in range(count):
+        await call(TOPIC, VALUE)
+
+
+async def enqueue_keyed(producer: Producer, count: int) -> None:
+    """Records with a key, one a call."""
+    call = producer.enqueue
+    for _ in range(count):
+        await call(TOPIC, VALUE, key=KEY)
+
+
+async def deliver(producer: Producer, count: int) -> None:
+    """Records, one a call, until all are acknowledged: batches are closed, framed and sent."""
+    await enqueue(producer, count)
+    await producer.flush()
+
+
+async def send_many(producer: Producer, count: int) -> None:
+    """Records, a hundred a call."""
+    values = [VALUE] * HUNDRED
+    for _ in range(count // HUNDRED):
+        await producer.send_many(TOPIC, values)
+
+
+async def send_batches(producer: Producer, count: int) -> None:
+    """Ready-made batches, until all are acknowledged."""
+    batch = RecordBatch.build([ProducerRecord("", VALUE)] * RECORDS, timestamp=TIME)
+    for _ in range(count):
+        await producer.send_batch(TopicPartition(TOPIC, 0), batch)
+    await producer.flush()
+
+
+async def round_trips(producer: Producer, count: int) -> None:
+    """One record after the other, each acknowledged."""
+    for _ in range(count):
+        await producer.send(TOPIC, VALUE)
+
+
+async def concurrent_sends(producer: Producer, count: int) -> None:
+    """Tasks that each wait for their record's acknowledgement, as in a web service."""
+
+    async def one() -> None:
+        for _ in range(count // TASKS):
+            await producer.send(TOPIC, VALUE)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(TASKS):
+            group.create_task(one())
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def reading(name: str, read: Read, operations: int = MANY) -> Path:
+    """A path of a consumer, which has fetched all records before."""
+
+    @asynccontextmanager
+    async def prepare(count: int) -> AsyncGenerator[Work]:
+        partition = TopicPartition(TOPIC, 0)
+        async with cluster() as (address, network):
+            async with Producer(address, dialer=network) as producer:
+                for part in range(0, count, RECORDS):
+                    records = [ProducerRecord("", VALUE)] * min(RECORDS, count - part)
+                    await producer.send_batch(partition, RecordBatch.build(records, timestamp=TIME))
+            async with Consumer(
+                address, dialer=network, partitions=[partition], auto_offset_reset="earliest"
+            ) as consumer:
+                await asyncio.sleep(1)  # of virtual time: until it has fetched what there is
+                yield lambda: read(consumer, count)
+
+    return Path(name, prepare, operations)
+
+
+async def poll(consumer: Consumer, count: int) -> None:
+    """Lists of records."""
+    while count:
+        count -= len(await consumer.poll(max_records=RECORDS))
+
+
+async def iterate(consumer: Consumer, count: int) -> None:
+    """One record after the other."""
+    async for _ in consumer:
+        count -= 1
+        if not count:
+            return
+
+
+async def poll_batches(consumer: Consumer, count: int) -> None:
+    """Batches as they came, as columns."""
+    while count:
+        for batch in await consumer.poll_batches():
+            count -= batch.to_arrow().num_rows
+
+
+CLIENT_PATHS: tuple[Path, ...] = (
+    writing("enqueue", enqueue, linger_ms=1000, batch_size=LARGE),
+    writing("enqueue, keyed", enqueue_keyed, linger_ms=1000, batch_size=LARGE),
+    writing("enqueue to acknowledgement", deliver, 5 * RECORDS, linger_ms=5),
+    writing("send_many", send_many, linger_ms=1000, batch_size=LARGE),
+    writing("send_batch to acknowledgement, a batch", send_batches, FEW // 4),
+    writing("send, one at a time", round_trips, FEW),
+    writing("send, 50 tasks at a time", concurrent_sends, linger_ms=5),
+    reading("poll", poll),
+    reading("async for", iterate),
+    reading("poll_batches to Arrow", poll_batches),
+)
