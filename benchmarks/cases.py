@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import log
 from typing import Final
 
 from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, RAW
 
 SECONDS: Final = 1.0
 """How long a run is to last, about."""
-TIERS: Final = (100_000, 400_000, 1_500_000, 5_000_000)
+TIERS: Final = (100_000, 500_000, 2_000_000, 8_000_000)
 """How many records of 100 bytes there are in the topics to read; a client reads a whole topic."""
 MAIN_ROUNDS: Final = 5
 FEW_ROUNDS: Final = 3
@@ -52,17 +53,23 @@ class Case:
         """How many records a run of this contender takes: thousands, so that all values occur."""
         if self.operations:
             return self.operations
-        speed = PEERS[contender.peer].speeds[contender.way] * 1000
-        if self.keyed and self.kind == "produce":
-            speed *= 0.75
-        if self.compression != "none":
-            speed *= 0.6
-        if self.size > 100:
-            speed = min(speed * 0.6, 300_000 if self.kind == "produce" else 1_500_000)
-        wanted = speed * SECONDS
+        speed = PEERS[contender.peer].speeds[contender.way]
+        if self.kind == "produce":
+            speed = min(speed * (0.7 if self.keyed else 1.0), self._ceiling)
+        else:
+            speed *= 1.0 if self.compression == "none" else 0.8
+        wanted = speed * 1000 * SECONDS
         if self.kind == "consume":
-            return max((tier for tier in self.tiers if tier <= wanted * 1.2), default=self.tiers[0])
+            if self.size > 100:
+                wanted *= 0.3
+            return min(self.tiers, key=lambda tier: abs(log(tier / wanted)))
         return max(int(wanted) // 1000, 1) * 1000
+
+    @property
+    def _ceiling(self) -> float:
+        """Thousands of records that this machine's broker takes, or that its cores compress."""
+        megabytes = {"none": 350, "lz4": 250, "zstd": 60}[self.compression]
+        return megabytes * 1000 / self.size
 
     @property
     def tiers(self) -> tuple[int, ...]:

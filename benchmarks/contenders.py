@@ -76,8 +76,8 @@ _PEERS = (
         "kafka_async",
         "benchmarks.peers.kafka_async_peer",
         _package("kafka-async"),
-        {"enqueue": 700, "send_many": 900, "send_batch": 1_500, "send": 100}
-        | {"poll": 2_000, "iterate": 1_500, "batches": 4_000, "arrow": 4_000},
+        {"enqueue": 1_000, "send_many": 1_300, "send_batch": 3_000, "send": 130}
+        | {"poll": 4_000, "iterate": 2_000, "batches": 8_000, "arrow": 3_000},
         {"KAFKA_ASYNC_KERNEL": "c"},
     ),
     Peer(
@@ -85,8 +85,8 @@ _PEERS = (
         "kafka_async (plain Python)",
         "benchmarks.peers.kafka_async_peer",
         _package("kafka-async"),
-        {"enqueue": 150, "send_many": 200, "send_batch": 1_000, "send": 50}
-        | {"poll": 250, "iterate": 200, "batches": 300, "arrow": 200},
+        {"enqueue": 400, "send_many": 400, "send_batch": 2_000, "send": 90}
+        | {"poll": 500, "iterate": 400, "batches": 3_000, "arrow": 200},
         {"KAFKA_ASYNC_KERNEL": "python"},
     ),
     Peer(
@@ -94,14 +94,14 @@ _PEERS = (
         "aiokafka",
         "benchmarks.peers.aiokafka_peer",
         _package("aiokafka"),
-        {"enqueue": 110, "send": 30, "poll": 450, "iterate": 300},
+        {"enqueue": 110, "send": 60, "poll": 500, "iterate": 200},
     ),
     Peer(
         "confluent",
         "confluent-kafka",
         "benchmarks.peers.confluent_peer",
         _package("confluent-kafka"),
-        {"enqueue": 350, "send": 40, "poll": 1_000, "iterate": 800},
+        {"enqueue": 400, "poll": 1_300, "iterate": 900},
     ),
     Peer(
         "confluent_asyncio",
@@ -129,7 +129,7 @@ _PEERS = (
         RAW,
         "raw socket (the limit)",
         "benchmarks.peers.raw_socket_peer",
-        speeds={"send_batch": 2_500, "batches": 6_000},
+        speeds={"send_batch": 4_000, "batches": 20_000},
         counts_only=True,
     ),
 )
