@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -115,6 +116,10 @@ class ClusterMetadata:
         row = self._partition(partition)
         return NO_EPOCH if row is None else row.leader_epoch
 
+    def same_topic(self, other: ClusterMetadata, topic: str) -> bool:
+        """Whether both surely say the same of a topic and of where its leaders are; cheap."""
+        return self.brokers is other.brokers and self.topics.get(topic) is other.topics.get(topic)
+
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Ids of the brokers that hold the partition."""
         row = self._partition(partition)
@@ -147,8 +152,9 @@ class ClusterMetadata:
                 topics[name] = _merged_topic(name, self.topics.get(name), row)
         names = {topic.topic_id: name for name, topic in topics.items()}
         names.pop(NO_ID, None)
+        brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
         return ClusterMetadata(
-            brokers={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers},
+            brokers=self.brokers if brokers == self.brokers else brokers,
             cluster_id=answer.cluster_id or self.cluster_id,
             controller_id=None if answer.controller_id < 0 else answer.controller_id,
             topics=topics,
@@ -212,6 +218,7 @@ class ClusterMetadata:
 def _merged_topic(
     name: str, before: TopicMetadata | None, row: MetadataResponseTopic
 ) -> TopicMetadata:
+    """A topic after an answer; what it was before, the same object, if nothing is new."""
     known: Mapping[int, PartitionMetadata] = {}
     if before is not None and (
         before.topic_id == row.topic_id or NO_ID in (before.topic_id, row.topic_id)
@@ -221,8 +228,15 @@ def _merged_topic(
         partition.partition_index: _merged_partition(
             known.get(partition.partition_index), partition
         )
-        for partition in sorted(row.partitions, key=lambda partition: partition.partition_index)
+        for partition in sorted(row.partitions, key=_index)
     }
+    if (
+        before is not None
+        and partitions == before.partitions
+        and before.topic_id == row.topic_id
+        and before.is_internal == row.is_internal
+    ):
+        return before
     return TopicMetadata(name, row.topic_id, partitions, row.is_internal)
 
 
@@ -240,3 +254,6 @@ def _merged_partition(
         tuple(row.offline_replicas),
         row.error_code,
     )
+
+
+_index = attrgetter("partition_index")

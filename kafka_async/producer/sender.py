@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kafka_async.backoff import delay_after
 from kafka_async.clock import ticker
 from kafka_async.cluster.lane import LaneKind
+from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import (
     KafkaError,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.lane import Lane
-    from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.batch import ProducerBatch
@@ -105,7 +105,7 @@ class Sender:
         self._tracked: set[str] = set()
         self._learning: set[str] = set()
         self._wake = asyncio.Event()
-        self._seen_metadata = -1
+        self._seen = ClusterMetadata()
         self._identifying = False
         self._request_timeout = seconds(config.request_timeout_ms)
         self._unsubscribe = client.on_metadata(self._metadata_changed)
@@ -162,8 +162,11 @@ class Sender:
 
     def _look_round(self, now: float) -> None:
         accumulator = self._accumulator
-        if accumulator.unknown or self._client.metadata.version != self._seen_metadata:
+        if self._client.metadata is not self._seen:
             self._read_metadata(self._client.metadata, now)
+        if accumulator.unknown:
+            for topic in list(accumulator.unknown):
+                self._read_topic(topic, self._client.metadata, now)
             self._follow_topics()
         if accumulator.memory.waiting or accumulator.flushes:
             accumulator.expedite(now)
@@ -206,23 +209,28 @@ class Sender:
                     self._ledger.fail_topic(topic, error, self.now())
                     break
                 else:
-                    self._read_metadata(metadata, self.now())
+                    self._read_topic(topic, metadata, self.now())
                     break
         finally:
             self._learning.discard(topic.name)
         self.wake()
 
     def _read_metadata(self, metadata: ClusterMetadata, now: float) -> None:
-        """Tell the accumulator who leads what, if that may have changed."""
-        self._seen_metadata = metadata.version
+        """Tell the accumulator who leads what, of the topics of which that may have changed."""
+        before, self._seen = self._seen, metadata
         for name, topic in self._accumulator.topics.items():
-            count = metadata.partitions(name)
-            if count is None:
-                topic.error = metadata.error(name) or topic.error
-                count = 0
-            rows = (metadata.leader(TopicPartition(name, number)) for number in range(count))
-            leaders = tuple(None if row is None else row.leader_id for row in rows)
-            self._accumulator.update(name, leaders, now)
+            if not (topic.count and metadata.same_topic(before, name)):
+                self._read_topic(topic, metadata, now)
+
+    def _read_topic(self, topic: TopicQueue, metadata: ClusterMetadata, now: float) -> None:
+        """Tell the accumulator who leads the partitions of a topic."""
+        count = metadata.partitions(topic.name)
+        if count is None:
+            topic.error = metadata.error(topic.name) or topic.error
+            count = 0
+        rows = (metadata.leader(TopicPartition(topic.name, number)) for number in range(count))
+        leaders = tuple(None if row is None else row.leader_id for row in rows)
+        self._accumulator.update(topic.name, leaders, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._read_metadata(metadata, self.now())
