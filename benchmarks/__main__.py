@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     apart = [name for name in specials.names() if _is_wanted_apart(name, options)]
     table = "bench_defaults" if options.defaults else "bench"
     context = machine.describe(options.backend)
+    if options.scale != 1.0:
+        context["records, times the usual"] = str(options.scale)
     ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
     failure = ""
     try:
@@ -64,6 +66,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=MAIN_ROUNDS, help="at most so many a case")
     parser.add_argument("--defaults", action="store_true", help="every option at its default")
+    parser.add_argument("--scale", type=float, default=1.0, help="so many times the usual records")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
     parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
     return parser.parse_args(arguments)
@@ -94,7 +97,8 @@ def _is_wanted_apart(name: str, options: argparse.Namespace) -> bool:
 
 def _is_whole(options: argparse.Namespace) -> bool:
     everybody = set(options.peers) == set(PEERS)
-    return not options.only and everybody and options.backend == "apache" and options.rounds >= 3
+    usual = options.backend == "apache" and options.scale == 1.0 and options.rounds >= 3
+    return not options.only and everybody and usual
 
 
 def _measure_cases(cases: list[Case], ledger: Ledger, options: argparse.Namespace) -> None:
@@ -112,6 +116,7 @@ def _measure_cases(cases: list[Case], ledger: Ledger, options: argparse.Namespac
                 rounds,
                 ledger,
                 tuned=not options.defaults,
+                scale=options.scale,
             )
 
 

@@ -49,21 +49,24 @@ class Case:
     rounds: int = MAIN_ROUNDS
     defaults: bool = False
 
-    def records(self, contender: Contender) -> int:
-        """How many records a run of this contender takes: thousands, so that all values occur."""
+    def records(self, contender: Contender, scale: float = 1.0) -> int:
+        """How many records a run of this contender takes: thousands, so that all values occur.
+
+        `scale` is the part of them that is asked for, for a quick try.
+        """
         if self.operations:
-            return self.operations
+            return max(int(self.operations * scale), 2)
         speed = PEERS[contender.peer].speeds[contender.way]
-        if self.kind == "produce":
-            speed = min(speed * (0.7 if self.keyed else 1.0), self._ceiling)
-        else:
-            speed *= 1.0 if self.compression == "none" else 0.8
-        wanted = speed * 1000 * SECONDS
         if self.kind == "consume":
-            if self.size > 100:
-                wanted *= 0.3
-            return min(self.tiers, key=lambda tier: abs(log(tier / wanted)))
-        return max(int(wanted) // 1000, 1) * 1000
+            wanted = speed * 1000 * SECONDS * (1.0 if self.compression == "none" else 0.8)
+            wanted *= 0.3 if self.size > 100 else 1.0
+            return _thousands(min(self._tiers, key=lambda tier: abs(log(tier / wanted))) * scale)
+        speed = min(speed * (0.7 if self.keyed else 1.0), self._ceiling)
+        return _thousands(speed * 1000 * SECONDS * scale)
+
+    def checked(self, scale: float = 1.0) -> int:
+        """How many records a consumer reads in the round in which checksums are compared."""
+        return _thousands(self._tiers[0] * scale)
 
     @property
     def _ceiling(self) -> float:
@@ -72,9 +75,13 @@ class Case:
         return megabytes * 1000 / self.size
 
     @property
-    def tiers(self) -> tuple[int, ...]:
+    def _tiers(self) -> tuple[int, ...]:
         """How many records the topics of a consumer's case may have."""
         return TIERS if self.size <= 100 else tuple(tier * 3 // 10 for tier in TIERS)
+
+
+def _thousands(records: float) -> int:
+    return max(int(records) // 1000, 1) * 1000
 
 
 SENDERS = (OURS, PLAIN, "aiokafka", "confluent", "confluent_asyncio", "kafka_python", JAVA)

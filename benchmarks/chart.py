@@ -172,12 +172,21 @@ def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Group]) -> None:
     axes.set_ylim(place - 0.6, -0.8)
     axes.set_title(panel.title, fontsize=11, loc="left")
     axes.set_yticks([])
-    axes.xaxis.set_major_formatter(lambda *told: panel.unit(told[0]) if told[0] else "0")
+    axes.xaxis.set_major_formatter(_ticks(panel))
     axes.tick_params(axis="x", labelsize=8)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
+
+
+def _ticks(panel: Panel) -> Callable[[float, int], str]:
+    """How the figures below a panel are written."""
+
+    def written(figure: float, _: int) -> str:
+        return panel.unit(figure) if figure else "0"
+
+    return written
 
 
 def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float, end: float) -> None:

@@ -30,6 +30,12 @@ def _package(name: str) -> Callable[[], str]:
     return version
 
 
+def _compiled() -> str:
+    if importlib.util.find_spec("kafka_async.kernel._ckernel") is None:
+        raise BackendUnavailableError("the compiled kernel is not built: install a C compiler")
+    return importlib.metadata.version("kafka-async")
+
+
 def _java() -> str:
     return find_java().description.splitlines()[0].strip()
 
@@ -75,7 +81,7 @@ _PEERS = (
         OURS,
         "kafka_async",
         "benchmarks.peers.kafka_async_peer",
-        _package("kafka-async"),
+        _compiled,
         {"enqueue": 1_000, "send_many": 1_300, "send_batch": 3_000, "send": 130}
         | {"poll": 4_000, "iterate": 2_000, "batches": 8_000, "arrow": 3_000},
         {"KAFKA_ASYNC_KERNEL": "c"},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders import PEERS
-from kafka_async.kernel import IMPLEMENTATION
+from kafka_async.testing.backends import create_backend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def describe(backend: str) -> dict[str, str]:
     """What tells one machine and set of versions from another, by name."""
     found = {
-        "broker": backend,
+        "broker": create_backend(backend).name.replace("apache", "Apache Kafka"),
         "cores": str(os.cpu_count()),
         "CPU": _processor(),
         "system": _system(),
         "Python": platform.python_version(),
-        "kernel": IMPLEMENTATION,
         "uvloop": importlib.metadata.version("uvloop"),
     }
     for peer in PEERS.values():
-        if peer.missing() is None and (version := peer.requires()):
+        of_another = any(peer.title.startswith(f"{title} ") for title in found)
+        if not of_another and peer.missing() is None and (version := peer.requires()):
             found[peer.title] = version
     return found
 

@@ -16,6 +16,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import payload, topics
@@ -26,10 +27,9 @@ from benchmarks.topics import Tally, WrongResultError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from pathlib import Path
-
-TIME_LIMIT: Final = 60.0
+TIME_LIMIT = 60.0
 """Seconds after which a client's process is ended."""
+ROOT: Final = Path(__file__).parent.parent
 CHECK: Final = 0
 """The number of the round in which consumers are checked; timed ones count from 1."""
 
@@ -107,6 +107,7 @@ class Ledger:
                 f"{self._path} was made on something else ({', '.join(changed)} differ): run "
                 "without --resume"
             )
+        kept = [first]
         for text in lines:
             try:
                 line = json.loads(text)
@@ -114,9 +115,13 @@ class Ledger:
                 continue
             if "special" in line:
                 self.specials[line["special"]] = line["result"]
-            elif line["run"]["error"] is None:  # what failed is tried again
+            elif line["run"]["error"] is None:
                 figures = Figures(**line["run"].pop("figures"))
                 self.runs.append(Run(**line["run"], figures=figures))
+            else:
+                continue  # it is tried again
+            kept.append(text)
+        self._path.write_text("\n".join(kept) + "\n", "utf-8")
 
 
 def order(contenders: Sequence[Contender], number: int) -> list[Contender]:
@@ -131,14 +136,15 @@ def measure(
     rounds: int,
     ledger: Ledger,
     *,
-    tuned: bool,
+    tuned: bool = True,
+    scale: float = 1.0,
 ) -> None:
     """Make the runs of a case that the ledger has not.
 
     Raises:
         WrongResultError: a client lost, invented or changed records.
     """
-    course = _Course(case, bootstrap, ledger, tuned=tuned)
+    course = _Course(case, bootstrap, ledger, tuned=tuned, scale=scale)
     first = CHECK if case.kind == "consume" else 1
     try:
         for number in range(first, rounds + 1):
@@ -150,11 +156,14 @@ def measure(
 class _Course:
     """A case under way: its topics, and what is to be found in them."""
 
-    def __init__(self, case: Case, bootstrap: str, ledger: Ledger, *, tuned: bool) -> None:
+    def __init__(
+        self, case: Case, bootstrap: str, ledger: Ledger, *, tuned: bool, scale: float
+    ) -> None:
         self._case = case
         self._bootstrap = bootstrap
         self._ledger = ledger
         self._tuned = tuned
+        self._scale = scale
         self._filled: dict[int, str] = {}
 
     def round(self, contenders: Sequence[Contender], number: int) -> None:
@@ -199,15 +208,16 @@ class _Course:
     def _produce(self, contender: Contender, *, verify: bool) -> Figures:
         topic = asyncio.run(topics.create(self._bootstrap))
         try:
-            task = self._task(contender, topic, self._case.records(contender), verify)
+            task = self._task(contender, topic, self._case.records(contender, self._scale), verify)
             figures = launch(contender, task)
-            self._check_sent(contender, task, asyncio.run(topics.tally(self._bootstrap, topic)))
+            _check_sent(self._case, contender, task, figures, self._bootstrap)
             return figures
         finally:
             asyncio.run(topics.delete(self._bootstrap, topic))
 
     def _consume(self, contender: Contender, *, verify: bool) -> Figures:
-        records = self._case.tiers[0] if verify else self._case.records(contender)
+        case, scale = self._case, self._scale
+        records = case.checked(scale) if verify else case.records(contender, scale)
         task = self._task(contender, self._topic(records), records, verify)
         figures = launch(contender, task)
         _check_read(self._case, contender, task, figures)
@@ -250,19 +260,23 @@ class _Course:
             verify=verify,
         )
 
-    def _check_sent(self, contender: Contender, task: Task, found: Tally) -> None:
-        compressible = task.compression != "none"
-        wanted = Tally(
-            task.records, payload.expected(task.records, task.size, compressible=compressible)
+
+def _check_sent(
+    case: Case, contender: Contender, task: Task, figures: Figures, bootstrap: str
+) -> None:
+    found = asyncio.run(topics.tally(bootstrap, task.topic))
+    compressible = task.compression != "none"
+    wanted = Tally(
+        task.records, payload.expected(task.records, task.size, compressible=compressible)
+    )
+    # Single operations need not take all values in turn; some carry the time they were sent at.
+    right = found == wanted if task.kind == "produce" else found.records == wanted.records
+    if not right or figures.records != task.records:
+        raise WrongResultError(
+            f"{case.name}: {contender.peer} ({contender.way or task.kind}) sent {wanted.records} "
+            f"records with checksum {wanted.checksum}, says it was {figures.records}, and "
+            f"{found.records} with checksum {found.checksum} are in the topic"
         )
-        # Single operations need not take all values in turn; some carry the time they were sent at.
-        right = found == wanted if task.kind == "produce" else found.records == wanted.records
-        if not right:
-            raise WrongResultError(
-                f"{self._case.name}: {contender.peer} ({contender.way or task.kind}) sent "
-                f"{wanted.records} records with checksum {wanted.checksum}, and {found.records} "
-                f"with checksum {found.checksum} are in the topic"
-            )
 
 
 def _check_read(case: Case, contender: Contender, task: Task, figures: Figures) -> None:
@@ -275,19 +289,19 @@ def _check_read(case: Case, contender: Contender, task: Task, figures: Figures) 
         )
 
 
-def launch(contender: Contender, task: Task, limit: float = TIME_LIMIT) -> Figures:
+def launch(contender: Contender, task: Task) -> Figures:
     """Run a task in the client's own process; the figures it printed.
 
     Raises:
-        FailedError: it exited with an error, printed no figures, or took longer than `limit`.
+        FailedError: it exited with an error, printed no figures, or took longer than TIME_LIMIT.
     """
     peer = PEERS[contender.peer]
     command = [sys.executable, "-m", peer.module, json.dumps(asdict(task))]
     with _process(command, {**os.environ, **peer.environment}) as process:
         try:
-            printed, complaint = process.communicate(timeout=limit)
+            printed, complaint = process.communicate(timeout=TIME_LIMIT)
         except subprocess.TimeoutExpired:
-            raise FailedError(f"it took longer than {limit:.0f} s") from None
+            raise FailedError(f"it took longer than {TIME_LIMIT:.0f} s") from None
     if process.returncode:
         raise FailedError(f"exit code {process.returncode}: {complaint.strip()[-500:]}")
     try:
@@ -305,6 +319,7 @@ def _process(command: list[str], environment: dict[str, str]) -> Generator[subpr
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        cwd=ROOT,
         start_new_session=True,
     )
     try:

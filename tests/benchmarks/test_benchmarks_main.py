@@ -1,0 +1,114 @@
+"""`python -m benchmarks`: the whole way, with few records, on the embedded cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks import rounds
+from benchmarks.contenders import OURS, PEERS, PLAIN, Peer
+from benchmarks.peers.task import Figures
+from kafka_async.testing.backends.base import BackendUnavailableError
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(program, "RESULTS", tmp_path / "results")
+    output = ["--output", str(tmp_path)]
+    return ["--backend", "embedded", "--scale", "0.002", "--rounds", "1", *output]
+
+
+def test_a_part_is_measured_written_and_gone_on_with(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments += ["--peers", PLAIN, "--only", "produce-100", "consume-100-batches", "round-trip"]
+    assert program.main(arguments) == 0
+    document = json.loads((tmp_path / "bench.json").read_text())
+    measured = [(row["case"], row["way"], row["records"]) for row in document["rows"]]
+    assert measured == [
+        ("produce-100", "enqueue", 1_000),
+        ("consume-100-batches", "batches", 4_000),
+        ("consume-100-batches", "arrow", 1_000),
+        ("round-trip", "", 8),
+    ]
+    assert (tmp_path / "bench.png").exists()
+    assert not (tmp_path / "results").exists()  # they are those of whole runs
+
+    def launch(*_: object) -> Figures:
+        raise AssertionError("everything was measured")
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    assert program.main([*arguments, "--resume"]) == 0
+    assert json.loads((tmp_path / "bench.json").read_text()) == document
+
+
+def test_ctrl_c_keeps_what_was_measured(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measured = iter([Figures(1.0, 0.5, 8, latency_us={"p50": 1.0, "p99": 2.0, "p99.9": 3.0})])
+
+    def launch(*_: object) -> Figures:
+        try:
+            return next(measured)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    monkeypatch.setattr(rounds.topics, "tally", sent_eight)
+    arguments += ["--peers", f"{PLAIN},aiokafka", "--only", "round-trip"]
+    assert program.main(arguments) == 1
+    assert "interrupted; --resume goes on from here" in capsys.readouterr().err
+    [row] = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert row["peer"] == PLAIN
+
+
+async def sent_eight(*_: object) -> rounds.Tally:
+    return rounds.Tally(8, 0)
+
+
+def test_a_wrong_result_is_exit_code_1(
+    arguments: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def launch(*_: object) -> Figures:
+        return Figures(1.0, 0.5, 1_000)
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    assert program.main([*arguments, "--peers", PLAIN, "--only", "produce-100"]) == 1
+    assert f"wrong result: produce-100: {PLAIN} (enqueue) sent 1000" in capsys.readouterr().err
+    assert json.loads((tmp_path / "bench.json").read_text())["rows"] == []
+
+
+def missing() -> str:
+    raise BackendUnavailableError("install it")
+
+
+def test_who_is_missing_is_named_and_not_started(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer = Peer("aiokafka", "aiokafka", "benchmarks.peers.aiokafka_peer", missing)
+    monkeypatch.setitem(PEERS, "aiokafka", peer)
+    assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 0
+    shown = capsys.readouterr()
+    assert "missing:\n\n- aiokafka: install it\n" in shown.out
+    assert "round 1" not in shown.err
+
+
+def test_a_peer_whose_module_is_not_there_is_missing() -> None:
+    assert Peer("a", "A", "benchmarks.peers.no_such_peer").missing() == (
+        "there is no module benchmarks.peers.no_such_peer"
+    )
+
+
+def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.main(["--peers", f"{OURS},pykafka"])
+    assert "there is no peer pykafka" in capsys.readouterr().err
