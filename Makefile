@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-wire clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
@@ -18,7 +18,9 @@ help:
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
 	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
 	@echo "make instructions                 the instructions of the hot paths, beside their budget (needs valgrind)"
-	@echo "make lint | docs | bench | bench-wire | clean"
+	@echo "make bench                        beside every other client, on Apache Kafka: half an hour; make bench-defaults: untuned"
+	@echo "make bench-wire                   messages and batches to bytes and back, beside the other clients'"
+	@echo "make lint | docs | clean"
 
 # --- The environment -----------------------------------------------------------------------------
 
@@ -119,8 +121,13 @@ docs: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "site/index.html"
 
+# Every client tuned; BENCH_ARGS='--resume', '--only produce-100 idle', '--backend embedded', '--help'.
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# The second table: fewer cases, every option of every client at its default.
+bench-defaults: $(VENV)/.installed-dev
+	@$(BIN)/python -m benchmarks --defaults --rounds 3 $(BENCH_ARGS)
 
 # Messages and batches to bytes and back, beside the peers: make bench-wire WIRE_ARGS="--only fetch"
 bench-wire: $(VENV)/.installed-dev

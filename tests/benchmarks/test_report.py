@@ -13,6 +13,7 @@ from benchmarks.contenders import JAVA, OURS, PLAIN, RAW
 from benchmarks.peers.task import Figures
 from benchmarks.report import Row, Spread, rows
 from benchmarks.rounds import CHECK, Ledger, Run
+from benchmarks.special import results as special
 from benchmarks.targets import Figure, Outcome, Target, Wanted, is_met, outcomes
 from benchmarks.written import Results, markdown, results
 
@@ -122,19 +123,13 @@ def test_plain_python_is_held_against_kafka_python_in_each_case_of_both() -> Non
     assert (outcome.reached, outcome.met) == ("0.50x", False)
 
 
-IDLE = {
-    "case": "idle",
-    "title": "idle, 3 brokers",
-    "ratio_is": "theirs over ours",
-    "rows": [
-        {"client": "kafka_async", "what": "producer", "median": 0.01, "low": 0.01, "high": 0.02}
-        | {"unit": "%", "ratio": 1.0, "settings": {}}
-    ],
-    "goals": [
-        {"what": "a producer", "figure": 0.01, "limit": 0.02, "unit": "%"}
-        | {"more_is_better": False, "met": True}
-    ],
-}
+IDLE = special.Result(
+    "idle",
+    "idle, 3 brokers",
+    "theirs over ours",
+    [special.Row("kafka_async", 0.01, 0.01, 0.02, "%", 1.0, what="producer")],
+    [special.Goal("a producer", 0.01, 0.02, "%")],
+).plain()
 
 
 @pytest.fixture
