@@ -96,7 +96,9 @@ def main(runs: Mapping[str, Run]) -> None:
     else:
         assert isinstance(result, Figures)
         figures = result
-    sys.stdout.write(json.dumps({**asdict(figures), "peak_mb": peak_mb()}) + "\n")
+    sys.stdout.write(
+        json.dumps({**asdict(figures), "peak_mb": figures.peak_mb or peak_mb()}) + "\n"
+    )
 
 
 def peak_mb() -> float:

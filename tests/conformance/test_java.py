@@ -41,7 +41,9 @@ def test_the_compiler_is_that_of_the_java_in_use(
     compiler = set_up(monkeypatch, tmp_path).with_name("javac")
     compiler.write_text('#!/bin/sh\necho "$@" >&2\nexit 3\n')
     compiler.chmod(0o755)
-    with pytest.raises(java.JavaError, match=r"javac refuses Judge.java:\n-encoding") as caught:
+    with pytest.raises(
+        java.JavaError, match=r"javac refuses Frames.java, Judge.java:\n-encoding"
+    ) as caught:
         java.compile_java("Judge.java")
     assert str(java.HERE / "Frames.java") in str(caught.value)
 

@@ -25,6 +25,7 @@ from kafka_async.testing.backends.jars import cache_directory, jar_directory
 from kafka_async.testing.backends.jvm import find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -54,9 +55,17 @@ def compile_java(*sources: str, version: str = KAFKA_VERSION) -> Path:
         BackendUnavailableError: no Java, no Java compiler, or no jars.
         JavaError: the compiler refuses them.
     """
+    return compile_files([HERE / name for name in ("Frames.java", *sources)], class_path(version))
+
+
+def compile_files(files: Sequence[Path], jars: str) -> Path:
+    """The directory of the classes of these sources, compiled against `jars` unless it is there.
+
+    Raises:
+        BackendUnavailableError: no Java, or no Java compiler.
+        JavaError: the compiler refuses them.
+    """
     java = find_java()
-    files = [HERE / name for name in ("Frames.java", *sources)]
-    jars = class_path(version)
     known = hashlib.sha256("\0".join([java.description, jars]).encode())
     for file in files:
         known.update(file.read_bytes())
@@ -72,7 +81,8 @@ def compile_java(*sources: str, version: str = KAFKA_VERSION) -> Path:
             command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT, check=False
         )
         if done.returncode:
-            raise JavaError(f"javac refuses {', '.join(sources)}:\n{done.stderr}")
+            names = ", ".join(file.name for file in files)
+            raise JavaError(f"javac refuses {names}:\n{done.stderr}")
         try:
             classes.rename(target)
         except OSError:

@@ -49,21 +49,32 @@ def cache_directory() -> Path:
 
 
 def jar_directory(version: str) -> Path:
-    """The directory with a version's jars, fetched by Maven unless it is there already.
+    """The directory with the jars a version's broker runs from; see `resolve`.
 
     Raises:
         BackendUnavailableError: Maven is missing, or could not resolve them.
     """
-    target = cache_directory() / "jars" / version
+    return resolve(version, artifacts(version))
+
+
+def resolve(name: str, wanted: tuple[Artifact, ...]) -> Path:
+    """The cache's directory `name`, with the jars of `wanted` and of all that they ask for.
+
+    Maven fetches them, unless the directory is there already.
+
+    Raises:
+        BackendUnavailableError: Maven is missing, or could not resolve them.
+    """
+    target = cache_directory() / "jars" / name
     if target.is_dir():
         return target
     maven = shutil.which("mvn")
     if maven is None:
         raise BackendUnavailableError("install Maven (mvn)")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{version}-") as work:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{name}-") as work:
         jars = Path(work, "jars")
-        _fetch(maven, artifacts(version), Path(work, "pom.xml"), jars)
+        _fetch(maven, wanted, Path(work, "pom.xml"), jars)
         try:
             jars.rename(target)
         except OSError:

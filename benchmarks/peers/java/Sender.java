@@ -1,0 +1,139 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Properties;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * What kafka-producer-perf-test does not do: records with keys, and one record at a time. The loop
+ * is the tool's: a send with a callback for each record, then flush.
+ *
+ * <p>Arguments: mode (produce or round_trip), topic, file of values, bytes a value, records,
+ * records of warm-up, how many keys (0: none), operations a second (0: back to back), and
+ * properties as name=value. It prints nanoseconds, CPU nanoseconds and peak kB; for round trips the
+ * nanoseconds of each of them on a second line.
+ */
+final class Sender {
+    private static final byte[] WARM_UP = "warm-up".getBytes();
+
+    private static volatile Exception failure;
+
+    private Sender() {}
+
+    public static void main(String[] arguments) throws Exception {
+        String mode = arguments[0];
+        String topic = arguments[1];
+        byte[][] values = split(Files.readAllBytes(Path.of(arguments[2])), arguments[3]);
+        int records = Integer.parseInt(arguments[4]);
+        int warmUp = Integer.parseInt(arguments[5]);
+        byte[][] keys = keys(Integer.parseInt(arguments[6]));
+        double rate = Double.parseDouble(arguments[7]);
+        try (var producer = new KafkaProducer<byte[], byte[]>(properties(arguments, 8))) {
+            if (mode.equals("produce")) {
+                send(producer, topic, new byte[][] {WARM_UP}, keys, warmUp);
+            } else {
+                roundTrips(producer, topic, WARM_UP, warmUp, 0);
+            }
+            long cpu = Clock.cpu();
+            long begin = System.nanoTime();
+            List<String> taken = List.of();
+            if (mode.equals("produce")) {
+                send(producer, topic, values, keys, records);
+            } else {
+                taken = roundTrips(producer, topic, values[0], records, rate);
+            }
+            long time = System.nanoTime() - begin;
+            cpu = Clock.cpu() - cpu;
+            if (failure != null) {
+                throw failure;
+            }
+            System.out.println(time + " " + cpu + " " + Clock.peak());
+            System.out.println(String.join(" ", taken));
+        }
+    }
+
+    private static void send(
+            KafkaProducer<byte[], byte[]> producer,
+            String topic,
+            byte[][] values,
+            byte[][] keys,
+            int records) {
+        for (int number = 0; number < records; number++) {
+            byte[] key = keys.length == 0 ? null : keys[number % keys.length];
+            byte[] value = values[number % values.length];
+            producer.send(new ProducerRecord<>(topic, key, value), new Report());
+        }
+        producer.flush();
+    }
+
+    private static List<String> roundTrips(
+            KafkaProducer<byte[], byte[]> producer,
+            String topic,
+            byte[] value,
+            int records,
+            double rate)
+            throws Exception {
+        List<String> taken = new ArrayList<>(records);
+        long first = System.nanoTime();
+        for (int number = 0; number < records; number++) {
+            if (rate > 0) {
+                long due = first + (long) (number * 1e9 / rate);
+                for (long left; (left = due - System.nanoTime()) > 0; ) {
+                    LockSupport.parkNanos(left);
+                }
+            }
+            long begin = System.nanoTime();
+            producer.send(new ProducerRecord<>(topic, value)).get();
+            taken.add(Long.toString(System.nanoTime() - begin));
+        }
+        return taken;
+    }
+
+    /** A callback a record, as the tool has them: it notes when the record was sent. */
+    private static final class Report implements Callback {
+        private final long begin = System.nanoTime();
+        private long taken;
+
+        @Override
+        public void onCompletion(
+                org.apache.kafka.clients.producer.RecordMetadata metadata, Exception error) {
+            taken = System.nanoTime() - begin;
+            if (error != null) {
+                failure = error;
+            }
+        }
+    }
+
+    private static byte[][] split(byte[] all, String size) {
+        int each = Integer.parseInt(size);
+        byte[][] values = new byte[all.length / each][];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = java.util.Arrays.copyOfRange(all, i * each, (i + 1) * each);
+        }
+        return values;
+    }
+
+    private static byte[][] keys(int count) {
+        byte[][] keys = new byte[count][];
+        for (int i = 0; i < count; i++) {
+            keys[i] = String.format("%010d", i).getBytes();
+        }
+        return keys;
+    }
+
+    private static Properties properties(String[] arguments, int from) {
+        Properties properties = new Properties();
+        properties.put("key.serializer", ByteArraySerializer.class.getName());
+        properties.put("value.serializer", ByteArraySerializer.class.getName());
+        for (int i = from; i < arguments.length; i++) {
+            int at = arguments[i].indexOf('=');
+            properties.put(arguments[i].substring(0, at), arguments[i].substring(at + 1));
+        }
+        return properties;
+    }
+}

@@ -1,0 +1,44 @@
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.util.Arrays;
+
+/**
+ * Runs a command-line tool of Kafka's, with what the process has used in front of each line that it
+ * prints: CPU nanoseconds, peak kB, a tab. Arguments: its class, and its own.
+ */
+final class Tool {
+    private Tool() {}
+
+    public static void main(String[] arguments) throws Exception {
+        Class<?> tool = Class.forName(arguments[0]);
+        System.setOut(new Lines(System.out));
+        String[] its = Arrays.copyOfRange(arguments, 1, arguments.length);
+        tool.getMethod("main", String[].class).invoke(null, (Object) its);
+    }
+
+    private static final class Lines extends PrintStream {
+        private final PrintStream out;
+
+        Lines(PrintStream out) {
+            super(OutputStream.nullOutputStream());
+            this.out = out;
+        }
+
+        @Override
+        public void println(String line) {
+            print(line + "\n");
+        }
+
+        @Override
+        public void print(String text) {
+            out.print(Clock.cpu() + " " + Clock.peak() + "\t" + text);
+            out.flush();
+        }
+
+        @Override
+        public PrintStream printf(String format, Object... values) {
+            print(String.format(format, values));
+            return this;
+        }
+    }
+}

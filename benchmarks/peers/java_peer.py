@@ -1,0 +1,273 @@
+"""Kafka's own performance tools, and a Java program of ours for what they do not do.
+
+kafka-producer-perf-test has no keys and chooses its values at random, so of its records only the
+count can be checked; the program of ours (keyed records, the way `program` without keys, and round
+trips) sends what all the others send. Neither counts the warm-up, in which Java compiles: of the
+tool's records the first half is that, the program sends records of its own for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks import payload
+from benchmarks.peers.task import Figures, Task, main, percentiles
+from kafka_async.testing.backends.base import BackendUnavailableError
+from kafka_async.testing.backends.jars import LOGGER, Artifact, resolve
+from kafka_async.testing.backends.jvm import find_java
+from tools.conformance.java import JavaError, class_path, compile_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE: Final = Path(__file__).parent / "java"
+# Today's tools: those of 4.4.0 cannot be had, and these do not run with its other jars.
+TOOLS: Final = "4.3.1"
+# What kafka-run-class.sh and the scripts of the two tools start a JVM with.
+JVM: Final = (
+    *("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
+)
+TIME_LIMIT: Final = 120
+WARM_UP_RECORDS: Final = 500_000
+"""At most; as many as are timed, if those are fewer."""
+WARM_UP_ROUND_TRIPS: Final = 3_000
+FAST_PRODUCER: Final = {"linger.ms": 5, "batch.size": 131_072, "enable.idempotence": "true"}
+
+
+class ToolError(RuntimeError):
+    """A Java program failed, or printed something else than it was expected to."""
+
+
+def producer_settings(task: Task) -> dict[str, Any]:
+    """A producer's properties, without the cluster's address."""
+    settings: dict[str, Any] = {"acks": "all"}
+    if task.compression != "none":
+        settings["compression.type"] = task.compression
+    return settings | (FAST_PRODUCER if task.tuned else {})
+
+
+def produce(task: Task) -> Figures:
+    """By the tool; with keys, by our program."""
+    return _send(task) if task.keyed or task.way == "program" else _produce_by_tool(task)
+
+
+def _produce_by_tool(task: Task) -> Figures:
+    settings = producer_settings(task)
+    properties = [f"{name}={value}" for name, value in settings.items()]
+    warm_up = task.records // 2
+    with tempfile.TemporaryDirectory() as directory:
+        lines = _tool(
+            "ProducerPerformance",
+            *("--bootstrap-server", task.bootstrap, "--topic", task.topic, "--throughput", "-1"),
+            *("--num-records", str(task.records), "--warmup-records", str(warm_up)),
+            *("--reporting-interval", "100"),
+            *_values(task, Path(directory, "values")),
+            *("--command-property", *properties),
+        )
+    written = read_producer_lines(lines)
+    used = f"{JVM[0]}, kafka-producer-perf-test {TOOLS}, the second half of the records counts"
+    return written.figures(settings | {"java": used})
+
+
+def _values(task: Task, file: Path) -> list[str]:
+    """Lines where they are compressed; else what the tool makes itself."""
+    if task.compression == "none":
+        return ["--record-size", str(task.size)]
+    file.write_bytes(b"\n".join(payload.values(task.size, compressible=True)))
+    return ["--payload-file", str(file)]
+
+
+def consume(task: Task) -> Figures:
+    """By the tool: the time is that of fetching, without that of joining its group."""
+    lines = _tool(
+        "ConsumerPerformance",
+        *("--bootstrap-server", task.bootstrap, "--topic", task.topic),
+        *("--num-records", str(task.records)),
+    )
+    read = read_consumer_lines(lines)
+    settings = {
+        "fetch-size": 1_048_576,
+        "socket-buffer-size": 2_097_152,
+        "check.crcs": "false",
+        "java": f"{JVM[0]}, kafka-consumer-perf-test {TOOLS}: fetch.nMsg.sec; CPU with joining",
+    }
+    return read.figures(settings)
+
+
+def round_trip(task: Task) -> Figures:
+    """One record after the other, each until its future is done."""
+    return _send(task)
+
+
+def _send(task: Task) -> Figures:
+    single = task.kind == "round_trip"
+    settings = producer_settings(task) | ({"linger.ms": 0} if single else {})
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "values")
+        values = payload.values(task.size, compressible=task.compression != "none")
+        file.write_bytes(b"".join(values))
+        output = _run(
+            class_path(),
+            "Sender",
+            *(task.kind, task.topic, str(file), str(task.size), str(task.records)),
+            str(WARM_UP_ROUND_TRIPS if single else min(WARM_UP_RECORDS, task.records)),
+            *(str(payload.KEYS if task.keyed else 0), str(task.rate)),
+            f"bootstrap.servers={task.bootstrap}",
+            *(f"{name}={value}" for name, value in settings.items()),
+        )
+    used, *taken = output.splitlines()
+    wall, cpu, peak = map(int, used.split())
+    return Figures(
+        wall / 1e9,
+        cpu / 1e9,
+        task.records,
+        latency_us=percentiles([int(ns) / 1e9 for ns in taken[0].split()]) if single else None,
+        settings=settings | {"java": f"{JVM[0]}, a program of the benchmark's own"},
+        peak_mb=peak * 1024 / 1e6,
+    )
+
+
+# -- what the tools print -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a tool, and what its process had used when it was printed."""
+
+    cpu_seconds: float
+    peak_mb: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a tool says."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+    def figures(self, settings: dict[str, Any]) -> Figures:
+        """The same for the harness."""
+        return Figures(
+            self.seconds,
+            self.cpu_seconds,
+            self.records,
+            settings=settings,
+            peak_mb=self.peak_mb,
+        )
+
+
+_STEADY = re.compile(r"(\d+) steady state records sent, ([\d.]+) records/sec")
+_WINDOW = re.compile(r"(\d+) records sent, ")
+
+
+def read_producer_lines(lines: Sequence[Line]) -> Measured:
+    """The summary of the steady state.
+
+    Its CPU time is that of the records after the first line on it, scaled up to all of them.
+    """
+    begin = next((n for n, line in enumerate(lines) if line.text.startswith("In steady")), None)
+    summary = _STEADY.match(lines[-1].text) if lines else None
+    if begin is None or summary is None or not (window := _WINDOW.match(lines[begin + 1].text)):
+        raise ToolError(f"kafka-producer-perf-test said nothing of a steady state: {_last(lines)}")
+    records = int(summary[1])
+    scale = records / (records - int(window[1]))
+    cpu = (lines[-1].cpu_seconds - lines[begin + 1].cpu_seconds) * scale
+    return Measured(records, records / float(summary[2]), cpu, lines[-1].peak_mb)
+
+
+def read_consumer_lines(lines: Sequence[Line]) -> Measured:
+    """The only row of the tool's table; its CPU time begins with the heading."""
+    heads = [line for line in lines if line.text.startswith("start.time, ")]
+    if not heads or len(lines) < lines.index(heads[0]) + 2:
+        raise ToolError(f"kafka-consumer-perf-test printed no table: {_last(lines)}")
+    end = lines[lines.index(heads[0]) + 1]
+    row = dict(zip(heads[0].text.split(", "), end.text.split(", "), strict=True))
+    records = int(row["data.consumed.in.nMsg"])
+    return Measured(
+        records,
+        int(row["fetch.time.ms"]) / 1000,
+        end.cpu_seconds - heads[0].cpu_seconds,
+        end.peak_mb,
+    )
+
+
+def _last(lines: Sequence[Line]) -> str:
+    return lines[-1].text if lines else "it printed nothing"
+
+
+def read_lines(output: str) -> list[Line]:
+    """The lines of a tool that ran in Tool.java."""
+    lines: list[Line] = []
+    for row in output.splitlines():
+        used, tab, text = row.partition("\t")
+        if tab and text:
+            cpu, peak = used.split()
+            lines.append(Line(int(cpu) / 1e9, int(peak) * 1024 / 1e6, text))
+    return lines
+
+
+# -- Java -----------------------------------------------------------------------------------------
+
+
+def prepare() -> Path:
+    """Compile the programs and fetch the tools, unless both are there; the programs' classes.
+
+    Raises:
+        BackendUnavailableError: no Java, no compiler of it, or no jars.
+    """
+    find_java()
+    _tool_jars()
+    return compile_files(sorted(HERE.glob("*.java")), class_path())
+
+
+def _tool_jars() -> str:
+    wanted = (Artifact("org.apache.kafka", "kafka-tools", TOOLS), LOGGER)
+    jars = resolve(f"kafka-tools-{TOOLS}", wanted)
+    return os.pathsep.join(sorted(map(str, jars.glob("*.jar"))))
+
+
+def _tool(name: str, *arguments: str) -> list[Line]:
+    path = _tool_jars()
+    return read_lines(_run(path, "Tool", f"org.apache.kafka.tools.{name}", *arguments))
+
+
+def _run(jars: str, main_class: str, *arguments: str) -> str:
+    """What a program prints.
+
+    Raises:
+        BackendUnavailableError: no Java, no compiler of it, or no jars.
+        ToolError: it failed.
+    """
+    path = os.pathsep.join([str(prepare()), jars])
+    done = subprocess.run(
+        [find_java().command, *JVM, "-cp", path, main_class, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+    if done.returncode or not done.stdout:
+        raise ToolError(f"{main_class} ended with status {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+RUNS = {"produce": produce, "consume": consume, "round_trip": round_trip}
+
+if __name__ == "__main__":
+    try:
+        prepare()
+        main(RUNS)
+    except (BackendUnavailableError, JavaError, ToolError) as error:
+        sys.exit(f"the Java peer: {error}")
