@@ -69,7 +69,7 @@ def _produce_by_tool(task: Task) -> Figures:
             "ProducerPerformance",
             *("--bootstrap-server", task.bootstrap, "--topic", task.topic, "--throughput", "-1"),
             *("--num-records", str(task.records), "--warmup-records", str(warm_up)),
-            *("--reporting-interval", "100"),
+            *("--reporting-interval", "10"),
             *_values(task, Path(directory, "values")),
             *("--command-property", *properties),
         )

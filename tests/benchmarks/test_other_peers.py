@@ -56,6 +56,8 @@ def java(record_testsuite_property: Callable[[str, object], None]) -> None:
         ("confluent", "enqueue", False, "none"),
         ("confluent", "enqueue", True, "lz4"),
         ("confluent", "send_many", True, "none"),
+        ("kafka_python", "enqueue", False, "none"),
+        ("kafka_python", "enqueue", True, "zstd"),
         ("raw_socket", "send_batch", False, "none"),
         ("raw_socket", "send_batch", True, "zstd"),
     ],
@@ -76,7 +78,14 @@ def test_all_that_a_peer_sent_is_there(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("peer", "way"), [("confluent", "poll"), ("confluent", "iterate"), ("raw_socket", "batches")]
+    ("peer", "way"),
+    [
+        ("confluent", "poll"),
+        ("confluent", "iterate"),
+        ("kafka_python", "poll"),
+        ("kafka_python", "iterate"),
+        ("raw_socket", "batches"),
+    ],
 )
 def test_a_peer_reads_all_that_is_there(peer: str, way: str, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))
@@ -100,18 +109,24 @@ def test_all_that_the_java_program_sent_is_there(
 @pytest.mark.slow
 def test_the_java_tools_count_right(java: None, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))
-    task = Task("produce", bootstrap, topic, "enqueue", records=20_000)
+    task = Task("produce", bootstrap, topic, "enqueue", records=200_000)
     sent = launch(Contender("java", "enqueue"), task)
-    assert asyncio.run(topics.tally(bootstrap, topic)).records == 20_000
+    assert asyncio.run(topics.tally(bootstrap, topic)).records == 200_000
     read = launch(Contender("java", "poll"), replace(task, kind="consume", way="poll"))
-    assert (sent.records, read.records) == (10_000, 20_000)
+    assert (sent.records, read.records) == (100_000, 200_000)
     assert min(sent.cpu_seconds, read.cpu_seconds, sent.peak_mb, read.peak_mb) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("peer", "kind"),
-    [("confluent", "round_trip"), ("confluent", "end_to_end"), ("raw_socket", "round_trip")],
+    [
+        ("confluent", "round_trip"),
+        ("confluent", "end_to_end"),
+        ("kafka_python", "round_trip"),
+        ("kafka_python", "end_to_end"),
+        ("raw_socket", "round_trip"),
+    ],
 )
 def test_a_peer_times_single_records(peer: str, kind: str, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))

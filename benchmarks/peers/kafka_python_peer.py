@@ -1,0 +1,172 @@
+"""kafka-python: a producer with a thread of its own, a consumer without."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from itertools import cycle, islice
+from typing import Any
+
+from benchmarks import payload
+from benchmarks.peers.paced import paced
+from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+
+kafka: Any = importlib.import_module("kafka")
+
+PATIENCE = 60.0
+PATIENCE_MS = 60_000
+AT_ONCE = 10_000
+"""Records asked for by one call of poll."""
+
+FAST_PRODUCER = {"linger_ms": 5, "batch_size": 131_072, "metrics_enabled": False}
+FAST_CONSUMER = {"max_poll_records": AT_ONCE, "metrics_enabled": False}
+
+
+def producer_settings(task: Task) -> dict[str, Any]:
+    """The options of a producer, without the cluster's address. Idempotence is its default."""
+    settings: dict[str, Any] = {"acks": "all"}
+    if task.compression != "none":
+        settings["compression_type"] = task.compression
+    return settings | (FAST_PRODUCER if task.tuned else {})
+
+
+def consumer_settings(task: Task) -> dict[str, Any]:
+    """The options of a consumer, without the cluster's address."""
+    return FAST_CONSUMER if task.tuned else {}
+
+
+def _producer(task: Task, settings: dict[str, Any]) -> Any:
+    producer = kafka.KafkaProducer(bootstrap_servers=task.bootstrap, **settings)
+    producer.send(task.topic, payload.WARM_UP).get(PATIENCE)
+    return producer
+
+
+def produce(task: Task) -> Figures:
+    """Send, and wait until all is acknowledged."""
+    settings = producer_settings(task)
+    producer = _producer(task, settings)
+    values = payload.values(task.size, compressible=task.compression != "none")
+    source = islice(cycle(values), task.records)
+    send, topic = producer.send, task.topic
+    with Stopwatch() as watch:
+        if task.keyed:
+            for value, key in zip(source, cycle(payload.keys()), strict=False):
+                send(topic, value, key)
+        else:
+            for value in source:
+                send(topic, value)
+        producer.flush(PATIENCE)
+    producer.close()
+    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
+
+
+def _consumer(task: Task, settings: dict[str, Any]) -> Any:
+    """Connected and assigned; it fetches when it is asked, not before."""
+    consumer = kafka.KafkaConsumer(bootstrap_servers=task.bootstrap, **settings)
+    partitions = [kafka.TopicPartition(task.topic, number) for number in range(task.partitions)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning()
+    for partition in partitions:
+        consumer.position(partition)
+    return consumer
+
+
+def consume(task: Task) -> Figures:
+    """Read from the beginning."""
+    settings = consumer_settings(task)
+    consumer = _consumer(task, settings)
+    read = _READS[task.way]
+    with Stopwatch() as watch:
+        count, checksum = read(consumer, task)
+    consumer.close()
+    return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
+
+
+def _read_lists(consumer: Any, task: Task) -> tuple[int, int | None]:
+    poll, count, total = consumer.poll, 0, 0
+    while count < task.records:
+        lists = poll(PATIENCE_MS)
+        if not lists:
+            raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
+        for records in lists.values():
+            count += len(records)
+            if task.verify:
+                total += payload.checksum(record.value for record in records)
+            else:
+                for record in records:
+                    total += len(record.value)
+    return count, total if task.verify else None
+
+
+def _read_one_by_one(consumer: Any, task: Task) -> tuple[int, int | None]:
+    records = islice(consumer, task.records)
+    if task.verify:
+        return task.records, payload.checksum(record.value for record in records)
+    total = 0
+    for record in records:
+        total += len(record.value)
+    return task.records, None
+
+
+_READS = {"poll": _read_lists, "iterate": _read_one_by_one}
+
+
+def round_trip(task: Task) -> Figures:
+    """One record after the other, each until its future is done."""
+    settings = producer_settings(task) | {"linger_ms": 0}
+    producer = _producer(task, settings)
+    value, taken = payload.values(task.size)[0], list[float]()
+    send, topic = producer.send, task.topic
+    with Stopwatch() as watch:
+        for _ in paced(task.records, task.rate):
+            begin = time.perf_counter()
+            send(topic, value).get(PATIENCE)
+            taken.append(time.perf_counter() - begin)
+    producer.close()
+    latency = percentiles(taken)
+    return Figures(
+        watch.seconds, watch.cpu_seconds, task.records, latency_us=latency, settings=settings
+    )
+
+
+def end_to_end(task: Task) -> Figures:
+    """A thread reads what this one sends; a value begins with the time it was sent at."""
+    sending, reading = producer_settings(task) | {"linger_ms": 0}, consumer_settings(task)
+    producer = _producer(task, sending)
+    consumer = _consumer(task, reading)
+    next(consumer)  # the record of the warm-up
+    ending = payload.values(task.size)[0][8:]
+    taken: list[float] = []
+
+    def receive() -> None:
+        for record in islice(consumer, task.records):
+            now = time.perf_counter_ns()
+            taken.append((now - int.from_bytes(record.value[:8], "big")) / 1e9)
+
+    reader = threading.Thread(target=receive, daemon=True)
+    reader.start()
+    with Stopwatch() as watch:
+        for _ in paced(task.records, task.rate):
+            producer.send(task.topic, time.perf_counter_ns().to_bytes(8, "big") + ending)
+        reader.join()
+    producer.close()
+    consumer.close()
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        len(taken),
+        latency_us=percentiles(taken),
+        settings=sending | reading,
+    )
+
+
+RUNS = {
+    "produce": produce,
+    "consume": consume,
+    "round_trip": round_trip,
+    "end_to_end": end_to_end,
+}
+
+if __name__ == "__main__":
+    main(RUNS)
