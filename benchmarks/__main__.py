@@ -15,7 +15,7 @@ from benchmarks.cases import CASES, MAIN_ROUNDS, Case
 from benchmarks.contenders import PEERS
 from benchmarks.rounds import Ledger, measure
 from benchmarks.topics import WrongResultError
-from kafka_async.testing.backends import create_backend
+from kafka_async.testing.backends import BackendUnavailableError, create_backend
 
 RESULTS = Path(__file__).parent / "results"
 ARTIFACTS = Path("artifacts") / "benchmarks"
@@ -31,15 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.scale != 1.0:
         context["records, times the usual"] = str(options.scale)
     ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
+    away = absent(options.peers)
     failure = ""
     try:
-        _measure_cases(cases, ledger, options)
+        _measure_cases(cases, set(options.peers) - set(away), ledger, options)
         _measure_apart(apart, ledger, options)
     except WrongResultError as error:
         failure = f"wrong result: {error}"
     except KeyboardInterrupt:
         failure = "interrupted; --resume goes on from here"
-    everything = written.results(ledger, absent(options.peers), tuned=not options.defaults)
+    reasons = {PEERS[name].title: reason for name, reason in away.items()}
+    everything = written.results(ledger, reasons, tuned=not options.defaults)
     whole = not failure and _is_whole(options)
     written.write(everything, table, RESULTS if whole else options.output)
     sys.stdout.write(written.markdown(everything))
@@ -49,10 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def absent(peers: Sequence[str]) -> dict[str, str]:
-    """The peers that can't take part, and why."""
-    return {
-        PEERS[name].title: reason for name in peers if (reason := PEERS[name].missing()) is not None
-    }
+    """The peers that can't take part, and why; the others are ready for their first run."""
+    reasons: dict[str, str] = {}
+    for name in peers:
+        try:
+            reason = PEERS[name].missing()
+            if reason is None:
+                PEERS[name].prepare()
+        except BackendUnavailableError as error:
+            reason = str(error)
+        if reason is not None:
+            reasons[name] = reason
+    return reasons
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -101,10 +111,11 @@ def _is_whole(options: argparse.Namespace) -> bool:
     return not options.only and everybody and usual
 
 
-def _measure_cases(cases: list[Case], ledger: Ledger, options: argparse.Namespace) -> None:
+def _measure_cases(
+    cases: list[Case], present: set[str], ledger: Ledger, options: argparse.Namespace
+) -> None:
     if not cases:
         return
-    present = {name for name in options.peers if PEERS[name].missing() is None}
     with create_backend(options.backend, {"brokers": 1}) as cluster:
         for case in cases:
             contenders = [each for each in case.contenders if each.peer in present]

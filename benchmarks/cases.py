@@ -98,13 +98,17 @@ def _produce(size: int, keyed: bool, compression: str) -> Case:
     plain = compression == "none"
     words = [_SIZES[size], *["keyed"] * keyed, *[compression] * (not plain)]
     title = [f"produce {_BYTES[size]}", *["keyed"] * keyed, *[compression] * (not plain)]
-    limit = (Contender(RAW, "send_batch"),) if plain and not keyed else ()
+    contenders = [*_all("enqueue", SENDERS)]
+    if keyed:  # which the Java tool does not do
+        contenders[-1] = Contender(JAVA, "program")
+    elif plain:
+        contenders += [Contender(JAVA, "program"), Contender(RAW, "send_batch")]
     return Case(
         "-".join(["produce", *words]),
         ", ".join(title),
         "produce",
         "produce",
-        (*_all("enqueue", SENDERS), *limit),
+        tuple(contenders),
         size=size,
         keyed=keyed,
         compression=compression,
@@ -159,7 +163,7 @@ def _batches(size: int, compression: str) -> Case:
 
 
 ASYNCIO = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
-ROUND_TRIPS = (*SENDERS[:-1], RAW)
+ROUND_TRIPS = (*SENDERS, RAW)
 END_TO_END = SENDERS[:-1]
 
 _CASES = (
