@@ -1,7 +1,8 @@
 """What was fetched of one partition and not handed out yet. Pure.
 
-A slice is what one fetch brought. Its batches are checked and parsed one at a time, when their
-records are asked for, so a damaged batch is met where it lies: after everything before it.
+A slice is what one fetch brought. Its batches are checked and decompressed one at a time, and
+parsed some records at a time, when these are asked for. So damage is met where it lies, after every
+record before it; and neither time nor memory follows the size of a batch.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from kafka_async.kernel import RecordReader
+    from kafka_async.records.legacy import ParsedRecords
     from kafka_async.types import TopicPartition
 
 AnyRecord: TypeAlias = Record[Any, Any]
@@ -26,6 +29,9 @@ LARGE: Final = 64 * 1024
 """Compressed bytes from which on a batch is not to be unpacked where it holds up others."""
 ENOUGH: Final = DEFAULT_LIMIT
 """Decompressed bytes after which one call opens no further batch: each may be small until then."""
+RECORDS: Final = 500
+BYTES: Final = 1024 * 1024
+"""How much of a batch is parsed at a time."""
 
 
 class Slice:
@@ -79,15 +85,25 @@ class Buffer:
     `inflated` counts the bytes that its batches are decompressed to; whoever takes may reset it.
     """
 
-    __slots__ = ("_records", "_slices", "_view", "inflated", "partition", "position", "size")
+    __slots__ = (
+        "_reader",
+        "_records",
+        "_slices",
+        "_view",
+        "inflated",
+        "partition",
+        "position",
+        "size",
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position = -1
         self.size = self.inflated = 0
         self._slices: deque[Slice] = deque()
-        self._records: list[AnyRecord] = []
-        self._view: BatchView | None = None  # the batch that the records are of
+        self._view: BatchView | None = None  # the batch of which records were last taken
+        self._reader: RecordReader | ParsedRecords | None = None  # what is left of it
+        self._records: list[AnyRecord] = []  # those of it that were put back
 
     def __bool__(self) -> bool:
         return bool(self._records or self._slices)
@@ -100,13 +116,13 @@ class Buffer:
     def clear(self, position: int) -> None:
         """Drop everything; go on at `position`."""
         self._slices.clear()
-        self._records = []
+        self._reader, self._records = None, []
         self.position, self.size = position, 0
 
     @property
     def packed(self) -> BatchView | None:
         """The batch whose records come next, if it is large and still compressed."""
-        if self._records:
+        if self._records or self._reader is not None:
             return None
         for fetched in self._slices:
             for view, handed_out in fetched.batches:
@@ -116,17 +132,16 @@ class Buffer:
                 return None
         return None
 
-    def take(self, limit: int) -> list[AnyRecord]:
-        """At most so many records; none if there are none left. Stops before what is `packed`.
+    def take(self, limit: int, enough: Callable[[], bool]) -> list[AnyRecord]:
+        """At most so many records; none if there are none left.
 
-        And once it has decompressed ENOUGH. Raises CorruptRecordError where the next record cannot
-        be read, again each time until `clear`.
+        Stops before what is `packed`, and once there is `enough()`. Raises CorruptRecordError where
+        the next record cannot be read, again each time until `clear`.
         """
-        most = self.inflated + ENOUGH
-        taken = self.take_batch(limit)
-        while taken and len(taken) < limit and self.inflated < most and self.packed is None:
+        taken = self.take_some(limit)
+        while taken and len(taken) < limit and self.packed is None and not enough():
             try:
-                more = self.take_batch(limit - len(taken))
+                more = self.take_some(limit - len(taken))
             except KafkaError:
                 break  # it is met again when these have been handed out
             if not more:
@@ -134,19 +149,19 @@ class Buffer:
             taken += more
         return taken
 
-    def take_batch(self, limit: int | None = None) -> list[AnyRecord]:
-        """Records of one batch, all that are left of it or at most so many."""
-        while not self._records:
-            if not self._open():
-                return []
-        records = self._records
-        if limit is None or len(records) <= limit:
-            self._records = []
+    def take_some(self, limit: int = RECORDS) -> list[AnyRecord]:
+        """Records of one batch, at most so many, and no more than are parsed at a time."""
+        records = self._records[:limit]
+        del self._records[:limit]
+        while not records and (self._reader is not None or self._open()):
+            records = self._read(min(limit, RECORDS))
+        if self._records:
+            self.position = self._records[0].offset
+        elif self._reader is None:
             self.position = self._end()
-            return records
-        self._records = records[limit:]
-        self.position = self._records[0].offset
-        return records[:limit]
+        elif records:
+            self.position = records[-1].offset + 1
+        return records
 
     def put_back(self, records: list[AnyRecord]) -> None:
         """Hand these out again first; they are the last that were taken of one batch."""
@@ -161,9 +176,10 @@ class Buffer:
         """
         start = self.position
         views: list[BatchView] = []
-        if self._records and self._view is not None:
+        if self._records and self._reader is None and self._view is not None:
             views.append(self._view)
-            self._records, self.position = [], self._end()
+            self.position = self._end()
+        self._reader, self._records = None, []
         for fetched in list(self._slices):
             views += [view for view, handed_out in fetched.batches if handed_out]
             if fetched.error is not None:
@@ -180,7 +196,7 @@ class Buffer:
         fetched.batches.clear()
 
     def _open(self) -> bool:
-        """Parse the next batch; False if there is none. Nothing has changed if it raises."""
+        """Begin with the next batch; False if there is none. Nothing has changed if it raises."""
         if not self._slices:
             return False
         head = self._slices[0]
@@ -192,20 +208,36 @@ class Buffer:
         view, handed_out = head.batches[0]
         if handed_out:
             try:
-                self._records = view.records(max(self.position, 0))
+                self._reader = view.reader(max(self.position, 0))
             except CorruptRecordError as error:
                 raise _located(error, self.partition, self.position) from error
             self.inflated += view.inflated
+        self._view = view
+        if not handed_out:
+            self._close()
+        return True
+
+    def _read(self, count: int) -> list[AnyRecord]:
+        """Of the batch that is open, if one is."""
+        reader = self._reader
+        if reader is None:
+            return []
+        records: list[AnyRecord] = reader.read(count, BYTES)
+        if reader.done:
+            self._close()
+        return records
+
+    def _close(self) -> None:
+        """The first batch is through."""
+        self._reader = None
+        head = self._slices[0]
         head.batches.popleft()
         if not head.batches and head.error is None:
             self._drop()
-        self._view = view
-        if not self._records:
-            self.position = max(self.position, view.next_offset)
-        return True
+        self.position = self._end()
 
     def _end(self) -> int:
-        return self.position if self._view is None else self._view.next_offset
+        return self.position if self._view is None else max(self.position, self._view.next_offset)
 
     def _drop(self) -> None:
         self.size -= self._slices.popleft().size

@@ -282,7 +282,7 @@ class Engine:
         """A stream's next batch (`Supply`)."""
         with self.gate:
             self.asked_past()
-            taken = await self._until(self.fetcher.take_batch, None)
+            taken = await self._until(self.fetcher.take_some, None)
             assert taken is not None
             return taken
 
@@ -307,7 +307,7 @@ class Engine:
         """
         now = self._loop.time()
         deadline = None if timeout is None else now + timeout
-        if now >= self._yield_at:
+        if now >= self._yield_at - SLICE / 2:  # the other half is for parsing
             await asyncio.sleep(0)
             self._yield_at = self._loop.time() + SLICE
         if self.coordinator is not None:
@@ -320,6 +320,7 @@ class Engine:
             if not self.gate.held:
                 if unpack and (packed := self.fetcher.packed()) is not None:
                     await self._supervisor.offload(packed.unpack)
+                    self._yield_at = self._loop.time() + SLICE
                     continue  # much may have changed meanwhile
                 taken = take()
                 if taken:
@@ -329,7 +330,7 @@ class Engine:
             self._yield_at = self._loop.time() + SLICE
 
     def _take(self, limit: int) -> list[AnyRecord]:
-        return self.fetcher.take(limit)
+        return self.fetcher.take(limit, self._yield_at)
 
     def _take_converted(self, limit: int) -> list[AnyRecord]:
         convert = self._convert
@@ -337,10 +338,10 @@ class Engine:
         out: list[AnyRecord] = []
         most = self.fetcher.inflated + ENOUGH
         while len(out) < limit and self.fetcher.inflated < most:
-            if out and self.fetcher.packed() is not None:
+            if out and (self.fetcher.packed() is not None or self._loop.time() >= self._yield_at):
                 break
             try:
-                taken = self.fetcher.take_batch(limit - len(out))
+                taken = self.fetcher.take_some(limit - len(out))
                 if taken is None:
                     break
                 state, raw = taken

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
-from kafka_async.consumer.buffer import ENOUGH, AnyRecord, Slice
+from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Slice
 from kafka_async.consumer.isolation import AbortedRange
 from kafka_async.consumer.source import Asked, Source
 from kafka_async.consumer.subscription import (
@@ -320,21 +320,26 @@ class Fetcher:
         state = self._head()
         return None if state is None else state.buffer.packed
 
-    def take(self, limit: int) -> list[AnyRecord]:
+    def take(self, limit: int, deadline: float) -> list[AnyRecord]:
         """At most so many records, from as many partitions as it takes, in turn.
 
-        It stops before what is `packed`, so that one call holds the loop for one such batch, and
-        once it has decompressed ENOUGH.
+        It stops before what is `packed`, so that one call holds the loop for one such batch, once
+        it has decompressed ENOUGH, and at the deadline (the loop's time).
 
         Raises the error that stands before the next record of the first partition.
         """
         taken: list[AnyRecord] = []
         most = self.inflated + ENOUGH
-        while len(taken) < limit and self.inflated < most and (state := self._head()):
-            if taken and state.buffer.packed is not None:
+
+        def enough() -> bool:
+            return self.inflated + buffer.inflated >= most or self._loop.time() >= deadline
+
+        while len(taken) < limit and (state := self._head()):
+            buffer = state.buffer
+            if taken and (buffer.packed is not None or enough()):
                 break
             try:
-                records = state.buffer.take(limit - len(taken))
+                records = buffer.take(limit - len(taken), enough)
             except KafkaError:
                 if taken:
                     break
@@ -344,14 +349,14 @@ class Fetcher:
                 if taken:
                     break
                 self._raise(state)
-            taken += records
+            taken = taken + records if taken else records
         return taken
 
-    def take_batch(self, limit: int | None = None) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """The records of the next partition's next batch, all or at most so many."""
+    def take_some(self, limit: int = RECORDS) -> tuple[PartitionState, list[AnyRecord]] | None:
+        """Records of the next partition's next batch, as many as are parsed at a time."""
         while state := self._head():
             try:
-                records = state.buffer.take_batch(limit)
+                records = state.buffer.take_some(limit)
             except KafkaError:
                 self._spoil(state)
                 raise

@@ -705,8 +705,11 @@ cdef class RecordReader:
     cdef list last_headers
     cdef dict short
     cdef Spelling spelled[REMEMBERED]
-    cdef Py_buffer data
-    cdef Cursor cursor
+    # The section, which is looked into only during a call: a reader that is kept keeps no buffer
+    # exported, which the collector could not take apart.
+    cdef object data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t at
     cdef Limits limits
     cdef int64_t first
     cdef int64_t delta
@@ -722,16 +725,12 @@ cdef class RecordReader:
         self.last_headers = [None] * REMEMBERED
         self.first = start
         self.delta = -1
-        PyObject_GetBuffer(section[0], &self.data, PyBUF_SIMPLE)
-        problem = open_section(section, self.data.len, &self.limits)
+        self.data = section[0]
+        self.size = memoryview(self.data).nbytes
+        problem = open_section(section, self.size, &self.limits)
         if problem:
-            raise corrupt(problem, topic, partition, self.limits.base_offset)
-        self.cursor.at = <const uint8_t*>self.data.buf
-        self.cursor.end = self.cursor.at + self.data.len
+            raise self.corrupt(problem)
         self.unread = self.limits.count
-
-    def __dealloc__(self):
-        PyBuffer_Release(&self.data)
 
     def __reduce__(self):
         raise uncopied(self)
@@ -739,7 +738,7 @@ cdef class RecordReader:
     @property
     def done(self):
         """Whether the section was read to its end, and nothing was wrong with it."""
-        return self.unread == 0 and self.cursor.at == self.cursor.end
+        return self.unread == 0 and self.at == self.size
 
     def read(self, count, size=0x7FFF_FFFF_FFFF_FFFF):
         """The next `count` records, those included that lie before `start` and are left out.
@@ -751,29 +750,47 @@ cdef class RecordReader:
         cdef list records = []
         cdef int problem = self.take(records, count, size)
         if problem and not records:
-            raise corrupt(problem, self.topic, self.partition,
-                          self.limits.base_offset + self.delta + 1)
+            raise self.corrupt(problem)
         return records
 
+    cdef object corrupt(self, int problem):
+        offset = self.limits.base_offset + self.delta + 1
+        return corrupt(problem, self.topic, self.partition, offset)
+
     cdef int take(self, list records, int64_t count, int64_t size) except -1:
-        cdef const uint8_t* begin = self.cursor.at
-        cdef const uint8_t* at
+        cdef Py_buffer data
+        PyObject_GetBuffer(self.data, &data, PyBUF_SIMPLE)
+        try:
+            self.size = data.len
+            if self.at > data.len:  # whoever owns the section has changed it
+                return TRUNCATED
+            memset(self.spelled, 0, sizeof(self.spelled))
+            return self.walk(records, count, size, <const uint8_t*>data.buf)
+        finally:
+            PyBuffer_Release(&data)
+
+    cdef int walk(
+        self, list records, int64_t count, int64_t size, const uint8_t* begin
+    ) except -1:
+        cdef Cursor cursor
         cdef Row row
         cdef int problem
+        cdef Py_ssize_t first = self.at
+        cursor.at = begin + self.at
+        cursor.end = begin + self.size
         while self.unread:
-            if count <= 0 or self.cursor.at - begin >= size:
+            if count <= 0 or self.at - first >= size:
                 return FINE
-            at = self.cursor.at
-            problem = take_row(&self.cursor, &self.limits, self.delta, &row)
+            problem = take_row(&cursor, &self.limits, self.delta, &row)
             if problem:
-                self.cursor.at = at
                 return problem
+            self.at = cursor.at - begin
             count -= 1
             self.unread -= 1
             self.delta = row.offset - self.limits.base_offset
             if row.offset >= self.first:
                 records.append(self.record(&row))
-        return SECTION_LEFTOVER if self.cursor.at != self.cursor.end else FINE
+        return SECTION_LEFTOVER if self.at != self.size else FINE
 
     cdef Record record(self, Row* row):
         cdef object offset = row.offset
@@ -858,7 +875,7 @@ def parse_records(section, topic, partition, leader_epoch=-1, start=0):
     cdef list records = []
     cdef int problem = reader.take(records, MAX_INT64, MAX_INT64)
     if problem:
-        raise corrupt(problem, topic, partition, reader.limits.base_offset + reader.delta + 1)
+        raise reader.corrupt(problem)
     return records
 
 

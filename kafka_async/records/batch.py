@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from kafka_async.kernel import Record, Section
+    from kafka_async.kernel import Record, RecordReader, Section
+    from kafka_async.records.legacy import ParsedRecords
     from kafka_async.types import Headers
 
 HEADER_SIZE: Final = 61
@@ -455,12 +456,25 @@ class BatchView:
         Raises CorruptRecordError, with topic, partition and offset, if the batch is damaged or
         decompresses to more than `limit` bytes.
         """
-        topic, partition = self.topic or "", -1 if self.partition is None else self.partition
         if self.header.magic < 2:
-            records, self.inflated = legacy.read_records(self.raw, topic, partition, start, limit)
+            place = self._place()[:2]
+            records, self.inflated = legacy.read_records(self.raw, *place, start, limit)
             return records
-        epoch = self.header.leader_epoch
-        return kernel.parse_records(self.section(limit), topic, partition, epoch, start)
+        return kernel.parse_records(self.section(limit), *self._place(), start)
+
+    def reader(self, start: int = 0) -> RecordReader | ParsedRecords:
+        """What gives the records of `records` some at a time, and raises where one is damaged.
+
+        Raises CorruptRecordError at once if the batch as a whole is damaged or too large.
+        """
+        if self.header.magic < 2:
+            return legacy.ParsedRecords(self.records(start))
+        return kernel.RecordReader(self.section(), *self._place(), start)
+
+    def _place(self) -> tuple[str, int, int]:
+        """Topic, partition and leader epoch of the records."""
+        partition = -1 if self.partition is None else self.partition
+        return self.topic or "", partition, self.header.leader_epoch
 
     def control(self) -> ControlMarker:
         """The marker of a control batch. Raises CorruptRecordError if it cannot be read."""

@@ -60,6 +60,24 @@ class Entry(NamedTuple):
     value: bytes | None
 
 
+class ParsedRecords:
+    """Records that were parsed all at once, given as a `kernel.RecordReader` gives its own."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+
+    @property
+    def done(self) -> bool:
+        """Whether there are no more."""
+        return not self._records
+
+    def read(self, count: int, size: int) -> list[Record]:
+        """The next so many, whatever their size."""
+        records = self._records[:count]
+        del self._records[:count]
+        return records
+
+
 def read_head(raw: memoryview) -> Head:
     """The fixed fields of an entry that is as long as `MIN_LENGTH` asks for."""
     offset, size, crc, magic, attributes = _PREFIX.unpack_from(raw)

@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafka_async.kernel
 from kafka_async.errors import CorruptRecordError
+from kafka_async.kernel import RecordReader
 from kafka_async.records import compression
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
@@ -48,6 +50,12 @@ async def polls(consumer: Consumer) -> AsyncIterator[int]:
             yield record.offset
 
 
+async def wide_polls(consumer: Consumer) -> AsyncIterator[int]:
+    while True:
+        for record in await consumer.poll(max_records=500):
+            yield record.offset
+
+
 async def count_turns(turns: list[int]) -> None:
     while True:
         await asyncio.sleep(0)
@@ -77,6 +85,61 @@ async def test_the_loop_turns_every_five_milliseconds(
         assert SLICES * 0.9 <= turns[0] < RECORDS / 10
 
 
+def unchanged(topic: str, headers: object, data: bytes) -> bytes:
+    return data
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": unchanged}])
+async def test_a_poll_for_very_many_gives_what_was_parsed_in_time(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    partitions = await stage.topic("t", 1, records=RECORDS)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer(partitions=partitions, **options) as consumer:
+        offsets = [(await consumer.poll(max_records=1))[0].offset]
+        time, looks = loop.time, itertools.count(0, 0.001)
+        monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+        while len(offsets) < RECORDS:
+            records = await consumer.poll(max_records=RECORDS)
+            # Half of the time may be over before it begins to parse.
+            assert 500 <= len(records) <= 2_500 or records[-1].offset == RECORDS - 1
+            offsets += [record.offset for record in records]
+    assert offsets == list(range(RECORDS))
+
+
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("read", [stream, singly, polls, wide_polls])
+async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Consumer], AsyncIterator[int]],
+) -> None:
+    parsed: list[int] = []
+
+    class Watched:
+        def __init__(self, *arguments: Any) -> None:
+            self._reader = RecordReader(*arguments)
+
+        @property
+        def done(self) -> bool:
+            return self._reader.done
+
+        def read(self, count: int, size: int) -> list[Any]:
+            records = self._reader.read(count, size)
+            parsed.append(len(records))
+            return records
+
+    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)
+    partitions = await stage.topic("t", 1, records=RECORDS)
+    async with stage.consumer(partitions=partitions) as consumer:
+        offsets = read(consumer)
+        for offset in range(501):
+            assert await anext(offsets) == offset
+    assert max(parsed) <= 500
+    assert 501 <= sum(parsed) <= 1_000
+
+
 # -- large batches --------------------------------------------------------------------------------
 
 LARGE, SMALL = 100_000, 100
@@ -101,12 +164,6 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
 
     monkeypatch.setattr(compression, "decompress", watched)
     return seen
-
-
-async def wide_polls(consumer: Consumer) -> AsyncIterator[int]:
-    while True:
-        for record in await consumer.poll(max_records=500):
-            yield record.offset
 
 
 @pytest.mark.parametrize("read", [stream, polls, wide_polls])

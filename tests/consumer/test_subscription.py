@@ -169,6 +169,10 @@ def offsets(records: list[object]) -> list[int]:
     return [record.offset for record in records]  # type: ignore[attr-defined]  # Records
 
 
+def never() -> bool:
+    return False
+
+
 def filled(*parts: bytes, at: int = 0) -> Buffer:
     buffer = Buffer(P0)
     buffer.clear(at)
@@ -179,24 +183,24 @@ def filled(*parts: bytes, at: int = 0) -> Buffer:
 
 def test_records_are_taken_in_order_and_the_position_follows() -> None:
     buffer = filled(framed(["a", "b", "c"], 0) + framed(["d"], 3), framed(["e"], 4))
-    assert offsets([*buffer.take(2)]) == [0, 1]
+    assert offsets([*buffer.take(2, never)]) == [0, 1]
     assert buffer.position == 2
-    assert offsets([*buffer.take_batch()]) == [2]
-    assert offsets([*buffer.take(10)]) == [3, 4]
+    assert offsets([*buffer.take_some()]) == [2]
+    assert offsets([*buffer.take(10, never)]) == [3, 4]
     assert (buffer.position, buffer.size, bool(buffer)) == (5, 0, False)
-    assert buffer.take(1) == []
+    assert buffer.take(1, never) == []
 
 
 def test_a_batch_that_begins_before_the_position_is_cut() -> None:
-    assert offsets([*filled(framed(["a", "b", "c"], 0), at=2).take(9)]) == [2]
+    assert offsets([*filled(framed(["a", "b", "c"], 0), at=2).take(9, never)]) == [2]
 
 
 def test_what_is_put_back_comes_first() -> None:
     buffer = filled(framed(["a", "b", "c"], 0))
-    taken = buffer.take_batch()
+    taken = buffer.take_some()
     buffer.put_back(taken[1:])
     assert buffer.position == 1
-    assert offsets([*buffer.take(9)]) == [1, 2]
+    assert offsets([*buffer.take(9, never)]) == [1, 2]
     assert buffer.position == 3
 
 
@@ -204,10 +208,10 @@ def test_damage_is_met_after_what_is_before_it_and_stays() -> None:
     broken = bytearray(framed(["c"], 2))
     broken[-1] ^= 0xFF
     buffer = filled(framed(["a", "b"], 0) + bytes(broken))
-    assert offsets([*buffer.take(9)]) == [0, 1]
+    assert offsets([*buffer.take(9, never)]) == [0, 1]
     for _ in range(2):
         with pytest.raises(CorruptRecordError) as caught:
-            buffer.take(9)
+            buffer.take(9, never)
         assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 2)
 
 
@@ -215,9 +219,9 @@ def test_bytes_that_are_no_batch_are_damage_too() -> None:
     broken = bytearray(framed(["c"], 2))
     broken[16] = 9  # the magic
     buffer = filled(framed(["a", "b"], 0) + bytes(broken))
-    assert len(buffer.take(9)) == 2
+    assert len(buffer.take(9, never)) == 2
     with pytest.raises(CorruptRecordError):
-        buffer.take(9)
+        buffer.take(9, never)
     views = filled(framed(["a", "b"], 0) + bytes(broken))
     assert len(views.take_views()[0]) == 1
     with pytest.raises(CorruptRecordError):
@@ -227,7 +231,7 @@ def test_bytes_that_are_no_batch_are_damage_too() -> None:
 def test_a_batch_larger_than_what_was_fetched_is_an_error() -> None:
     part = filled(framed(["a" * 1000], 0)[:500])
     with pytest.raises(RecordTooLargeError):
-        part.take(1)
+        part.take(1, never)
 
 
 def test_a_batch_cut_off_at_the_end_is_fetched_again() -> None:
@@ -238,7 +242,7 @@ def test_a_batch_cut_off_at_the_end_is_fetched_again() -> None:
 
 def test_views_begin_with_the_rest_of_the_batch_in_hand() -> None:
     buffer = filled(framed(["a", "b", "c"], 0) + framed(["d"], 3))
-    buffer.take(1)
+    buffer.take(1, never)
     views, start = buffer.take_views()
     assert start == 1
     assert [view.base_offset for view in views] == [0, 3]

@@ -152,6 +152,18 @@ CASES: dict[str, tuple[bytes, str]] = {
 }
 
 
+SECOND = list(CASES)[list(CASES).index("record length negative") :]
+READ_BEFORE: dict[str, list[int]] = {
+    **{name: [5] for name in SECOND},
+    "count too small": [5, 6, 7, 8],
+    "count too large": [5, 6, 7, 8, 9],
+    "lastOffsetDelta mismatch": [5, 6, 7, 8],
+    "offset going backwards": [8],
+    "leftover bytes in the batch": [5, 6, 7, 8, 9],
+}
+"""Offsets of the records that lie before what cannot be read: a consumer gets them."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_that_lies_is_corrupt_and_says_where(kernel: ModuleType, name: str) -> None:
     data, says = CASES[name]
@@ -175,6 +187,7 @@ def test_a_batch_that_lies_costs_no_memory(kernel: ModuleType, name: str) -> Non
 @pytest.mark.parametrize("name", CASES)
 async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
     data, _ = CASES[name]
+    read = [0, 1, 2, 3, 4, *READ_BEFORE.get(name, [])]
     feed = Feed()
     feed.data[BAD] = {0: BEFORE + data, 10: AFTER}
     feed.data[GOOD] = {0: BEFORE, 5: WHOLE}
@@ -184,15 +197,36 @@ async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
         for error in reader.errors:
             assert (error.topic, error.partition) == BAD
             assert error.offset is not None
-            assert error.offset >= 5
-        assert reader.offsets[BAD] == [0, 1, 2, 3, 4]
+            assert error.offset > max(read)
+        assert reader.offsets[BAD] == read
         # The others flow on, what comes later too.
         await reader.until(GOOD, list(range(10)))
         feed.data[GOOD][10] = AFTER
         await reader.until(GOOD, list(range(15)))
         # And the application may pass it.
         consumer.seek(BAD, 10)
-        await reader.until(BAD, [0, 1, 2, 3, 4, 10, 11, 12, 13, 14])
+        await reader.until(BAD, [*read, 10, 11, 12, 13, 14])
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("name", CASES)
+async def test_a_stream_meets_it_in_the_same_place(name: str) -> None:
+    data, says = CASES[name]
+    feed = Feed()
+    feed.data[BAD] = {0: BEFORE + data, 10: AFTER}
+    read: list[int] = []
+
+    async def read_all() -> None:
+        async for each in consumer:
+            read.append(each.offset)  # noqa: PERF401  # what came before it raised is wanted
+
+    async with feed.consumer() as consumer:
+        with pytest.raises(CorruptRecordError, match=says) as caught:
+            await read_all()
+        assert (caught.value.topic, caught.value.partition) == BAD
+        assert read == [0, 1, 2, 3, 4, *READ_BEFORE.get(name, [])]
+        assert await consumer.position(BAD) == read[-1] + 1
 
 
 # -- what is odd and legal ------------------------------------------------------------------------
