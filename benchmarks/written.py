@@ -67,14 +67,14 @@ def markdown(everything: Results) -> str:
     if everything.failed:
         parts.append(_list("Failed", everything.failed))
     if everything.outcomes:
-        parts.append("#### What was to be reached\n\n" + _targets(everything.outcomes))
+        parts.append("### What was to be reached\n\n" + _targets(everything.outcomes))
     parts += [
-        f"#### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
+        f"### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
         for case, mine in _by_case(everything.rows).items()
     ]
     parts += [_special(result) for result in everything.specials.values()]
     if everything.rows:
-        parts.append(f"#### The options of each client\n\n{_settings(everything.rows)}")
+        parts.append(f"### The options of each client\n\n{_settings(everything.rows)}")
     return "\n".join(parts)
 
 
@@ -175,7 +175,7 @@ def _special(result: Mapping[str, Any]) -> str:
     ]
     title, meaning = result.get("title", result["case"]), result.get("ratio_is")
     note = f"\nRatio: {meaning}.\n" if meaning else ""
-    return f"#### {title}\n\n{_table(heads, lines, words=2)}{note}"
+    return f"### {title}\n\n{_table(heads, lines, words=2)}{note}"
 
 
 def _settings(all_rows: Sequence[Row]) -> str:
