@@ -24,11 +24,14 @@ class Seeking(Handle):
         place = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if place.offset < 0:
             raise IllegalStateError(f"{partition}: offset {place.offset} is negative")
-        engine = self._engine
+        self._seek(partition, place.offset, place.leader_epoch)
+        self._engine.changed()
+
+    def _seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        """Go there; whoever calls tells the engine, once for all partitions."""
         state = self._subscription.state(partition)
-        engine.cut(state)
-        state.seek(place.offset, UNKNOWN if place.leader_epoch is None else place.leader_epoch)
-        engine.changed()
+        self._engine.cut(state)
+        state.seek(offset, UNKNOWN if epoch is None else epoch)
 
     async def seek_to_beginning(self, partitions: Partitions = ()) -> None:
         """Go on at the first record that there is, of these partitions or of all."""
@@ -63,7 +66,8 @@ class Seeking(Handle):
         if beyond:
             found |= await engine.lookups.find(dict.fromkeys(beyond, LATEST), self._limit(timeout))
         for partition, place in found.items():
-            self.seek(partition, place.offset)
+            self._seek(partition, place.offset)
+        engine.changed()
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out; waits until it is known."""

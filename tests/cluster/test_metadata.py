@@ -54,6 +54,35 @@ def known(leader: int = 1, epoch: int = 5) -> ClusterMetadata:
     return ClusterMetadata().merged(answer(topic(partition(leader, epoch))))
 
 
+def test_an_answer_that_says_nothing_new_leaves_topics_and_brokers_the_same_objects() -> None:
+    before = known()
+    after = before.merged(answer(topic(partition(1, 5)), topic(partition(2, 1), name="u")))
+    assert after.same_topic(before, "t")
+    assert not after.same_topic(before, "u")
+    assert after.version == before.version + 1
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        topic(partition(2, 5)),
+        topic(partition(1, 6)),
+        topic(partition(1, 5), partition(1, 5, 1)),
+        topic(partition(1, 5), topic_id=OTHER_ID),
+        topic(code=5),
+    ],
+    ids=["leader", "epoch", "partitions", "id", "error"],
+)
+def test_news_of_a_topic_make_it_another_object(news: MetadataResponseTopic) -> None:
+    before = known()
+    assert not before.merged(answer(news)).same_topic(before, "t")
+
+
+def test_a_broker_that_moves_makes_every_topic_look_new() -> None:
+    before = known()
+    assert not before.with_broker(Node(1, "elsewhere", 1)).same_topic(before, "t")
+
+
 def test_an_answer_becomes_a_snapshot() -> None:
     cluster = known()
     assert cluster.brokers == {1: Node(1, "a", 1), 2: Node(2, "b", 2, "r")}

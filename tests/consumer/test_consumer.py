@@ -11,6 +11,7 @@ import pytest
 from kafka_async.cluster import lane
 from kafka_async.cluster.lane import LaneKind
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.consumer.engine import Engine
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -254,6 +255,24 @@ async def test_seeking_forgets_what_was_fetched(stage: Stage) -> None:
             consumer.seek(partition, -1)
         with pytest.raises(IllegalStateError, match="not assigned"):
             consumer.seek(TopicPartition("t", 7), 0)
+
+
+async def test_seeking_many_partitions_looks_round_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = await stage.topic("t", 20, records=1)
+    looks: list[Engine] = []
+    changed = Engine.changed
+
+    def counted(engine: Engine) -> None:
+        looks.append(engine)
+        changed(engine)
+
+    async with stage.consumer(partitions=partitions) as consumer:
+        monkeypatch.setattr(Engine, "changed", counted)
+        await consumer.seek_to_beginning()
+        assert len(looks) == 1
+        assert [await consumer.position(p) for p in partitions] == [0] * 20
 
 
 async def test_seeking_in_the_middle_of_a_stream_takes_effect_at_once(stage: Stage) -> None:

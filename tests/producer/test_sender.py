@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.reactions import PRODUCE_REACTIONS, Reaction, reaction_to
 from kafka_async.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -378,6 +380,27 @@ async def test_a_topic_that_is_not_there_fails_within_max_block() -> None:
             await bench.producer.send("nowhere", b"v")
         assert caught.value.topic == "nowhere"
         assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
+
+
+async def test_many_topics_are_each_looked_at_a_few_times_and_not_for_every_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: Counter[str] = Counter()
+    update = Accumulator.update
+
+    def counted(
+        accumulator: Accumulator, name: str, leaders: tuple[int | None, ...], now: float
+    ) -> None:
+        looks[name] += 1
+        update(accumulator, name, leaders, now)
+
+    names = [f"topic-{number}" for number in range(30)]
+    monkeypatch.setattr(Accumulator, "update", counted)
+    async with Bench({name: [1] for name in names}) as bench:
+        for name in names:
+            await bench.producer.send(name, b"v")
+        assert looks.keys() == set(names)
+        assert max(looks.values()) < 5
 
 
 async def test_a_partition_that_is_not_there_fails_within_max_block() -> None:
