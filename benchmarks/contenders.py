@@ -131,14 +131,14 @@ _PEERS = (
         "confluent-kafka asyncio",
         "benchmarks.peers.confluent_asyncio_peer",
         _package("confluent-kafka"),
-        {"enqueue": 70, "send": 20, "poll": 1_000, "iterate": 100},
+        {"enqueue": 180, "send": 100, "poll": 1_000, "iterate": 100},
     ),
     Peer(
         "kafka_python",
         "kafka-python",
         "benchmarks.peers.kafka_python_peer",
         _package("kafka-python"),
-        {"enqueue": 50, "send": 20, "poll": 120, "iterate": 100},
+        {"enqueue": 80, "poll": 220, "iterate": 100},
     ),
     Peer(
         JAVA,

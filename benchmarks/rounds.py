@@ -305,11 +305,17 @@ def launch(contender: Contender, task: Task) -> Figures:
         except subprocess.TimeoutExpired:
             raise FailedError(f"it took longer than {TIME_LIMIT:.0f} s") from None
     if process.returncode:
-        raise FailedError(f"exit code {process.returncode}: {complaint.strip()[-500:]}")
+        raise FailedError(f"exit code {process.returncode}: {_last_line(complaint)}")
     try:
         return Figures(**json.loads(printed.splitlines()[-1]))
     except (ValueError, IndexError, TypeError) as error:
         raise FailedError(f"it printed no figures: {printed[-200:]!r}") from error
+
+
+def _last_line(text: str) -> str:
+    """Of a traceback, what was raised."""
+    lines = text.strip().splitlines()
+    return lines[-1][-500:] if lines else "it said nothing"
 
 
 @contextmanager

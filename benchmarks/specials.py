@@ -45,7 +45,8 @@ def launch(name: str, rounds: int, bootstrap: str | None) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"case": name, "error": f"it took longer than {TIME_LIMIT:.0f} s"}
     except subprocess.CalledProcessError as error:
-        return {"case": name, "error": f"exit code {error.returncode}: {error.stderr[-500:]}"}
+        said = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        return {"case": name, "error": f"exit code {error.returncode}: {said[0][-500:]}"}
     return result
 
 
