@@ -16,7 +16,7 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
@@ -31,6 +31,14 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 logger = logging.getLogger("kafka_async.supervisor")
+
+
+class Offload(Protocol):
+    """`Supervisor.offload`: what would hold the event loop is done in a thread."""
+
+    async def __call__(self, function: Callable[[*Args], R], *args: *Args) -> R:
+        """What `function(*args)` gives."""
+        ...
 
 
 def current_loop() -> asyncio.AbstractEventLoop | None:

@@ -430,6 +430,7 @@ class _Parts:
             lifetime=self.lifetime,
             software_version=_software_version(),
             tls=self._tls,
+            offload=supervisor.offload,
         )
         self.updater = MetadataUpdater(wiring)
         self.brokers = Brokers(wiring, supervisor, self._nodes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import types
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ClientConfig
     from kafka_async.hooks import Hooks
     from kafka_async.protocol.message import Request, Response
+    from kafka_async.supervisor import Offload
 
 logger = logging.getLogger("kafka_async.cluster")
 
@@ -52,6 +54,8 @@ R = TypeVar("R")
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 UNAUTHENTICATED_CAP: Final = 1024 * 1024
+LARGE: Final = 64 * 1024
+"""Bytes of a frame from which on decoding it may take milliseconds."""
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class Wiring:
     lifetime: Lifetime
     software_version: str
     tls: Callable[[], Awaitable[ssl.SSLContext | None]]
+    offload: Offload
     cluster_id: str | None = None
 
 
@@ -90,16 +95,21 @@ class ConnectionSetupError(KafkaConnectionError):
 class ResponseFuture(asyncio.Future[R]):
     """An answer that will come, decoded by whoever looks at it first.
 
-    What resolves it is the frame; `opened` turns that into the message, once. Cancelling it leaves
-    the request's place in the connection's order alone. One that failed and was forgotten stays
-    quiet.
+    What resolves it is the frame; `opened` turns that into the message, once, which `told` hears
+    of. Cancelling it leaves the request's place in the connection's order alone. One that failed
+    and was forgotten stays quiet.
     """
 
     def __init__(
-        self, opened: Callable[[Any], R] | None = None, *, loop: asyncio.AbstractEventLoop
+        self,
+        opened: Callable[[Any], R] | None = None,
+        told: Callable[[R], None] | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
-        self._opened = opened
+        self._opened: Callable[[Any], R] | None = opened
+        self._told = told
         self._message: R | None = None
         self._flaw: KafkaError | None = None
 
@@ -111,11 +121,29 @@ class ResponseFuture(asyncio.Future[R]):
             self._opened = None
             try:
                 self._message = opened(frame)
+                if self._told is not None:
+                    self._told(self._message)
             except KafkaError as error:
                 self._flaw = error
         if self._flaw is not None:
             raise self._flaw
         return frame if self._message is None else self._message
+
+    async def decoded(self, offload: Offload) -> R:
+        """Wait for the message; that of a large frame is decoded by `offload`, in a thread."""
+        await self._arrived()
+        frame = super().result()
+        opened = self._opened
+        if opened is not None and len(cast("Frame", frame)) >= LARGE:
+            message = await offload(opened, frame)
+            self._opened = lambda _: message
+        return self.result()
+
+    @types.coroutine
+    def _arrived(self) -> Generator[Any, None, None]:
+        if not self.done():
+            self._asyncio_future_blocking = True
+            yield self
 
     def exception(self) -> BaseException | None:
         """What failed, a message that cannot be decoded included."""
@@ -266,11 +294,12 @@ class Connection:
             return future
 
         def opened(frame: Frame) -> ResponseT:
-            message = decode_response(frame, response, version)[1]
-            self._on_answer(response.API_KEY, version, message)
-            return message
+            return decode_response(frame, response, version)[1]
 
-        future = ResponseFuture[ResponseT](opened, loop=self._loop)
+        def told(message: ResponseT) -> None:
+            self._on_answer(response.API_KEY, version, message)
+
+        future = ResponseFuture[ResponseT](opened, told, loop=self._loop)
         self._send(request, version, timeout, future)
         return future
 

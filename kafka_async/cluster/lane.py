@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.protocol.message import Request, Response
     from kafka_async.protocol.registry import Api
-    from kafka_async.supervisor import SupervisedTask, Supervisor
+    from kafka_async.supervisor import Offload, SupervisedTask, Supervisor
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
@@ -180,9 +180,16 @@ class Lane:
     # -- requests ---------------------------------------------------------------------------------
 
     async def send(
-        self, request: Request[ResponseT], *, timeout: float, version: int | None = None
+        self,
+        request: Request[ResponseT],
+        *,
+        timeout: float,
+        version: int | None = None,
+        offload: Offload | None = None,
     ) -> ResponseT:
         """Send a request, connecting first if need be, and wait for its answer.
+
+        With `offload` a large one is decoded by it, in a thread.
 
         Raises:
             KafkaTimeoutError: no answer within `timeout` seconds.
@@ -200,7 +207,8 @@ class Lane:
             version = connection.versions.version(request.API_KEY)
         if connection.full:
             await connection.drain()
-        return await connection.submit(request, version, timeout)
+        answer = connection.submit(request, version, timeout)
+        return await (answer if offload is None else answer.decoded(offload))
 
     def submit(
         self,

@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.backoff import Backoff
@@ -51,6 +52,8 @@ logger = logging.getLogger("kafka_async.cluster")
 
 Listener = Callable[[ClusterMetadata], None]
 
+MANY: Final = 1000
+"""Partitions in an answer above which a thread merges it: a millisecond."""
 CONNECT_PATIENCE: Final = 1.0
 """Seconds after which another broker is tried besides the one that is being connected."""
 
@@ -259,20 +262,30 @@ class MetadataUpdater:
         await lane.connect(CONNECT_PATIENCE)
         timeout = seconds(self._wiring.config.request_timeout_ms)
         for request in _requests(ask, self._wanted() | ask.topics):
-            answer = await lane.send(request, timeout=timeout)
+            answer = await lane.send(request, timeout=timeout, offload=self._wiring.offload)
             whole = request.topics is None
             if not whole:
                 ask.topics.update(row.name for row in answer.topics if row.name is not None)
-            self._take(answer, whole=whole, keep=self._wanted() | ask.topics)
+            await self._take(answer, ask, whole=whole)
 
-    def _take(self, answer: MetadataResponse, *, keep: set[str], whole: bool) -> None:
+    async def _take(self, answer: MetadataResponse, ask: Ask, *, whole: bool) -> None:
         if answer.error_code:
             raise error_for(answer.error_code)
         if not answer.brokers:
             raise BrokerNotAvailableError("a broker answers that it knows of no brokers yet")
         self._trigger.answered(len(answer.brokers))
         self._wiring.cluster_id = answer.cluster_id or self._wiring.cluster_id
-        self._replace(self.snapshot.merged(answer, whole=whole, keep=keep))
+        keep = self._wanted() | ask.topics
+        if sum(len(topic.partitions) for topic in answer.topics) <= MANY:
+            self._replace(self.snapshot.merged(answer, whole=whole, keep=keep))
+            return
+        before = merged = None
+        # Again if a broker's hint has come meanwhile, or a topic is wanted that was not.
+        while merged is None or self.snapshot is not before or not self._wanted() <= keep:
+            before, keep = self.snapshot, self._wanted() | ask.topics
+            merging = partial(before.merged, answer, whole=whole, keep=keep)
+            merged = await self._wiring.offload(merging)
+        self._replace(merged)
 
     def _succeeded(self, brokers: Brokers, ask: Ask) -> None:
         now = self._loop.time()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
 from kafka_async.config import seconds
@@ -41,8 +41,36 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.consumer")
 
+MUCH: Final = 16 * 1024
+"""Bytes of all members' subscriptions above which a thread reads them: a millisecond or two."""
+MANY: Final = 256
+"""Partitions and members above which a thread shares them out: two or three milliseconds."""
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
 Partitions = Collection[TopicPartition]
 Commit = Callable[[Partitions], Awaitable[None]]
+
+
+def subscriptions_of(members: Sequence[Member]) -> dict[str, MemberSubscription]:
+    """What each member has said that it wants, by its id. Raises DecodeError."""
+    return {
+        member.member_id: decode_subscription(member.metadata, member.group_instance_id)
+        for member in members
+    }
+
+
+def shared_out(
+    assignor: Assignor,
+    partitions: Mapping[str, int],
+    subscriptions: Mapping[str, MemberSubscription],
+) -> dict[str, bytes]:
+    """Each member's share by its id, as SyncGroup carries it."""
+    shares = assignor.assign(partitions, subscriptions)
+    logger.debug(
+        "as the leader: %s of %s among %s: %s", assignor.name, partitions, subscriptions, shares
+    )
+    return {member: encode_assignment(shares.get(member, ())) for member in subscriptions}
 
 
 class ConsumerProtocol:
@@ -112,19 +140,30 @@ class ConsumerProtocol:
             await self._revoke(owned)
 
     async def assign(self, name: str, members: Sequence[Member]) -> Mapping[str, bytes]:
-        """Everybody's share, by the assignor that the group has chosen."""
-        subscriptions = {
-            member.member_id: decode_subscription(member.metadata, member.group_instance_id)
-            for member in members
-        }
+        """Everybody's share, by the assignor that the group has chosen.
+
+        What takes milliseconds in a large group is done in a thread.
+        """
+        size = sum(len(member.metadata) for member in members)
+        subscriptions = await self._worked_out(size > MUCH, subscriptions_of, members)
         topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
         metadata = await self._client.refresh_metadata(topics=topics, timeout=self._timeout)
         counts = {topic: metadata.partitions(topic) for topic in topics}
         known = {topic: count for topic, count in counts.items() if count is not None}
-        shares = self._assignors[name].assign(known, subscriptions)
+        shares = await self._worked_out(
+            sum(known.values()) + len(members) > MANY,
+            shared_out,
+            self._assignors[name],
+            known,
+            subscriptions,
+        )
         self._watch(counts)
-        logger.debug("as the leader: %s of %s among %s: %s", name, known, subscriptions, shares)
-        return {member: encode_assignment(shares.get(member, ())) for member in subscriptions}
+        return shares
+
+    async def _worked_out(self, aside: bool, function: Callable[[*Args], R], *args: *Args) -> R:
+        if aside:
+            return await self._client.supervisor.offload(function, *args)
+        return function(*args)
 
     async def take(self, name: str, assignment: bytes, generation: int) -> bool:
         """Give up what is not in the share, take what is new; True if something was given up."""
