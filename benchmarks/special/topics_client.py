@@ -1,12 +1,11 @@
 """`python -m benchmarks.special.topics_client JSON`: produce to many topics in turn, or read them.
 
-The task names the client, the topics, and how many records of `payload.values(100)` go to them in
-turn. Prints wall and CPU seconds; of reading, the count and the checksum of what is there.
+The task names the topics, and how many records of `payload.values(100)` go to them in turn. Prints
+wall and CPU seconds; of reading, the count and the checksum of what is there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -30,8 +29,8 @@ def sent(task: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
     return zip(cycle(topic_names(task["prefix"], task["topics"])), values, strict=False)
 
 
-async def ours(task: dict[str, Any]) -> Stopwatch:
-    """This project's producer, `enqueue` in a loop."""
+async def write(task: dict[str, Any]) -> dict[str, float]:
+    """Wall and CPU seconds of `enqueue` in a loop, and the peak of memory."""
     from kafka_async import Producer
 
     async with Producer(task["bootstrap"], linger_ms=5) as producer:
@@ -43,62 +42,11 @@ async def ours(task: dict[str, Any]) -> Stopwatch:
             for topic, value in sent(task):
                 await enqueue(topic, value)
             await producer.flush()
-    return watch
-
-
-async def aiokafka(task: dict[str, Any]) -> Stopwatch:
-    """aiokafka's producer, `send` in a loop."""
-    from aiokafka import AIOKafkaProducer
-
-    producer: Any = AIOKafkaProducer(
-        bootstrap_servers=task["bootstrap"],
-        acks="all",
-        enable_idempotence=True,
-        linger_ms=5,
-        max_batch_size=131_072,
-    )
-    async with producer:
-        for name in topic_names(task["prefix"], task["topics"]):
-            await producer.send(name, payload.WARM_UP)
-        await producer.flush()
-        send = producer.send
-        with Stopwatch() as watch:
-            for topic, value in sent(task):
-                await send(topic, value)
-            await producer.flush()
-    return watch
-
-
-async def confluent(task: dict[str, Any]) -> Stopwatch:
-    """confluent-kafka's producer, `produce` in a loop, callbacks served as they come."""
-    from confluent_kafka import Producer
-
-    options: Any = {
-        "bootstrap.servers": task["bootstrap"],
-        "enable.idempotence": True,
-        "linger.ms": 5,
-        "batch.size": 131_072,
-        "queue.buffering.max.messages": 1_000_000,
-        "queue.buffering.max.kbytes": 1_048_576,
+    return {
+        "seconds": watch.seconds,
+        "cpu_seconds": watch.cpu_seconds,
+        "peak_mb": peak_mb(),
     }
-    producer = Producer(options)
-    for name in topic_names(task["prefix"], task["topics"]):
-        producer.produce(name, payload.WARM_UP)
-    producer.flush()
-    with Stopwatch() as watch:
-        for topic, value in sent(task):
-            while True:
-                try:
-                    producer.produce(topic, value)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
-            producer.poll(0)
-        producer.flush()
-    return watch
-
-
-CLIENTS = {"kafka_async": ours, "aiokafka": aiokafka, "confluent-kafka": confluent}
 
 
 async def read(task: dict[str, Any]) -> dict[str, int]:
@@ -128,17 +76,7 @@ def main() -> None:
     import uvloop
 
     task = json.loads(sys.argv[1])
-    if task["client"] == "read":
-        printed: dict[str, Any] = uvloop.run(read(task))
-    else:
-        watch = (uvloop.run if task["client"] != "confluent-kafka" else asyncio.run)(
-            CLIENTS[task["client"]](task)
-        )
-        printed = {
-            "seconds": watch.seconds,
-            "cpu_seconds": watch.cpu_seconds,
-            "peak_mb": peak_mb(),
-        }
+    printed: dict[str, Any] = uvloop.run({"write": write, "read": read}[task["do"]](task))
     sys.stdout.write(json.dumps(printed) + "\n")
 
 
