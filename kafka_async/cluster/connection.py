@@ -1,9 +1,10 @@
 """One connection, from dialling to its end: handshake, requests and answers, deadlines, idleness.
 
 A request costs no task and no timer of its own. It is written in the caller's step; its answer is
-matched in the transport's callback, which resolves the caller's future; the message is decoded by
-whoever looks at it first. One timer a connection stands at the earliest deadline there may be and
-looks what is overdue when it fires.
+matched in the transport's callback. That resolves the caller's future, and the message is decoded
+by whoever looks at it first; or it is decoded and handed over right there, to who would rather be
+called. One timer a connection stands at the earliest deadline there may be and looks what is
+overdue when it fires.
 
 A request that is overdue fails alone. A connection on which the oldest request has been overdue for
 its whole patience (at least request_timeout_ms) is dead, because a broker answers in order, and
@@ -17,7 +18,7 @@ import logging
 import types
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from kafka_async.cluster.channel import Channel, Exchange
 from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
@@ -170,6 +171,48 @@ class ResponseFuture(asyncio.Future[R]):
     __iter__ = __await__
 
 
+class Hearing(Generic[R]):
+    """An answer that will come, decoded and handed over where it is received."""
+
+    __slots__ = ("_heard", "_loop", "_opened", "_over")
+
+    def __init__(
+        self,
+        opened: Callable[[Any], R],
+        heard: Callable[[R | KafkaError], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._opened = opened
+        self._heard = heard
+        self._loop = loop
+        self._over = False
+
+    def done(self) -> bool:
+        """Whether it was heard, or given up."""
+        return self._over
+
+    def set_result(self, frame: Frame) -> None:
+        """The answer has come."""
+        self._over = True
+        try:
+            answer = self._opened(frame)
+        except KafkaError as error:
+            self._heard(error)
+        else:
+            self._heard(answer)
+
+    def fail(self, error: KafkaError) -> None:
+        """There is none, unless there was. It is told in a turn of its own: whoever fails a request
+        is in the middle of something, as the end of the connection, and others follow.
+        """
+        if not self._over:
+            self._over = True
+            self._loop.call_soon(self._heard, error)
+
+
+Waiter: TypeAlias = "ResponseFuture[Any] | Hearing[Any]"
+
+
 class Connection:
     """A connection to `address`. `on_end(error)` is called once, when an open one has ended.
 
@@ -197,7 +240,7 @@ class Connection:
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(UNAUTHENTICATED_CAP, wiring.budget, self._blocked)
-        self._channel: Channel[ResponseFuture[Any]] = Channel(wiring.config.client_id, self._reader)
+        self._channel: Channel[Waiter] = Channel(wiring.config.client_id, self._reader)
         self._stream: Stream | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reason: KafkaError | None = None
@@ -303,6 +346,34 @@ class Connection:
         self._send(request, version, timeout, future)
         return future
 
+    def ask(
+        self,
+        request: Request[ResponseT],
+        version: int,
+        timeout: float,
+        heard: Callable[[ResponseT | KafkaError], None],
+        *,
+        expect_response: bool = True,
+    ) -> None:
+        """Like `submit`; `heard` gets the answer, or why there is none, straight from the stream.
+
+        Raises what `submit` raises.
+        """
+        if not self.open:
+            raise self._gone()
+        response = request.RESPONSE
+        if not expect_response:
+            self._write(request, version)
+            self._loop.call_soon(heard, response())
+            return
+
+        def opened(frame: Frame) -> ResponseT:
+            message = decode_response(frame, response, version)[1]
+            self._on_answer(response.API_KEY, version, message)
+            return message
+
+        self._send(request, version, timeout, Hearing(opened, heard, self._loop))
+
     @property
     def full(self) -> bool:
         """Whether the broker reads more slowly than we write; `drain` waits for the end of that."""
@@ -374,15 +445,13 @@ class Connection:
         self._send(step.request, step.version, timeout, future)
         return await future
 
-    def _send(
-        self, request: Request[Any], version: int, timeout: float, future: ResponseFuture[Any]
-    ) -> None:
+    def _send(self, request: Request[Any], version: int, timeout: float, waiter: Waiter) -> None:
         correlation_id = self._write(request, version)
         now = self._used_at
         deadline = now + timeout
         patience = now + max(timeout, self._patience)
         exchange = Exchange(
-            correlation_id, request.API_KEY, version, future, now, deadline, patience
+            correlation_id, request.API_KEY, version, waiter, now, deadline, patience
         )
         self._channel.sent(exchange)
         self._watch(deadline)
@@ -412,7 +481,7 @@ class Connection:
             client_id = self._wiring.config.client_id
             self._hooks.emit(Connected(client_id, node_id, host, port, self._lane, took))
 
-    def _tell_answered(self, exchange: Exchange[ResponseFuture[Any]], size: int) -> None:
+    def _tell_answered(self, exchange: Exchange[Waiter], size: int) -> None:
         took = self._loop.time() - exchange.sent_at
         event = RequestAnswered(
             self._wiring.config.client_id,

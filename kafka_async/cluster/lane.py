@@ -232,6 +232,25 @@ class Lane:
             version = connection.versions.version(request.API_KEY)
         return connection.submit(request, version, timeout, expect_response=expect_response)
 
+    def ask(
+        self,
+        request: Request[ResponseT],
+        heard: Callable[[ResponseT | KafkaError], None],
+        *,
+        timeout: float,
+        expect_response: bool = True,
+        version: int | None = None,
+    ) -> None:
+        """Like `submit`, for whoever wants the answer in a call: no turn of the loop lies between.
+
+        `heard` gets the answer, or why there is none, exactly once and not before this has
+        returned. It must not raise.
+        """
+        connection = self._opened()
+        if version is None:
+            version = connection.versions.version(request.API_KEY)
+        connection.ask(request, version, timeout, heard, expect_response=expect_response)
+
     async def connect(self, timeout: float) -> None:
         """Connect unless connected; one attempt, after the back-off of earlier failures.
 

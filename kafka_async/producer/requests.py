@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.errors import KafkaError, KafkaTimeoutError, error_for
+from kafka_async.errors import KafkaError, error_for
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
         ProduceResponse,
     )
 
-__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "failure_of"]
+__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of"]
 
 LAST_BEFORE_TRANSACTIONS_V2 = 11
 """From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
@@ -91,14 +90,6 @@ def answers_by_partition(
             for row in topic.partition_responses:
                 answers[TopicPartition(name, row.index)] = row
     return answers
-
-
-def failure_of(answer: asyncio.Future[ProduceResponse]) -> Exception | None:
-    """Why there is no answer; None if there is one."""
-    if answer.cancelled():
-        return KafkaTimeoutError("the request was cancelled")
-    error = answer.exception()
-    return error if error is None or isinstance(error, Exception) else KafkaTimeoutError(str(error))
 
 
 def error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> KafkaError:

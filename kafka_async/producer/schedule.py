@@ -45,6 +45,11 @@ class Schedule:
         """Brokers for which something may be ready."""
         return [node for node, queues in self._ready.items() if queues]
 
+    @property
+    def busy(self) -> bool:
+        """Whether a look round would find something to do, or a new time to look again."""
+        return bool(self.unadmitted or self._timers) or any(self._ready.values())
+
     def offer(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition where its broker finds it, if it has anything to send now."""
         if queue.leader is not None and self.sendable(queue, now):

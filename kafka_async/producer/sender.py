@@ -1,18 +1,20 @@
-"""The task that moves batches: it asks the accumulator what is due, and does what takes time.
+"""What moves batches: it asks the accumulator what is due, and does what takes time.
 
-One task looks round whenever something has changed or is due: it tells the accumulator what the
-metadata says, has batches compressed, and gives each broker what is ready. Answers are handled in
-the futures' callbacks. Connecting, compressing off the loop and asking for a producer id are tasks
-of their own, so that a slow broker or a large batch holds up nobody else.
+It looks round whenever something has changed or is due: it tells the accumulator what the metadata
+says, has batches compressed, and gives each broker what is ready. A look round is a call from the
+loop, and so is an answer: a task that waited for either would cost every request turns of the loop.
+Connecting, compressing off the loop and asking for a producer id are tasks, so that a slow broker
+or a large batch holds up nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import random
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.backoff import delay_after
 from kafka_async.clock import ticker
@@ -33,7 +35,6 @@ from kafka_async.producer.requests import (
     ProduceRequests,
     answers_by_partition,
     error_of,
-    failure_of,
 )
 from kafka_async.producer.statistics import Counters
 from kafka_async.records.batch import RecordBatch
@@ -58,6 +59,8 @@ logger = logging.getLogger("kafka_async.producer")
 
 OFFLOAD_BYTES = 32 * 1024
 """Batches of this size and more are compressed in a thread: below, the way there costs more."""
+SHORTEST_NAP: Final = 0.001
+"""Seconds. uvloop's timers count in milliseconds: one for less is due at once, before its time."""
 
 
 class Link:
@@ -104,7 +107,11 @@ class Sender:
         self._links: dict[int, Link] = {}
         self._tracked: set[str] = set()
         self._learning: set[str] = set()
-        self._wake = asyncio.Event()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._woken = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
+        self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
         self._seen = ClusterMetadata()
         self._identifying = False
         self._request_timeout = seconds(config.request_timeout_ms)
@@ -118,8 +125,10 @@ class Sender:
         return sum(link.in_flight for link in self._links.values())
 
     def wake(self) -> None:
-        """Something may be due."""
-        self._wake.set()
+        """Something may be due: look round in the loop's next turn."""
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._turn, context=self._context)
 
     async def delivered(self) -> None:
         """Wait until everything that was appended by now is acknowledged or has failed."""
@@ -132,11 +141,13 @@ class Sender:
             self._accumulator.flushes -= 1
 
     async def run(self) -> None:
-        """Send until cancelled."""
-        while True:
-            self._wake.clear()
-            self._look_round(self.now())
-            await self._rest()
+        """Send until cancelled. Raises what a look round or an answer's handling raised."""
+        self.wake()
+        try:
+            await self._over
+        finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
 
     async def close(self) -> None:
         """Close the lanes and forget the topics."""
@@ -148,17 +159,34 @@ class Sender:
 
     # -- one look round ---------------------------------------------------------------------------
 
-    async def _rest(self) -> None:
-        """Sleep until something happens or is due."""
+    def _turn(self) -> None:
+        self._woken = False
+        if self._over.done():
+            return
+        now = self.now()
+        try:
+            self._look_round(now)
+        except Exception as error:  # noqa: BLE001  # the producer ends with it, whatever it is
+            self._over.set_exception(error)
+        else:
+            self._set_alarm(now)
+
+    def _set_alarm(self, now: float) -> None:
+        """Look round again when something is due; too early does no harm, so alarms are kept."""
         due = self._accumulator.next_due()
         if due is None:
-            await self._wake.wait()
             return
-        timer = self._loop.call_at(due, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
+        due = max(due, now + SHORTEST_NAP)
+        if self._alarm is not None:
+            if self._alarm_at <= due:
+                return
+            self._alarm.cancel()
+        self._alarm_at = due
+        self._alarm = self._loop.call_at(due, self._ring, context=self._context)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._turn()
 
     def _look_round(self, now: float) -> None:
         accumulator = self._accumulator
@@ -313,8 +341,9 @@ class Sender:
         self.counters.requests += 1
         try:
             call = self.requests.build(batches, link.lane, self._client.metadata.topic_id)
-            answer = link.lane.submit(
+            link.lane.ask(
                 call.request,
+                partial(self._heard, link, batches, call),
                 timeout=self._request_timeout,
                 expect_response=self.requests.acks != 0,
                 version=call.version,
@@ -323,29 +352,32 @@ class Sender:
             link.in_flight -= 1
             self._lost(batches, error, now)
             return
-        answer.add_done_callback(partial(self._answered, link, batches, call))
         if self._client.hooks.active:
             self._tell_closed(batches)
 
-    def _answered(
+    def _heard(
         self,
         link: Link,
         batches: Sequence[ProducerBatch],
         call: ProduceCall,
-        answer: asyncio.Future[ProduceResponse],
+        answer: ProduceResponse | KafkaError,
     ) -> None:
         link.in_flight -= 1
         now = self.now()
         batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
-        error = failure_of(answer)
-        if error is not None:
-            self._lost(batches, error, now)
-        elif self.requests.acks == 0:
-            for batch in batches:
-                self._acknowledge(batch, -1, -1, now)
-        else:
-            self._read_response(batches, call, answer.result(), now)
-        self.wake()
+        try:
+            if isinstance(answer, KafkaError):
+                self._lost(batches, answer, now)
+            elif self.requests.acks == 0:
+                for batch in batches:
+                    self._acknowledge(batch, -1, -1, now)
+            else:
+                self._read_response(batches, call, answer, now)
+        except Exception as error:  # noqa: BLE001  # the producer ends with it, whatever it is
+            if not self._over.done():
+                self._over.set_exception(error)
+        if self._accumulator.schedule.busy:
+            self.wake()
 
     def _read_response(
         self,

@@ -176,6 +176,107 @@ async def test_an_answer_that_makes_no_sense_fails_its_request_alone(setting: Se
         await setting.lane.send(HeartbeatRequest(), timeout=1.0)
 
 
+# -- answers that are heard -----------------------------------------------------------------------
+
+
+async def test_an_answer_is_heard_where_it_arrives(setting: Setting) -> None:
+    await setting.lane.connect(1.0)
+    setting.broker.held.add(HEARTBEAT)
+    order: list[object] = []
+    future = setting.lane.submit(HeartbeatRequest(), timeout=5.0)
+    future.add_done_callback(lambda _: order.append("a future, in the turn after"))
+    setting.lane.ask(HeartbeatRequest(), order.append, timeout=5.0)
+    await until(lambda: setting.beats() == 2)
+    (peer,) = [peer for peer in setting.broker.peers if peer.open]
+    for code, (header, _) in enumerate(peer.seen[1:]):
+        peer.say(header, HeartbeatResponse(error_code=code))
+    await until(lambda: len(order) == 2)
+    assert order == [HeartbeatResponse(error_code=1), "a future, in the turn after"]
+
+
+async def test_asking_again_from_within_an_answer_works(setting: Setting) -> None:
+    await setting.lane.connect(1.0)
+    heard: list[object] = []
+
+    def again(answer: object) -> None:
+        heard.append(answer)
+        if len(heard) < 3:
+            setting.lane.ask(HeartbeatRequest(), again, timeout=5.0)
+
+    again("begin")
+    await until(lambda: len(heard) == 3)
+    assert heard[1:] == [HeartbeatResponse()] * 2
+    assert setting.lane.in_flight == 0
+
+
+async def test_a_lost_connection_is_heard_of_once_by_each_and_after_it_is_down(
+    setting: Setting,
+) -> None:
+    await setting.lane.connect(1.0)
+    setting.broker.held.add(HEARTBEAT)
+    heard: list[tuple[bool, Any]] = []
+    for _ in range(3):
+        setting.lane.ask(
+            HeartbeatRequest(),
+            lambda error: heard.append((setting.lane.connected, error)),
+            timeout=5.0,
+        )
+    setting.lane.disconnect(KafkaConnectionError("enough"))
+    assert heard == []
+    await until(lambda: len(heard) == 3)
+    assert [(connected, str(error)) for connected, error in heard] == [(False, "enough")] * 3
+    assert len({id(error) for _, error in heard}) == 3
+    await asyncio.sleep(20)
+    assert len(heard) == 3
+
+
+async def test_an_answer_that_is_overdue_is_not_heard_when_it_comes_after_all(
+    setting: Setting,
+) -> None:
+    await setting.lane.connect(1.0)
+    setting.broker.held.add(HEARTBEAT)
+    heard: list[Any] = []
+    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=2.0)
+    await until(lambda: len(heard) == 1)
+    assert isinstance(heard[0], KafkaTimeoutError)
+    (peer,) = [peer for peer in setting.broker.peers if peer.open]
+    peer.say(peer.seen[-1][0], HeartbeatResponse())
+    await until(lambda: setting.lane.in_flight == 0)
+    assert setting.lane.connected
+    assert len(heard) == 1
+
+
+async def test_nonsense_is_heard_as_an_error(setting: Setting) -> None:
+    def nonsense(peer: Any, header: Any, request: Any) -> None:
+        body = header.correlation_id.to_bytes(4, "big") + b"\x00\xff"
+        peer.transport.write(len(body).to_bytes(4, "big") + body)
+
+    setting.broker.answers[HEARTBEAT] = nonsense
+    await setting.lane.connect(1.0)
+    heard: list[Any] = []
+    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=1.0)
+    await until(lambda: len(heard) == 1)
+    assert isinstance(heard[0], DecodeError)
+    assert setting.lane.connected
+
+
+async def test_what_expects_no_answer_is_heard_of_in_the_next_turn(setting: Setting) -> None:
+    await setting.lane.connect(1.0)
+    heard: list[object] = []
+    setting.lane.ask(ProduceRequest(acks=0), heard.append, timeout=1.0, expect_response=False)
+    assert heard == []
+    await until(lambda: len(heard) == 1)
+    assert heard == [ProduceResponse()]
+    assert setting.lane.in_flight == 0
+
+
+async def test_asking_needs_a_connection(setting: Setting) -> None:
+    heard: list[object] = []
+    with pytest.raises(KafkaConnectionError, match="not connected"):
+        setting.lane.ask(HeartbeatRequest(), heard.append, timeout=1.0)
+    assert heard == []
+
+
 # -- deadlines ------------------------------------------------------------------------------------
 
 

@@ -155,30 +155,31 @@ class ScriptedLane:
     def version(self, api_key: int) -> int:
         return self._cluster.versions.get(api_key, 99)
 
-    def submit(
+    def ask(
         self,
         request: Any,
+        heard: Callable[[Any], None],
         *,
         timeout: float,
         expect_response: bool = True,
         version: int | None = None,
-    ) -> asyncio.Future[Any]:
+    ) -> None:
         loop = asyncio.get_running_loop()
         if not self.connected:
             raise KafkaConnectionError("not connected")
         future: asyncio.Future[Any] = loop.create_future()
+        future.add_done_callback(lambda _: heard(future.exception() or future.result()))
         self._cluster.sent.append((self.node_id, request, version))
         if not expect_response:
             self._cluster.produced(self.node_id, request, Answer())
             future.set_result(ProduceResponse())
-            return future
+            return
         timer = loop.call_later(timeout, self.drop)
         future.add_done_callback(lambda _: timer.cancel())
         self._pending.append(future)
         task = loop.create_task(self._cluster.serve(self, request, future))
         self._cluster.tasks.add(task)
         task.add_done_callback(self._cluster.tasks.discard)
-        return future
 
     async def send(self, request: Any, *, timeout: float, version: int | None = None) -> Any:
         self._cluster.sent.append((self.node_id, request, version))
