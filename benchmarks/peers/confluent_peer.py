@@ -23,7 +23,6 @@ PATIENCE = 60.0
 # INTRODUCTION.md and CONFIGURATION.md of librdkafka name these for throughput. Deliveries that went
 # well are not reported: flush says how many are missing, and those that failed still call.
 FAST_PRODUCER = {
-    "linger.ms": 5,
     "batch.size": 131_072,
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 1_000_000,
@@ -48,12 +47,12 @@ def _failed(error: KafkaError | None, message: Message) -> None:
         raise DeliveryFailedError(f"{message.topic()}: {error}")
 
 
-def producer_settings(task: Task) -> dict[str, Any]:
+def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     """The options of a producer, as librdkafka calls them; without the cluster's address."""
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
         settings["compression.type"] = task.compression
-    return settings | (FAST_PRODUCER if task.tuned else {})
+    return settings | (FAST_PRODUCER | {"linger.ms": linger_ms} if task.tuned else {})
 
 
 def consumer_settings(task: Task) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def _read_lists(consumer: Consumer, task: Task) -> tuple[int, int | None]:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         count += len(messages)
         if task.verify:
-            total += payload.checksum(map(_value, messages))
+            total += payload.checksum(map(value_of, messages))
         else:
             for message in messages:
                 if message.error():
@@ -179,7 +178,7 @@ def _read_lists(consumer: Consumer, task: Task) -> tuple[int, int | None]:
 def _read_one_by_one(consumer: Consumer, task: Task) -> tuple[int, int | None]:
     poll, total = consumer.poll, 0
     if task.verify:
-        read = (_value(poll(PATIENCE)) for _ in range(task.records))
+        read = (value_of(poll(PATIENCE)) for _ in range(task.records))
         return task.records, payload.checksum(read)
     for number in range(task.records):
         message = poll(PATIENCE)
@@ -192,7 +191,8 @@ def _read_one_by_one(consumer: Consumer, task: Task) -> tuple[int, int | None]:
 _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 
-def _value(message: Message | None) -> bytes:
+def value_of(message: Message | None) -> bytes:
+    """What a message says; raises if it is an error, or none came in time."""
     if message is None or message.error():
         raise RuntimeError(str(message and message.error()))
     value = message.value()
@@ -202,7 +202,7 @@ def _value(message: Message | None) -> bytes:
 
 def round_trip(task: Task) -> Figures:
     """One record after the other, each until its report has come."""
-    settings = producer_settings(task) | {"linger.ms": 0, "delivery.report.only.error": False}
+    settings = producer_settings(task, linger_ms=0) | {"delivery.report.only.error": False}
     producer = _producer(task, settings)
     value, arrived, taken = payload.values(task.size)[0], list[bool](), list[float]()
 
@@ -229,7 +229,7 @@ def round_trip(task: Task) -> Figures:
 
 def end_to_end(task: Task) -> Figures:
     """A thread reads what this one sends; a value begins with the time it was sent at."""
-    settings = producer_settings(task) | {"linger.ms": 0}
+    settings = producer_settings(task, linger_ms=0)
     producer = _producer(task, settings)
     ending = payload.values(task.size)[0][8:]
     reader = _Reader(task)
@@ -260,11 +260,11 @@ class _Reader(threading.Thread):
         self._consumer = Consumer(settings)
         numbers = range(task.partitions)
         self._consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
-        _value(self._consumer.poll(PATIENCE))  # the record of the warm-up
+        value_of(self._consumer.poll(PATIENCE))  # the record of the warm-up
 
     def run(self) -> None:
         while len(self.taken) < self._wanted:
-            value = _value(self._consumer.poll(PATIENCE))
+            value = value_of(self._consumer.poll(PATIENCE))
             now = time.perf_counter_ns()
             self.taken.append((now - int.from_bytes(value[:8], "big")) / 1e9)
         self._consumer.close()

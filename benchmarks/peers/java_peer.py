@@ -40,19 +40,19 @@ TIME_LIMIT: Final = 120
 WARM_UP_RECORDS: Final = 500_000
 """At most; as many as are timed, if those are fewer."""
 WARM_UP_ROUND_TRIPS: Final = 3_000
-FAST_PRODUCER: Final = {"linger.ms": 5, "batch.size": 131_072, "enable.idempotence": "true"}
+FAST_PRODUCER: Final = {"batch.size": 131_072, "enable.idempotence": "true"}
 
 
 class ToolError(RuntimeError):
     """A Java program failed, or printed something else than it was expected to."""
 
 
-def producer_settings(task: Task) -> dict[str, Any]:
+def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     """A producer's properties, without the cluster's address."""
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
         settings["compression.type"] = task.compression
-    return settings | (FAST_PRODUCER if task.tuned else {})
+    return settings | (FAST_PRODUCER | {"linger.ms": linger_ms} if task.tuned else {})
 
 
 def produce(task: Task) -> Figures:
@@ -110,7 +110,7 @@ def round_trip(task: Task) -> Figures:
 
 def _send(task: Task) -> Figures:
     single = task.kind == "round_trip"
-    settings = producer_settings(task) | ({"linger.ms": 0} if single else {})
+    settings = producer_settings(task, linger_ms=0 if single else 5)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory, "values")
         values = payload.values(task.size, compressible=task.compression != "none")

@@ -19,16 +19,16 @@ PATIENCE_MS = 60_000
 AT_ONCE = 10_000
 """Records asked for by one call of poll."""
 
-FAST_PRODUCER = {"linger_ms": 5, "batch_size": 131_072, "metrics_enabled": False}
+FAST_PRODUCER = {"batch_size": 131_072, "metrics_enabled": False}
 FAST_CONSUMER = {"max_poll_records": AT_ONCE, "metrics_enabled": False}
 
 
-def producer_settings(task: Task) -> dict[str, Any]:
+def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     """The options of a producer, without the cluster's address. Idempotence is its default."""
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
         settings["compression_type"] = task.compression
-    return settings | (FAST_PRODUCER if task.tuned else {})
+    return settings | (FAST_PRODUCER | {"linger_ms": linger_ms} if task.tuned else {})
 
 
 def consumer_settings(task: Task) -> dict[str, Any]:
@@ -114,7 +114,7 @@ _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 def round_trip(task: Task) -> Figures:
     """One record after the other, each until its future is done."""
-    settings = producer_settings(task) | {"linger_ms": 0}
+    settings = producer_settings(task, linger_ms=0)
     producer = _producer(task, settings)
     value, taken = payload.values(task.size)[0], list[float]()
     send, topic = producer.send, task.topic
@@ -132,7 +132,7 @@ def round_trip(task: Task) -> Figures:
 
 def end_to_end(task: Task) -> Figures:
     """A thread reads what this one sends; a value begins with the time it was sent at."""
-    sending, reading = producer_settings(task) | {"linger_ms": 0}, consumer_settings(task)
+    sending, reading = producer_settings(task, linger_ms=0), consumer_settings(task)
     producer = _producer(task, sending)
     consumer = _consumer(task, reading)
     next(consumer)  # the record of the warm-up

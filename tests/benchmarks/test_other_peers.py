@@ -56,6 +56,9 @@ def java(record_testsuite_property: Callable[[str, object], None]) -> None:
         ("confluent", "enqueue", False, "none"),
         ("confluent", "enqueue", True, "lz4"),
         ("confluent", "send_many", True, "none"),
+        ("confluent_asyncio", "enqueue", False, "none"),
+        ("confluent_asyncio", "enqueue", True, "zstd"),
+        ("confluent_asyncio", "send", False, "none"),
         ("kafka_python", "enqueue", False, "none"),
         ("kafka_python", "enqueue", True, "zstd"),
         ("raw_socket", "send_batch", False, "none"),
@@ -67,7 +70,14 @@ def test_all_that_a_peer_sent_is_there(
 ) -> None:
     topic = asyncio.run(topics.create(bootstrap))
     task = Task(
-        "produce", bootstrap, topic, way, records=RECORDS, keyed=keyed, compression=compression
+        "produce",
+        bootstrap,
+        topic,
+        way,
+        records=RECORDS,
+        keyed=keyed,
+        compression=compression,
+        concurrency=10,
     )
     figures = launch(Contender(peer, way), task)
     expected = payload.expected(RECORDS, task.size, compressible=compression != "none")
@@ -82,6 +92,8 @@ def test_all_that_a_peer_sent_is_there(
     [
         ("confluent", "poll"),
         ("confluent", "iterate"),
+        ("confluent_asyncio", "poll"),
+        ("confluent_asyncio", "iterate"),
         ("kafka_python", "poll"),
         ("kafka_python", "iterate"),
         ("raw_socket", "batches"),
@@ -123,6 +135,8 @@ def test_the_java_tools_count_right(java: None, bootstrap: str) -> None:
     [
         ("confluent", "round_trip"),
         ("confluent", "end_to_end"),
+        ("confluent_asyncio", "round_trip"),
+        ("confluent_asyncio", "end_to_end"),
         ("kafka_python", "round_trip"),
         ("kafka_python", "end_to_end"),
         ("raw_socket", "round_trip"),

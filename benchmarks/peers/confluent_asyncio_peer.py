@@ -1,0 +1,231 @@
+"""confluent-kafka's classes for asyncio: librdkafka, called from a pool of threads.
+
+The producer collects records until it has `batch_size` of them or somebody flushes, and whoever
+awaits a record waits until somebody polls or flushes. So a task does, all the time: otherwise the
+buffer's time-out does, of a tenth of a second at least.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import asynccontextmanager
+from itertools import cycle, islice
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.aio import AIOConsumer, AIOProducer
+
+from benchmarks import payload
+from benchmarks.peers import confluent_peer
+from benchmarks.peers.asyncio_pacing import paced, round_trips
+from benchmarks.peers.confluent_peer import AT_ONCE, PATIENCE, value_of
+from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+
+TIME = struct.Struct(">d")
+FLUSH = 0.005
+"""Seconds that a flush waits for, when one follows the other."""
+POLL = 0.1
+"""Seconds that a poll waits for a report, when one follows the other."""
+
+
+def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
+    """The options of librdkafka. Deliveries are reported: the reports resolve the futures."""
+    settings = confluent_peer.producer_settings(task, linger_ms)
+    settings.pop("delivery.report.only.error", None)
+    return settings
+
+
+@asynccontextmanager
+async def _producer(
+    task: Task, settings: dict[str, Any], batch_size: int
+) -> AsyncGenerator[AIOProducer]:
+    options = {"bootstrap.servers": task.bootstrap, **settings}
+    producer = AIOProducer(options, batch_size=batch_size) if task.tuned else AIOProducer(options)
+    try:
+        sent = await producer.produce(task.topic, payload.WARM_UP)
+        await producer.flush()
+        await sent
+        yield producer
+    finally:
+        await producer.close()
+
+
+@asynccontextmanager
+async def _repeated(
+    call: Callable[[float], Awaitable[object]], wait: float
+) -> AsyncGenerator[None]:
+    """A task that calls again and again, until the block ends."""
+
+    async def repeat() -> None:
+        while True:
+            await call(wait)
+
+    task = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def produce(task: Task) -> Figures:
+    """Send, and wait until all is acknowledged."""
+    send, batch_size, linger_ms = _WAYS[task.way]
+    settings = producer_settings(task, linger_ms)
+    values = payload.values(task.size, compressible=task.compression != "none")
+    async with _producer(task, settings, batch_size) as producer:
+        with Stopwatch() as watch:
+            await send(producer, task, islice(cycle(values), task.records))
+            await producer.flush()
+    settings |= {"batch_size": batch_size} if task.tuned else {}
+    return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
+
+
+async def _enqueue(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> None:
+    produce, topic = producer.produce, task.topic
+    if task.keyed:
+        for value, key in zip(values, cycle(payload.keys()), strict=False):
+            await produce(topic, value, key)
+    else:
+        for value in values:
+            await produce(topic, value)
+
+
+async def _send(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> None:
+    produce, topic = producer.produce, task.topic
+
+    async def client() -> None:
+        for value in values:
+            await (await produce(topic, value))
+
+    async with _repeated(producer.flush, FLUSH):
+        await asyncio.gather(*(client() for _ in range(task.concurrency)))
+
+
+# The function, how many records are handed to librdkafka at once, and how long they linger.
+_WAYS: dict[str, tuple[Callable[..., Awaitable[None]], int, int]] = {
+    "enqueue": (_enqueue, 1_000, 5),
+    "send": (_send, 500, 0),
+}
+
+
+@asynccontextmanager
+async def _consumer(task: Task, settings: dict[str, Any]) -> AsyncGenerator[AIOConsumer]:
+    """Connected, but not assigned: the assignment starts fetching."""
+    consumer = AIOConsumer({"bootstrap.servers": task.bootstrap, **settings}, max_workers=2)
+    try:
+        await consumer.list_topics(task.topic, timeout=PATIENCE)
+        yield consumer
+    finally:
+        await consumer.close()
+
+
+async def _assign(consumer: AIOConsumer, task: Task) -> None:
+    numbers = range(task.partitions)
+    await consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
+
+
+async def consume(task: Task) -> Figures:
+    """Read from the beginning; the clock starts before the assignment."""
+    settings = confluent_peer.consumer_settings(task)
+    read = _READS[task.way]
+    async with _consumer(task, settings) as consumer:
+        with Stopwatch() as watch:
+            await _assign(consumer, task)
+            count, checksum = await read(consumer, task)
+    return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
+
+
+async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int | None]:
+    ask, count, total = consumer.consume, 0, 0
+    while count < task.records:
+        messages = await ask(min(AT_ONCE, task.records - count), PATIENCE)
+        if not messages:
+            raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
+        count += len(messages)
+        if task.verify:
+            total += payload.checksum(map(value_of, messages))
+        else:
+            for message in messages:
+                if message.error():
+                    raise RuntimeError(str(message.error()))
+                total += len(message.value())
+    return count, total if task.verify else None
+
+
+async def _read_one_by_one(consumer: AIOConsumer, task: Task) -> tuple[int, int | None]:
+    poll, total = consumer.poll, 0
+    if task.verify:
+        read = [value_of(await poll(PATIENCE)) for _ in range(task.records)]
+        return task.records, payload.checksum(read)
+    for number in range(task.records):
+        message = await poll(PATIENCE)
+        if message is None or message.error():
+            raise RuntimeError(f"record {number}: {message and message.error()}")
+        total += len(message.value())
+    return task.records, None
+
+
+_READS = {"poll": _read_lists, "iterate": _read_one_by_one}
+
+
+async def round_trip(task: Task) -> Figures:
+    """One record after the other, each until its future is done."""
+    settings = producer_settings(task, linger_ms=0)
+    values = islice(cycle(payload.values(task.size)), task.records)
+    async with _producer(task, settings, 1) as producer, _repeated(producer.poll, POLL):
+
+        async def send(value: bytes) -> None:
+            await (await producer.produce(task.topic, value))
+
+        with Stopwatch() as watch:
+            taken = await round_trips(send, values, task.rate)
+    latency = percentiles(taken)
+    return Figures(
+        watch.seconds, watch.cpu_seconds, len(taken), latency_us=latency, settings=settings
+    )
+
+
+async def end_to_end(task: Task) -> Figures:
+    """Send at a rate, and receive in the same process; a value begins with the time."""
+    sending = producer_settings(task, linger_ms=0)
+    reading = confluent_peer.consumer_settings(task)
+    values = islice(cycle(payload.values(task.size)), task.records)
+    taken: list[float] = []
+    async with _producer(task, sending, 1) as producer, _consumer(task, reading) as consumer:
+        await _assign(consumer, task)
+        value_of(await consumer.poll(PATIENCE))  # the record of the warm-up
+
+        async def receive() -> None:
+            while len(taken) < task.records:
+                value = value_of(await consumer.poll(PATIENCE))
+                taken.append(perf_counter() - TIME.unpack_from(value)[0])
+
+        with Stopwatch() as watch:
+            receiver = asyncio.create_task(receive())
+            async for value in paced(values, task.rate):
+                timed = TIME.pack(perf_counter()) + value[TIME.size :]
+                await producer.produce(task.topic, timed)
+            await receiver
+    return Figures(
+        watch.seconds,
+        watch.cpu_seconds,
+        len(taken),
+        latency_us=percentiles(taken),
+        settings=sending | reading,
+    )
+
+
+RUNS = {
+    "produce": produce,
+    "consume": consume,
+    "round_trip": round_trip,
+    "end_to_end": end_to_end,
+}
+
+if __name__ == "__main__":
+    main(RUNS)
