@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import types
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -140,11 +139,15 @@ class ResponseFuture(asyncio.Future[R]):
             self._opened = lambda _: message
         return self.result()
 
-    @types.coroutine
-    def _arrived(self) -> Generator[Any, None, None]:
-        if not self.done():
-            self._asyncio_future_blocking = True
-            yield self
+    async def _arrived(self) -> None:
+        # Not by awaiting it: the task would ask for its result before it goes on.
+        arrived: asyncio.Future[None] = self.get_loop().create_future()
+        self.add_done_callback(lambda _: arrived.done() or arrived.set_result(None))
+        try:
+            await arrived
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
 
     def exception(self) -> BaseException | None:
         """What failed, a message that cannot be decoded included."""
