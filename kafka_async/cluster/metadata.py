@@ -111,6 +111,19 @@ class ClusterMetadata:
             return None
         return LeaderAndEpoch(row.leader_id, row.leader_epoch)
 
+    def leaders(self, topic: str) -> tuple[int | None, ...]:
+        """The id of each partition's leader, by number, None where `leader` gives None; empty if
+        the topic is unknown.
+        """
+        found = self.topics.get(topic)
+        if found is None:
+            return ()
+        brokers, row_of = self.brokers, found.partitions.get
+        rows = map(row_of, range(len(found.partitions)))
+        return tuple(
+            [None if r is None or r.leader_id not in brokers else r.leader_id for r in rows]
+        )
+
     def leader_epoch(self, partition: TopicPartition) -> int:
         """The newest leader epoch known of a partition, leader or not; -1 if none is."""
         row = self._partition(partition)

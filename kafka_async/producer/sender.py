@@ -213,34 +213,38 @@ class Sender:
             self._serve(node, now)
 
     def _follow_topics(self) -> None:
-        for topic in self._accumulator.unknown:
-            if topic.name not in self._learning:
-                self._learning.add(topic.name)
-                self._supervisor.spawn(self._learn, topic, name=f"learning about {topic.name}")
+        new = [one for one in self._accumulator.unknown if one.name not in self._learning]
+        if new:
+            self._learning.update(topic.name for topic in new)
+            self._supervisor.spawn(self._learn, new, name="learning about topics")
 
-    async def _learn(self, topic: TopicQueue) -> None:
-        """Ask for a topic, which may create it, for as long as somebody waits for it."""
-        if topic.name not in self._tracked:
-            self._tracked.add(topic.name)
-            self._client.track_topics([topic.name])
+    async def _learn(self, topics: Sequence[TopicQueue]) -> None:
+        """Ask for topics, which may create them, for as long as somebody waits for them."""
+        names = {topic.name for topic in topics}
+        self._client.track_topics(names - self._tracked)
+        self._tracked |= names
         patience = seconds(self._config.max_block_ms)
         try:
-            while topic in self._accumulator.unknown:
+            while topics := [topic for topic in topics if topic in self._accumulator.unknown]:
                 try:
                     metadata = await self._client.metadata_for(
-                        [topic.name], timeout=patience, allow_auto_create=True
+                        [topic.name for topic in topics], timeout=patience, allow_auto_create=True
                     )
                 except RetriableError as error:
-                    topic.error = error
+                    for topic in _concerned(topics, error):
+                        topic.error = error
                     await asyncio.sleep(self._delay(0))
                 except KafkaError as error:
-                    self._ledger.fail_topic(topic, error, self.now())
-                    break
+                    failed = _concerned(topics, error)
+                    for topic in failed:
+                        self._ledger.fail_topic(topic, error, self.now())
+                    topics = [topic for topic in topics if topic not in failed]
                 else:
-                    self._read_topic(topic, metadata, self.now())
+                    for topic in topics:
+                        self._read_topic(topic, metadata, self.now())
                     break
         finally:
-            self._learning.discard(topic.name)
+            self._learning -= names
         self.wake()
 
     def _read_metadata(self, metadata: ClusterMetadata, now: float) -> None:
@@ -252,13 +256,9 @@ class Sender:
 
     def _read_topic(self, topic: TopicQueue, metadata: ClusterMetadata, now: float) -> None:
         """Tell the accumulator who leads the partitions of a topic."""
-        count = metadata.partitions(topic.name)
-        if count is None:
+        if metadata.topic(topic.name) is None:
             topic.error = metadata.error(topic.name) or topic.error
-            count = 0
-        rows = (metadata.leader(TopicPartition(topic.name, number)) for number in range(count))
-        leaders = tuple(None if row is None else row.leader_id for row in rows)
-        self._accumulator.update(topic.name, leaders, now)
+        self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._read_metadata(metadata, self.now())
@@ -521,3 +521,8 @@ class Sender:
                     batch.wire_size,
                 )
                 self._client.hooks.emit(event)
+
+
+def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
+    """The topics that an error is about: the one that it names, or all."""
+    return [topic for topic in topics if error.topic in (None, topic.name)]

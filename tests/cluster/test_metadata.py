@@ -226,6 +226,15 @@ def test_a_snapshot_never_changes() -> None:
     assert cluster == copied
 
 
+def test_the_leaders_of_a_topic_are_those_of_its_partitions_by_number() -> None:
+    rows = [partition(2, 5, index=3), partition(1, 5), partition(9, 5, index=1)]
+    cluster = known().merged(answer(topic(*rows)))
+    assert cluster.leaders("t") == (1, None, None)  # broker 9 has no address
+    single = [cluster.leader(TopicPartition("t", number)) for number in range(3)]
+    assert [None if row is None else row.leader_id for row in single] == [1, None, None]
+    assert cluster.leaders("u") == ()
+
+
 # -- rebootstrap ----------------------------------------------------------------------------------
 
 
