@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from kafka_async.clock import Clock, Dialer
     from kafka_async.config import ConsumerOptions
     from kafka_async.consumer.engine import Engine
-    from kafka_async.consumer.stream import RecordStream
     from kafka_async.hooks import Hooks
-    from kafka_async.kernel import Record
+    from kafka_async.kernel import Record, RecordIterator
     from kafka_async.types import TopicPartition
 
 __all__ = ["Consumer", "PartitionBatch", "RebalanceListener"]
@@ -289,7 +288,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     # -- records ----------------------------------------------------------------------------------
 
-    def __aiter__(self) -> RecordStream[K, V]:
+    def __aiter__(self) -> RecordIterator[K, V]:
         """Records without end; the stream ends when the consumer is stopped."""
         return self._engine.iterate()
 

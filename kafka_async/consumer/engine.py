@@ -25,7 +25,7 @@ from kafka_async.consumer.gate import Gate
 from kafka_async.consumer.group import ConsumerProtocol
 from kafka_async.consumer.lookups import Lookups
 from kafka_async.consumer.offsets import Positions
-from kafka_async.consumer.stream import SLICE, Cursor, RecordStream
+from kafka_async.consumer.stream import SLICE, Cursor
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.buffer import AnyRecord
     from kafka_async.consumer.listener import Herald
     from kafka_async.consumer.subscription import PartitionState, Subscription
+    from kafka_async.kernel import RecordIterator
     from kafka_async.supervisor import Supervisor
 
 T = TypeVar("T")
@@ -74,9 +75,9 @@ class Engine:
         self._closing = False
         self._told: Exception | None = None
         self._tracked = frozenset[str]()
-        self._cursor = Cursor()
-        self._active: weakref.ref[RecordStream[Any, Any]] | None = None
-        self._single: RecordStream[Any, Any] | None = None
+        self._cursor = Cursor(self, self._convert)
+        self._active: weakref.ref[RecordIterator[Any, Any]] | None = None
+        self._single: RecordIterator[Any, Any] | None = None
         self.gate = Gate(self._in_hand, self._progress, seconds(config.max_poll_interval_ms))
         self.gate.on_hold = self.cut
         self.lookups = Lookups(client, config)
@@ -241,20 +242,20 @@ class Engine:
 
     # -- handing out ------------------------------------------------------------------------------
 
-    def iterate(self) -> RecordStream[Any, Any]:
+    def iterate(self) -> RecordIterator[Any, Any]:
         """A stream of records; there may be one at a time."""
         self.check()
         self._begin()
         self._single = None
-        stream = RecordStream[Any, Any](self, self._cursor, self._convert)
+        stream = self._cursor.stream()
         self._active = weakref.ref(stream)
         return stream
 
-    def single(self) -> RecordStream[Any, Any]:
+    def single(self) -> RecordIterator[Any, Any]:
         """The stream behind `anext(consumer)`."""
         if self._single is None:
             self._begin()
-            self._single = RecordStream[Any, Any](self, self._cursor, self._convert)
+            self._single = self._cursor.stream()
         return self._single
 
     async def poll(self, limit: int, timeout: float | None) -> list[AnyRecord]:
@@ -278,8 +279,8 @@ class Engine:
             self.asked_past()
             return await self._until(take, timeout, unpack=unpack)
 
-    async def next_batch(self) -> tuple[PartitionState, list[AnyRecord]]:
-        """A stream's next batch (`Supply`)."""
+    async def next_records(self) -> tuple[PartitionState, list[AnyRecord]]:
+        """A stream's next records (`Supply`)."""
         with self.gate:
             self.asked_past()
             taken = await self._until(self.fetcher.take_some, None)

@@ -1,4 +1,4 @@
-"""`async for record in consumer`: one batch after the other, without waiting in between.
+"""`async for record in consumer`: one record after the other, without waiting in between.
 
 The record in hand counts as done when the next one is asked for. A stream never holds the event
 loop for longer than 5 ms.
@@ -7,32 +7,25 @@ loop for longer than 5 ms.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Generic, Protocol
-
-from typing_extensions import TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka_async.errors import ClientClosedError, RecordDeserializationError
+from kafka_async.kernel import NextRecord, RecordIterator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kafka_async.consumer.buffer import AnyRecord
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.subscription import PartitionState
-    from kafka_async.kernel import Record
-
-K = TypeVar("K", default=bytes)
-V = TypeVar("V", default=bytes)
 
 SLICE: Final = 0.005
 """Seconds for which the event loop may be held."""
 
 
 class Supply(Protocol):
-    """Where a stream gets its batches from."""
+    """Where a stream gets its records from."""
 
-    async def next_batch(self) -> tuple[PartitionState, list[AnyRecord]]:
-        """The next batch's records; waits. Raises ClientClosedError once the consumer stops."""
+    async def next_records(self) -> tuple[PartitionState, list[AnyRecord]]:
+        """Some of a batch; waits. Raises ClientClosedError once the consumer stops."""
         ...
 
     async def breathe(self) -> None:
@@ -45,30 +38,76 @@ class Supply(Protocol):
 
 
 class Cursor:
-    """How far a stream has come in its batch; the engine keeps it when the stream is gone."""
+    """How far the application has come in the records that were taken for its streams.
 
-    __slots__ = ("batch", "place", "record", "rest", "state")
+    `hand` holds them, and gives them as long as that needs no look at anything else.
+    """
 
-    def __init__(self) -> None:
-        self.batch: list[AnyRecord] = []
-        self.rest: Iterator[AnyRecord] = iter(())
+    __slots__ = ("_convert", "_supply", "_time", "_yield_at", "hand", "place", "state")
+
+    def __init__(self, supply: Supply, convert: Convert | None) -> None:
+        self._supply = supply
+        self._convert = convert
+        self._time = asyncio.get_running_loop().time
+        self._yield_at = 0.0
+        self.hand = NextRecord(self._time, self._more)
         self.state: PartitionState | None = None
         self.place = 0
-        self.record: AnyRecord | None = None
-        """The record in the application's hands."""
+
+    def stream(self) -> RecordIterator[Any, Any]:
+        """A new iterator of the records, from where the last one came to."""
+        self._let_go_at(self._time() + SLICE)
+        return RecordIterator[Any, Any](self.hand)
+
+    @property
+    def record(self) -> AnyRecord | None:
+        """The record in the application's hands, as it was before it was deserialized."""
+        hand = self.hand
+        return hand.records[hand.at - 1] if hand.at else None
 
     @property
     def current(self) -> PartitionState | None:
-        """The partition that the batch is of, if it still stands where the batch belongs."""
+        """The partition that the records are of, if it still stands where they belong."""
         state = self.state
         return state if state is not None and state.place == self.place else None
 
-    def begin(
-        self, state: PartitionState, batch: list[AnyRecord], rest: Iterator[AnyRecord]
-    ) -> None:
-        """A batch has left the buffer, of which the first record is about to go out."""
-        self.state, self.place, self.batch, self.rest = state, state.place, batch, rest
-        state.position = state.done = batch[0].offset
+    # -- asking for the next ----------------------------------------------------------------------
+
+    async def _more(self) -> AnyRecord:
+        """The next record, wherever it is. Raises StopAsyncIteration once the consumer stops."""
+        if self._time() >= self._yield_at:
+            await self._supply.breathe()
+            self._let_go_at(self._time() + SLICE)
+        hand = self.hand
+        if hand.at == len(hand.records):
+            await self._refill()
+        record = hand.records[hand.at]
+        if self._convert is not None:
+            try:
+                record = self._convert(record)
+            except RecordDeserializationError:
+                self._supply.put_back(self._stumble())
+                raise
+        hand.at += 1
+        return record
+
+    async def _refill(self) -> None:
+        self.finish()
+        try:
+            state, records = await self._supply.next_records()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+        self._let_go_at(self._time() + SLICE)
+        self.state, self.place = state, state.place
+        self.hand.records, self.hand.at = records, 0
+        state.position = state.done = records[0].offset
+
+    def _let_go_at(self, time: float) -> None:
+        self._yield_at = time
+        # What is to be deserialized is not given as it is.
+        self.hand.until = time if self._convert is None else float("-inf")
+
+    # -- what became of those before --------------------------------------------------------------
 
     def settle(self) -> None:
         """Note in the partition's state how far the records have gone out."""
@@ -79,74 +118,29 @@ class Cursor:
             state.done = max(state.done, record.offset)
 
     def finish(self) -> None:
-        """The batch is through: go on after it, beyond what compaction has removed of it."""
+        """The records are through: go on after them, beyond what compaction has removed."""
         self.settle()
         state = self.current
-        if state is not None and self.record is not None:
+        if state is not None and self.hand.at:
             state.handed_out(state.buffer.position)
             state.asked_past()
-        self.forget()
+        self._forget()
 
     def cut(self) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """Hand out no more of the batch; what is left of it, if it is still worth something."""
+        """Hand out no more of the records; what is left, if it is still worth something."""
         self.settle()
-        state = self.current
-        after = -1 if self.record is None else self.record.offset
-        rest = [record for record in self.batch if record.offset > after]
-        self.forget()
+        state, rest = self.current, self.hand.records[self.hand.at :]
+        self._forget()
         return None if state is None else (state, rest)
 
-    def stumble(self, offset: int) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """The record at `offset` cannot be handed out: what is left of the batch, from it on."""
-        self.settle()
-        state = self.current
-        rest = [record for record in self.batch if record.offset >= offset]
-        self.forget()
-        if state is None:
-            return None
-        state.asked_past()
-        return state, rest
+    def _stumble(self) -> tuple[PartitionState, list[AnyRecord]] | None:
+        """The next record cannot be handed out: what is left of the records, from it on."""
+        rest = self.cut()
+        if rest is not None:
+            rest[0].asked_past()
+        return rest
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Hold nothing."""
-        self.state, self.record, self.batch, self.rest = None, None, [], iter(())
-
-
-class RecordStream(Generic[K, V]):
-    """The iterator of one `async for`."""
-
-    def __init__(self, supply: Supply, cursor: Cursor, convert: Convert | None) -> None:
-        self._supply = supply
-        self._cursor = cursor
-        self._convert = convert
-        self._time = asyncio.get_running_loop().time
-        self._yield_at = self._time() + SLICE
-
-    def __aiter__(self) -> RecordStream[K, V]:
-        """Itself."""
-        return self
-
-    async def __anext__(self) -> Record[K, V]:
-        """The next record. Raises what stands in its way; StopAsyncIteration once stopped."""
-        if self._time() >= self._yield_at:
-            await self._supply.breathe()
-            self._yield_at = self._time() + SLICE
-        cursor = self._cursor
-        try:
-            record = next(cursor.rest, None) or await self._refill()
-        except RecordDeserializationError as error:
-            self._supply.put_back(cursor.stumble(-1 if error.offset is None else error.offset))
-            raise
-        cursor.record = record
-        return record
-
-    async def _refill(self) -> AnyRecord:
-        self._cursor.finish()
-        try:
-            state, batch = await self._supply.next_batch()
-        except ClientClosedError:
-            raise StopAsyncIteration from None
-        self._yield_at = self._time() + SLICE
-        rest = iter(batch) if self._convert is None else map(self._convert, batch)
-        self._cursor.begin(state, batch, rest)
-        return next(rest)
+        self.state = None
+        self.hand.records, self.hand.at = [], 0

@@ -22,9 +22,12 @@ __all__ = [
     "Columns",
     "Delivery",
     "HeaderColumn",
+    "NextRecord",
     "OpenBatch",
+    "OpenBatches",
     "Outcome",
     "Record",
+    "RecordIterator",
     "RecordReader",
     "Section",
     "compiled_codec",
@@ -69,8 +72,11 @@ def compiled_codec() -> Any:
 if TYPE_CHECKING:
     from kafka_async.kernel._pykernel import (
         Delivery,
+        NextRecord,
         OpenBatch,
+        OpenBatches,
         Record,
+        RecordIterator,
         RecordReader,
         decode_varint,
         encode_varint,
@@ -85,8 +91,11 @@ else:
     _kernel = _load(os.environ.get("KAFKA_ASYNC_KERNEL"))
     IMPLEMENTATION = _kernel.IMPLEMENTATION
     Delivery = _kernel.Delivery
+    NextRecord = _kernel.NextRecord
     OpenBatch = _kernel.OpenBatch
+    OpenBatches = _kernel.OpenBatches
     Record = _kernel.Record
+    RecordIterator = _kernel.RecordIterator
     RecordReader = _kernel.RecordReader
     decode_varint = _kernel.decode_varint
     encode_varint = _kernel.encode_varint

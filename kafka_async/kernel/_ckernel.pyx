@@ -14,6 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
     PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.list cimport PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
@@ -135,8 +136,11 @@ cdef extern from *:
         Py_ssize_t offset
         int flags
         const char* doc
+    ctypedef struct PyAsyncMethods:
+        void* am_send
     ctypedef struct PyTypeObject:
         PyObject* tp_dict
+        PyAsyncMethods* tp_as_async
     const int T_OBJECT_EX
     const int READONLY
     const Py_ssize_t RECORD_ATTRIBUTES
@@ -202,7 +206,7 @@ cdef class Delivery:
         raise uncopied(self)
 
     def __await__(self):
-        return _outcome(self).wait(self).__await__()
+        return _outcome(self).wait(self)
 
     def done(self):
         """Whether the record was acknowledged or has failed."""
@@ -483,6 +487,89 @@ cdef class OpenBatch:
         self.buffer = <uint8_t*>moved
         self.allocated = wanted
         return 0
+
+
+@cython.final
+cdef class OpenBatches:
+    """The open batches of one topic, by partition: appends a record where it belongs.
+
+    Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
+    the partition of records that have no key and name none, -1 if there is none for now.
+    """
+
+    cdef public Py_ssize_t partitions
+    cdef public Py_ssize_t sticky
+    cdef dict batches
+
+    def __init__(self):
+        self.sticky = -1
+        self.batches = {}
+
+    def __reduce__(self):
+        raise uncopied(self)
+
+    def __len__(self):
+        return len(self.batches)
+
+    def open(self, partition, OpenBatch batch not None):
+        """Records of the partition go into this batch from now on."""
+        self.batches[partition] = batch
+
+    def close(self, partition):
+        """The partition has no open batch any more."""
+        self.batches.pop(partition, None)
+
+    @cython.binding(False)
+    def append(self, timestamp_ms, key=None, value=None, headers=(), partition=None):
+        """Append a record to the open batch of its partition: the one named, or the key's.
+
+        None, and no change, if that has none, or the record does not fit in. Raises as
+        `OpenBatch.append`.
+        """
+        cdef OpenBatch batch = self.batch_of(key, partition)
+        if batch is None:
+            return None
+        return batch.put(batch.checked_time(timestamp_ms), key, value, headers)
+
+    def append_many(self, timestamp_ms, values, keys=None, partition=None):
+        """Append values, with the keys beside them, until `append` would not take one.
+
+        The handles of those that were appended. A value that cannot be appended ends the call
+        before it, and raises only if it is the first.
+        """
+        cdef list deliveries = []
+        cdef Py_ssize_t index, total = len(values)
+        cdef OpenBatch batch
+        if keys is None:
+            batch = self.batch_of(None, partition)
+            return deliveries if batch is None else batch.append_many(timestamp_ms, values)
+        if len(keys) != total:
+            raise ValueError(f"{len(keys)} keys for {total} values")
+        for index in range(total):
+            key = keys[index]
+            try:
+                batch = self.batch_of(key, partition)
+                if batch is None:
+                    break
+                delivery = batch.put(batch.checked_time(timestamp_ms), key, values[index], ())
+            except (TypeError, ValueError):
+                if deliveries:
+                    break
+                raise
+            if delivery is None:
+                break
+            deliveries.append(delivery)
+        return deliveries
+
+    cdef OpenBatch batch_of(self, object key, object partition):
+        if not self.partitions:
+            return None
+        if partition is None:
+            if key is None:
+                partition = self.sticky
+            else:
+                partition = (hash_of(key) & MAX_INT32) % self.partitions
+        return self.batches.get(partition)
 
 
 cdef inline Delivery new_delivery(object outcome, int32_t index, int64_t timestamp):
@@ -879,6 +966,95 @@ def parse_records(section, topic, partition, leader_epoch=-1, start=0):
     return records
 
 
+# -- one at a time --------------------------------------------------------------------------------
+
+
+@cython.final
+cdef class NextRecord:
+    """Await it, again and again, for the next record.
+
+    `records` are those at hand, `at` is the place among them of the one to give next. They are
+    given at once while `time()` is below `until`; else what `more()` gives is awaited.
+    """
+
+    cdef object time
+    cdef object more
+    cdef public list records
+    cdef public Py_ssize_t at
+    cdef public double until
+
+    def __init__(self, time, more):
+        self.time = time
+        self.more = more
+        self.records = []
+        self.until = float("-inf")
+
+    def __reduce__(self):
+        raise uncopied(self)
+
+    # It is its own awaitable and its own iterator: no coroutine is made for a record at hand.
+
+    def __await__(self):
+        if at_hand(self) and <double>self.time() < self.until:
+            return self
+        return self.more().__await__()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        # Called instead of `send_record` under a debugger or profiler only.
+        if not at_hand(self):
+            raise IllegalStateError("there is no record at hand")
+        raise StopIteration(take_next(self))
+
+
+cdef inline bint at_hand(NextRecord self) noexcept:
+    return self.records is not None and 0 <= self.at < PyList_GET_SIZE(self.records)
+
+
+cdef inline object take_next(NextRecord self):
+    record = self.records[self.at]
+    self.at += 1
+    return record
+
+
+cdef int send_record(object self, object value, PyObject** result) except -1:
+    if not at_hand(<NextRecord>self):
+        raise IllegalStateError("there is no record at hand")
+    record = take_next(<NextRecord>self)
+    Py_INCREF(record)
+    result[0] = <PyObject*>record
+    return 0  # PYGEN_RETURN
+
+
+# Cython has no name for this slot, in which a value is returned without a StopIteration around it.
+(<PyTypeObject*>NextRecord).tp_as_async.am_send = <void*>send_record
+
+
+@cython.final
+cdef class RecordIterator:
+    """An asynchronous iterator of the records that a `NextRecord` gives."""
+
+    cdef readonly object next_record
+    cdef object __weakref__
+
+    def __init__(self, next_record):
+        self.next_record = next_record
+
+    @classmethod
+    def __class_getitem__(cls, parameters):
+        return types.GenericAlias(cls, parameters)
+
+    def __aiter__(self):
+        """Itself."""
+        return self
+
+    def __anext__(self):
+        """What to await for the next record."""
+        return self.next_record
+
+
 # -- columns --------------------------------------------------------------------------------------
 
 
@@ -1176,6 +1352,10 @@ def record_size_bound(key, value, headers=()):
 
 def murmur2(key):
     """Java's 32-bit murmur2 of a key, as a signed integer: what keyed partitioning hashes with."""
+    return hash_of(key)
+
+
+cdef int32_t hash_of(object key) except? -1:
     cdef object data = as_bytes(key)
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef Py_ssize_t length = PyBytes_GET_SIZE(data)

@@ -1,9 +1,9 @@
 """The hot path in plain Python: the specification of which `_ckernel.pyx` is the compiled twin.
 
 Writing: `OpenBatch` appends records to the section of a batch that it owns, and gives a `Delivery`
-for each. Reading: a `RecordReader` makes `Record` objects of a section, some at a time,
-`parse_records` all at once, `parse_columns` the buffers of Arrow arrays. All read with
-`_pysection.py`.
+for each; `OpenBatches` finds the batch. Reading: a `RecordReader` makes `Record` objects of a
+section, some at a time, `parse_records` all at once, `parse_columns` the buffers of Arrow arrays.
+All read with `_pysection.py`.
 
 A record on the wire (integers are zigzag varints):
 
@@ -29,6 +29,8 @@ from kafka_async.kernel._pysection import (
     read_spelled,
     take_varint,
 )
+from kafka_async.kernel._pystream import NextRecord as NextRecord
+from kafka_async.kernel._pystream import RecordIterator as RecordIterator
 from kafka_async.kernel._pyvalues import Delivery, DeliveryFields, Record
 from kafka_async.kernel._shared import (
     MAX_INT32,
@@ -222,6 +224,90 @@ class OpenBatch:
     def __repr__(self) -> str:
         state = "sealed" if self._sealed else f"{self.size} of {self._capacity} bytes"
         return f"<OpenBatch {self._count} records, {state}>"
+
+
+class OpenBatches:
+    """The open batches of one topic, by partition: appends a record where it belongs.
+
+    Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
+    the partition of records that have no key and name none, -1 if there is none for now.
+    """
+
+    __slots__ = ("_batches", "partitions", "sticky")
+
+    def __init__(self) -> None:
+        self.partitions = 0
+        self.sticky = -1
+        self._batches: dict[int, OpenBatch] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise uncopied(self)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def open(self, partition: int, batch: OpenBatch) -> None:
+        """Records of the partition go into this batch from now on."""
+        self._batches[partition] = batch
+
+    def close(self, partition: int) -> None:
+        """The partition has no open batch any more."""
+        self._batches.pop(partition, None)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: Buffer | None = None,
+        value: Buffer | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> Delivery | None:
+        """Append a record to the open batch of its partition: the one named, or the key's.
+
+        None, and no change, if that has none, or the record does not fit in. Raises as
+        `OpenBatch.append`.
+        """
+        batch = self._batch(key, partition)
+        return None if batch is None else batch.append(timestamp_ms, key, value, headers)
+
+    def append_many(
+        self,
+        timestamp_ms: int,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        partition: int | None = None,
+    ) -> list[Delivery]:
+        """Append values, with the keys beside them, until `append` would not take one.
+
+        The handles of those that were appended. A value that cannot be appended ends the call
+        before it, and raises only if it is the first.
+        """
+        if keys is None:
+            batch = self._batch(None, partition)
+            return [] if batch is None else batch.append_many(timestamp_ms, values)
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        deliveries: list[Delivery] = []
+        for key, value in zip(keys, values, strict=True):
+            try:
+                delivery = self.append(timestamp_ms, key, value, (), partition)
+            except (TypeError, ValueError):
+                if deliveries:
+                    break
+                raise
+            if delivery is None:
+                break
+            deliveries.append(delivery)
+        return deliveries
+
+    def _batch(self, key: Buffer | None, partition: int | None) -> OpenBatch | None:
+        if not self.partitions:
+            return None
+        if partition is None:
+            partition = self.sticky
+            if key is not None:
+                partition = (murmur2(key) & MAX_INT32) % self.partitions
+        return self._batches.get(partition)
 
 
 class _Varints(dict[int, bytes]):
