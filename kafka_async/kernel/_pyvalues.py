@@ -164,7 +164,7 @@ class Delivery(DeliveryFields):
         raise uncopied(self)
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        return self._outcome().wait(self).__await__()
+        return self._outcome().wait(self)
 
     def done(self) -> bool:
         """Whether the record was acknowledged or has failed."""

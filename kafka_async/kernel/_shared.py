@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafka_async.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Generator
     from typing import Any
 
     from typing_extensions import Buffer
@@ -126,8 +126,8 @@ class Outcome(Protocol):
         """Whether the batch was acknowledged or has failed."""
         ...
 
-    def wait(self, delivery: Delivery) -> Coroutine[Any, Any, RecordMetadata]:
-        """Wait until the batch is done; the metadata of that record, or the batch's error."""
+    def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
+        """Wait until the batch is done: what awaiting the handle gives, or raises."""
         ...
 
     def result(self, delivery: Delivery) -> RecordMetadata:

@@ -7,8 +7,8 @@ method that depends on time takes `now`, the loop's seconds.
 A partition's records go into its open batch; it is closed when it is full, or taken when it has
 lingered long enough and the broker has room for it. Brokers are served from sets of partitions that
 rotate, a batch a partition a request, so that none waits for another. Memory is granted to open
-batches in doubling steps, so that the fast path, which appends to the section in `TopicQueue.open`,
-needs no accounting.
+batches in doubling steps, so that the fast path, which appends to `TopicQueue.open`, needs no
+accounting.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class Accumulator:
         batch.held = grant
         batch.section = OpenBatch(batch.outcome, grant)
         queue.open = batch
-        queue.topic.open[queue.partition.partition] = batch.section
+        queue.topic.open.open(queue.partition.partition, batch.section)
         return batch
 
     def _is_full(self, batch: ProducerBatch, size: int) -> bool:
@@ -383,7 +383,7 @@ class Accumulator:
         if leaders == topic.leaders:
             return
         topic.leaders = leaders
-        topic.count = len(leaders)
+        topic.open.partitions = len(leaders)
         topic.available = tuple(n for n, leader in enumerate(leaders) if leader is not None)
         topic.sticky.forget()
         if topic.count:

@@ -127,15 +127,19 @@ class BatchOutcome(Settles):
         if all(part.done for _, part in self._parts):
             self.settle()
 
-    async def wait(self, delivery: Delivery) -> RecordMetadata:
+    def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the batch is done; the metadata of that record, or the batch's error."""
         if not self.done:
-            await self.settled()
+            promise = self._new_promise()
+            self._waiters.append(promise)
+            yield from promise.__await__()
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:
         """The metadata of that record; raises its error, or IllegalStateError if not done."""
-        part, index = self.find(delivery.index)
+        part, index = self, delivery.index
+        if self._parts or not self.done:
+            part, index = self.find(index)
         if part.error is not None:
             part.tell(index)
             # One error serves every record of the batch: each raise starts a traceback of its own.
@@ -241,9 +245,9 @@ class Undesignated:
         if self._outcome is not None:
             await self._outcome.settled()
 
-    async def wait(self, delivery: Delivery) -> RecordMetadata:
+    def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is done; its metadata, or its error."""
-        await self.settled()
+        yield from self.settled().__await__()
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_async.config import Partitioner
+    from kafka_async.kernel import OpenBatches
 
 __all__ = ["StickyChoice", "ask", "partition_for_key"]
 
@@ -43,12 +44,17 @@ def ask(partitioner: Partitioner, topic: str, key: bytes | None, partitions: int
 class StickyChoice:
     """The partition of a topic that records without a key go to for now; -1: none was chosen."""
 
-    __slots__ = ("_bytes", "_rng", "current")
+    __slots__ = ("_batches", "_bytes", "_rng")
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, batches: OpenBatches) -> None:
         self._rng = rng
         self._bytes = 0
-        self.current = -1
+        self._batches = batches
+
+    @property
+    def current(self) -> int:
+        """The partition; kept where the fast path finds it."""
+        return self._batches.sticky
 
     def wrote(self, partition: int, size: int, enough: int) -> None:
         """Note that a batch was closed; after `enough` bytes the next choice is a new one."""
@@ -59,7 +65,7 @@ class StickyChoice:
 
     def forget(self) -> None:
         """Choose anew next time."""
-        self.current = -1
+        self._batches.sticky = -1
         self._bytes = 0
 
     def choose(self, waiting: Sequence[tuple[int, int]]) -> int:
@@ -70,7 +76,8 @@ class StickyChoice:
         longest = max(length for _, length in waiting)
         weights = list(accumulate(longest + 1 - length for _, length in waiting))
         drawn = self._rng.randrange(weights[-1])
-        self.current = next(
+        chosen = next(
             partition for (partition, _), upto in zip(waiting, weights, strict=True) if drawn < upto
         )
-        return self.current
+        self._batches.sticky = chosen
+        return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafka_async.kernel import OpenBatches
 from kafka_async.producer.batch import BatchState
 from kafka_async.producer.idempotence import Chain
 from kafka_async.producer.memory import Holder
@@ -14,7 +15,6 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     import random
 
-    from kafka_async.kernel import OpenBatch
     from kafka_async.producer.batch import ProducerBatch
     from kafka_async.producer.outcome import Undesignated
 
@@ -83,7 +83,7 @@ class PartitionQueue(Holder):
     def close(self) -> None:
         """The open batch takes no more records."""
         self.open = None
-        del self.topic.open[self.partition.partition]
+        self.topic.open.close(self.partition.partition)
 
     def insert(self, batch: ProducerBatch) -> None:
         """Put a batch back where its order wants it."""
@@ -116,14 +116,10 @@ class PartitionQueue(Holder):
 
 
 class TopicQueue(Holder):
-    """What a producer knows of a topic. `count` is 0 until its partitions are known.
-
-    `open` has the records section of each partition's open batch: where the fast path appends.
-    """
+    """What a producer knows of a topic. `open` is where the fast path appends."""
 
     __slots__ = (
         "available",
-        "count",
         "error",
         "leaders",
         "name",
@@ -136,14 +132,18 @@ class TopicQueue(Holder):
     def __init__(self, name: str, rng: random.Random) -> None:
         super().__init__(stranded=True)
         self.name = name
-        self.count = 0
         self.leaders: tuple[int | None, ...] = ()
         self.available: tuple[int, ...] = ()
         self.error: Exception | None = None
         self.partitions: dict[int, PartitionQueue] = {}
-        self.open: dict[int, OpenBatch] = {}
+        self.open = OpenBatches()
         self.undesignated: deque[Undesignated] = deque()
-        self.sticky = StickyChoice(rng)
+        self.sticky = StickyChoice(rng, self.open)
+
+    @property
+    def count(self) -> int:
+        """How many partitions it has; 0 until they are known."""
+        return self.open.partitions
 
     def queue(self, partition: int) -> PartitionQueue:
         """A partition's queue."""

@@ -22,7 +22,6 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SerializationError,
 )
-from kafka_async.kernel import murmur2
 from kafka_async.producer.accumulator import Shortage
 from kafka_async.producer.fitness import check_record
 from kafka_async.types import TopicPartition
@@ -48,6 +47,8 @@ V = TypeVar("V", default=bytes)
 
 TURN: Final = 0.001
 """Seconds after which a caller that enqueues in a loop gives up the event loop once."""
+RUN: Final = 1_000
+"""Most records that are appended without a look at the clock."""
 SHUT: Final = float("-inf")
 
 
@@ -82,7 +83,7 @@ class RecordWriter(Generic[K, V]):
     def __init__(self) -> None:
         self._fast_until = SHUT
         self._pause_at = SHUT
-        self._wall_offset = 0.0
+        self._stamp = 0
         self._engine: Engine | None = None
         self._topics: dict[str, TopicQueue] = {}
         self._now: Callable[[], float] = _never
@@ -110,29 +111,19 @@ class RecordWriter(Generic[K, V]):
             RecordTooLargeError: the record is larger than max_request_size.
             SerializationError: a serializer failed; its cause says how.
         """
-        now = self._now()
-        if now < self._fast_until and timestamp is None:
+        if self._now() < self._fast_until and timestamp is None:
             queue = self._topics.get(topic)
-            if queue is not None and queue.count:
+            if queue is not None:
                 # Without serializers they are bytes; cast() would be two calls a record.
                 raw_key: Any = key
                 raw: Any = value
                 try:
-                    if partition is not None:
-                        number = partition
-                    elif key is None:
-                        number = queue.sticky.current
-                    else:
-                        number = (murmur2(raw_key) & 0x7FFF_FFFF) % queue.count
-                    section = queue.open.get(number)
-                    if section is not None:
-                        stamp = int((now + self._wall_offset) * 1000)
-                        delivery = section.append(stamp, raw_key, raw, headers)
-                        if delivery is not None:
-                            return delivery
+                    delivery = queue.open.append(self._stamp, raw_key, raw, headers, partition)
                 except (TypeError, ValueError):
                     check_record(topic, key, value, headers)
                     raise
+                if delivery is not None:
+                    return delivery
         return await self._enqueue(topic, value, key, headers, partition, timestamp)
 
     def enqueue_nowait(
@@ -203,10 +194,11 @@ class RecordWriter(Generic[K, V]):
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys for {len(values)} values")
         deliveries: list[Delivery] = []
-        while len(deliveries) < len(values):
-            at = len(deliveries)
-            if keys is None:
-                deliveries += self._append_run(topic, values, at, partition)
+        while (at := len(deliveries)) < len(values):
+            some = slice(at, at + RUN)
+            deliveries += self._append_run(
+                topic, values[some], None if keys is None else keys[some], partition
+            )
             if len(deliveries) == at:
                 key = None if keys is None else keys[at]
                 deliveries.append(
@@ -310,18 +302,22 @@ class RecordWriter(Generic[K, V]):
             shortage = got
 
     def _append_run(
-        self, topic: str, values: Sequence[V | None], start: int, partition: int | None
+        self,
+        topic: str,
+        values: Sequence[V | None],
+        keys: Sequence[K | None] | None,
+        partition: int | None,
     ) -> list[Delivery]:
-        """As many values without keys as the open batch of their partition takes at once."""
-        now = self._now()
+        """As many of the values as open batches take at once; none if the first has to wait."""
         queue = self._topics.get(topic)
-        if now >= self._fast_until or queue is None or not queue.count:
+        if self._now() >= self._fast_until or queue is None:
             return []
-        section = queue.open.get(queue.sticky.current if partition is None else partition)
-        if section is None:
-            return []
-        stamp = int((now + self._wall_offset) * 1000)
-        return section.append_many(stamp, cast("Any", values), None, start)
+        raw_keys: Any = keys
+        raw: Any = values
+        try:
+            return queue.open.append_many(self._stamp, raw, raw_keys, partition)
+        except (TypeError, ValueError):
+            return []  # the first cannot be appended; enqueue says why
 
     def _no_room(self, engine: Engine) -> KafkaError:
         memory = engine.accumulator.memory
@@ -343,7 +339,7 @@ class RecordWriter(Generic[K, V]):
 
     def _start_turn(self, engine: Engine) -> None:
         now = self._now()
-        self._wall_offset = engine.clock.wall() - now
+        self._stamp = int(engine.clock.wall() * 1000)
         self._pause_at = now + TURN
         self._fast_until = self._pause_at if engine.plain else SHUT
 

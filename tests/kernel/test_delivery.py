@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import ModuleType
 from typing import Any
 
@@ -20,8 +21,9 @@ class Batch:
         self.error = error
         self.asked: list[Any] = []
 
-    async def wait(self, delivery: Any) -> RecordMetadata:
+    def wait(self, delivery: Any) -> Generator[Any, None, RecordMetadata]:
         self.asked.append(delivery)
+        yield from ()
         return self.result(delivery)
 
     def result(self, delivery: Any) -> RecordMetadata:

@@ -102,11 +102,13 @@ async def test_linger_is_kept_by_who_enqueues_without_a_pause() -> None:
         await bench.producer.flush()
 
 
-async def test_send_many_gives_up_the_loop_too() -> None:
+@pytest.mark.parametrize("keyed", [True, False])
+async def test_send_many_gives_up_the_loop_too(keyed: bool) -> None:
     async with Bench({"clicks": [1]}) as bench:
         turns = [0]
         pulse = asyncio.ensure_future(count_turns(turns))
-        await bench.producer.send_many("clicks", [b"x" * 100] * RECORDS)
+        keys = [b""] * RECORDS if keyed else None
+        await bench.producer.send_many("clicks", [b"x" * 100] * RECORDS, keys)
         pulse.cancel()
         await asyncio.wait({pulse})
         assert turns[0] >= RECORDS * WIRE_SIZE / bench.config.batch_size

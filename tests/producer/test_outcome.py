@@ -69,7 +69,7 @@ async def test_asking_too_early_is_an_error() -> None:
 
 async def test_cancelling_one_waiter_leaves_the_others_alone() -> None:
     batch = outcome()
-    waiters = [asyncio.ensure_future(batch.wait(Delivery(batch, n, 0))) for n in range(3)]
+    waiters = [asyncio.ensure_future(Delivery(batch, n, 0)) for n in range(3)]
     await asyncio.sleep(0)
     waiters[1].cancel()
     await asyncio.wait({waiters[1]})
@@ -93,7 +93,7 @@ async def test_every_waiter_gets_the_error_with_a_traceback_of_its_own() -> None
 async def test_a_split_batch_is_done_when_its_last_part_is() -> None:
     batch = outcome()
     deliveries = [Delivery(batch, n, 0) for n in range(4)]
-    waiting = asyncio.ensure_future(batch.wait(deliveries[3]))
+    waiting = asyncio.ensure_future(deliveries[3])
     await asyncio.sleep(0)
     left, right = batch.split([1, 3])
     left.acknowledge(10, -1, 1)
@@ -120,7 +120,7 @@ async def test_parts_of_parts_keep_their_records_apart() -> None:
 async def test_an_undesignated_record_passes_questions_on_once_it_has_a_batch() -> None:
     record, batch = undesignated(), outcome()
     handle = Delivery(record, 0, 1000)
-    waiting = asyncio.ensure_future(record.wait(handle))
+    waiting = asyncio.ensure_future(handle)
     await asyncio.sleep(0)
     record.designate(Delivery(batch, 1, 1000), batch)
     await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from tests.producer.promises import FakePromise
 def topic_of(*leaders: int | None) -> TopicQueue:
     topic = TopicQueue("clicks", random.Random(0))
     topic.leaders = leaders
-    topic.count = len(leaders)
+    topic.open.partitions = len(leaders)
     return topic
 
 

@@ -1,0 +1,166 @@
+"""Writing to a topic: which open batch takes a record, and when none does."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+TIME = 1_700_000_000_000
+ROOM = 1 << 20
+KEYS = [b"21", b"foobar", b"abc", b"a-little-bit-long-string"]
+JAVA_HASHES = [-973932308, -790332482, 479470107, -985981536]
+
+
+def topic(kernel: ModuleType, partitions: int, *open_ones: int, capacity: int = ROOM) -> Any:
+    """A topic with empty open batches, whose outcomes are the partitions' numbers."""
+    batches = kernel.OpenBatches()
+    batches.partitions = partitions
+    for partition in open_ones:
+        batches.open(partition, kernel.OpenBatch(partition, capacity))
+    return batches
+
+
+def test_a_record_goes_to_the_partition_that_it_names(kernel: ModuleType) -> None:
+    batches = topic(kernel, 3, 0, 1, 2)
+    delivery = batches.append(TIME, b"key", b"value", (), 2)
+    assert (delivery.outcome, delivery.index, delivery.timestamp) == (2, 0, TIME)
+
+
+@pytest.mark.parametrize(("key", "java_hash"), list(zip(KEYS, JAVA_HASHES, strict=True)))
+def test_a_key_decides_as_it_does_for_java(kernel: ModuleType, key: bytes, java_hash: int) -> None:
+    batches = topic(kernel, 12, *range(12))
+    batches.sticky = 5
+    assert batches.append(TIME, key, b"value").outcome == (java_hash & 0x7FFF_FFFF) % 12
+
+
+def test_a_record_without_a_key_goes_to_the_sticky_partition(kernel: ModuleType) -> None:
+    batches = topic(kernel, 3, 0, 1, 2)
+    assert batches.sticky == -1
+    assert batches.append(TIME, None, b"value") is None
+    batches.sticky = 1
+    assert batches.append(TIME, None, b"value").outcome == 1
+
+
+def test_nothing_is_appended_while_the_topic_is_not_known(kernel: ModuleType) -> None:
+    batches = topic(kernel, 0, 0)
+    batches.sticky = 0
+    assert batches.append(TIME, None, b"value") is None
+    assert batches.append(TIME, b"key", b"value") is None
+    assert batches.append(TIME, b"key", b"value", (), 0) is None
+    assert batches.append_many(TIME, [b"value"], [b"key"]) == []
+
+
+def test_nothing_is_appended_where_no_batch_is_open(kernel: ModuleType) -> None:
+    batches = topic(kernel, 3, 0)
+    assert batches.append(TIME, None, b"value", (), 1) is None
+    assert len(batches) == 1
+    batches.close(0)
+    batches.close(0)
+    assert len(batches) == 0
+    assert batches.append(TIME, None, b"value", (), 0) is None
+    assert batches.append_many(TIME, [b"value"], partition=0) == []
+
+
+def test_a_newly_opened_batch_takes_the_place_of_the_one_before(kernel: ModuleType) -> None:
+    batches = topic(kernel, 1, 0)
+    batches.open(0, kernel.OpenBatch("new", ROOM))
+    assert batches.append(TIME, None, b"value", (), 0).outcome == "new"
+
+
+def test_headers_are_appended_too(kernel: ModuleType) -> None:
+    batches, batch = topic(kernel, 1), kernel.OpenBatch(None, ROOM)
+    batches.open(0, batch)
+    batches.append(TIME, b"k", b"v", [("h", b"x")], 0)
+    alone = kernel.OpenBatch(None, ROOM)
+    alone.append(TIME, b"k", b"v", [("h", b"x")])
+    assert batch.seal() == alone.seal()
+
+
+def test_a_full_batch_takes_nothing(kernel: ModuleType) -> None:
+    batches = topic(kernel, 1, 0, capacity=0)
+    assert batches.append(TIME, None, b"value", (), 0) is not None
+    assert batches.append(TIME, None, b"value", (), 0) is None
+
+
+def sections(kernel: ModuleType, fill: Callable[[Any], object]) -> list[bytes]:
+    """What a topic's open batches hold once they are filled."""
+    batches = topic(kernel, 3)
+    each = [kernel.OpenBatch(None, ROOM) for _ in range(3)]
+    for partition, batch in enumerate(each):
+        batches.open(partition, batch)
+    batches.sticky = 1
+    fill(batches)
+    return [batch.seal() for batch in each]
+
+
+@pytest.mark.parametrize("partition", [None, 2])
+@pytest.mark.parametrize("keyed", [True, False])
+def test_append_many_is_append_many_times(
+    kernel: ModuleType, keyed: bool, partition: int | None
+) -> None:
+    values = [b"%d" % number for number in range(100)]
+    keys = [None if number % 5 == 0 else b"k%d" % number for number in range(100)]
+
+    def at_once(batches: Any) -> None:
+        taken = batches.append_many(TIME, values, keys if keyed else None, partition)
+        assert len(taken) == len(values)
+
+    def one_by_one(batches: Any) -> None:
+        for key, value in zip(keys, values, strict=True):
+            batches.append(TIME, key if keyed else None, value, (), partition)
+
+    assert sections(kernel, at_once) == sections(kernel, one_by_one)
+
+
+def test_append_many_ends_where_a_batch_has_to_be_opened(kernel: ModuleType) -> None:
+    batches = topic(kernel, 12, *range(12))
+    missing = (JAVA_HASHES[2] & 0x7FFF_FFFF) % 12
+    batches.close(missing)
+    taken = batches.append_many(TIME, [b"a", b"b", b"c", b"d"], KEYS)
+    assert [delivery.index for delivery in taken] == [0, 0]
+    assert all(delivery.outcome != missing for delivery in taken)
+
+
+def test_append_many_ends_where_a_batch_is_full(kernel: ModuleType) -> None:
+    batches = topic(kernel, 1, 0, capacity=16)
+    assert len(batches.append_many(TIME, [b"a"] * 5, [b""] * 5)) == 2
+    batches = topic(kernel, 1, 0, capacity=16)
+    assert len(batches.append_many(TIME, [b"a"] * 5, partition=0)) == 2
+
+
+def test_append_many_wants_a_key_a_value(kernel: ModuleType) -> None:
+    with pytest.raises(ValueError, match="1 keys for 2 values"):
+        topic(kernel, 1, 0).append_many(TIME, [b"a", b"b"], [None])
+
+
+@pytest.mark.parametrize("bad", [("key", b"value"), (b"key", "value")])
+def test_append_many_keeps_what_it_took_before_a_bad_record(
+    kernel: ModuleType, bad: tuple[Any, Any]
+) -> None:
+    batches = topic(kernel, 1, 0)
+    keys, values = [b"k", b"k", bad[0]], [b"v", b"v", bad[1]]
+    assert len(batches.append_many(TIME, values, keys)) == 2
+    with pytest.raises(TypeError):
+        batches.append_many(TIME, values[2:], keys[2:])
+    with pytest.raises(TypeError):
+        batches.append(TIME, *bad)
+
+
+@pytest.mark.parametrize("timestamp", [-2, 1 << 63])
+def test_a_time_that_cannot_be_is_refused(kernel: ModuleType, timestamp: int) -> None:
+    batches = topic(kernel, 1, 0)
+    with pytest.raises(ValueError, match="timestamp"):
+        batches.append(timestamp, b"k", b"v")
+    with pytest.raises(ValueError, match="timestamp"):
+        batches.append_many(timestamp, [b"v"], [b"k"])
+
+
+def test_there_are_no_copies(kernel: ModuleType) -> None:
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError):
+            duplicate(topic(kernel, 1, 0))
