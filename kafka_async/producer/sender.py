@@ -524,5 +524,5 @@ class Sender:
 
 
 def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
-    """The topics that an error is about: the one that it names, or all."""
-    return [topic for topic in topics if error.topic in (None, topic.name)]
+    """The topics that an error is about: the one that it names, else all."""
+    return [topic for topic in topics if topic.name == error.topic] or list(topics)

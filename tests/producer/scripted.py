@@ -377,9 +377,11 @@ class ScriptedCluster:
     ) -> ClusterMetadata:
         if self.learning is not None:
             await self.learning.wait()
+        topics = list(topics)
         for name in topics:
             if self.metadata.topic(name) is None and name in self.creatable:
                 self.set_topic(name, self.creatable[name])
+        for name in topics:
             if self.metadata.topic(name) is None:
                 errors = {**self.metadata.errors, name: 3}
                 version = self.metadata.version + 1

@@ -441,6 +441,37 @@ async def test_an_illegal_topic_fails_at_once() -> None:
         assert asyncio.get_running_loop().time() == began
 
 
+async def test_topics_are_learnt_together_and_one_that_is_refused_fails_alone() -> None:
+    async with Bench() as bench:
+        bench.cluster.creatable = {"a": [1], "b": [1]}
+        learn, asked = bench.cluster.metadata_for, list[set[str]]()
+
+        async def refusing(topics: Any, **options: Any) -> Any:
+            asked.append(set(topics))
+            if "no good" in topics:
+                raise InvalidTopicError("a name with spaces", topic="no good")
+            return await learn(topics, **options)
+
+        bench.cluster.metadata_for = refusing
+        names = ("a", "no good", "b")
+        good, bad, also_good = [await bench.producer.enqueue(name, b"v") for name in names]
+        assert (await good).offset == (await also_good).offset == 0
+        with pytest.raises(InvalidTopicError):
+            await bad
+        assert asked == [set(names), {"a", "b"}]
+
+
+async def test_a_topic_that_is_there_does_not_wait_for_one_that_is_not() -> None:
+    async with Bench(max_block_ms=3_000) as bench:
+        bench.cluster.creatable = {"there": [1]}
+        nowhere = await bench.producer.enqueue("nowhere", b"v")
+        there = await bench.producer.enqueue("there", b"v")
+        assert (await there).offset == 0
+        assert not nowhere.done()
+        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+            await nowhere
+
+
 async def test_a_partition_that_gets_a_leader_is_sent() -> None:
     async with Bench({"clicks": [-1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v", partition=0)
