@@ -34,6 +34,10 @@ CHECK: Final = 0
 """The number of the round in which consumers are checked; timed ones count from 1."""
 
 
+UNTUNED: Final = 0.0075
+"""Of the single operations, where nothing is tuned: a client may wait a second to fill a batch."""
+
+
 class FailedError(RuntimeError):
     """A client's process failed or took too long."""
 
@@ -163,7 +167,7 @@ class _Course:
         self._bootstrap = bootstrap
         self._ledger = ledger
         self._tuned = tuned
-        self._scale = scale
+        self._scale = scale * (UNTUNED if case.operations and not tuned else 1.0)
         self._filled: dict[int, str] = {}
 
     def round(self, contenders: Sequence[Contender], number: int) -> None:
