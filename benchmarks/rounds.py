@@ -32,8 +32,6 @@ TIME_LIMIT = 60.0
 ROOT: Final = Path(__file__).parent.parent
 CHECK: Final = 0
 """The number of the round in which consumers are checked; timed ones count from 1."""
-
-
 UNTUNED: Final = 0.0075
 """Of the single operations, where nothing is tuned: a client may wait a second to fill a batch."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,11 +93,15 @@ def missing() -> str:
     raise BackendUnavailableError("install it")
 
 
+@pytest.mark.parametrize("step", ["requires", "prepare"])
 def test_who_is_missing_is_named_and_not_started(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: str,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    peer = Peer("aiokafka", "aiokafka", "benchmarks.peers.aiokafka_peer", missing)
-    monkeypatch.setitem(PEERS, "aiokafka", peer)
+    lacking: dict[str, Any] = {step: missing}
+    monkeypatch.setitem(PEERS, "aiokafka", replace(PEERS["aiokafka"], **lacking))
     assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 0
     shown = capsys.readouterr()
     assert "missing:\n\n- aiokafka: install it\n" in shown.out
