@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 TIME = struct.Struct(">d")
 FLUSH = 0.005
 """Seconds that a flush waits for, when one follows the other."""
-POLL = 0.1
-"""Seconds that a poll waits for a report, when one follows the other."""
 
 
 def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _producer(
-    task: Task, settings: dict[str, Any], batch_size: int
+    task: Task, settings: dict[str, Any], batch_size: int = 1_000
 ) -> AsyncGenerator[AIOProducer]:
     options = {"bootstrap.servers": task.bootstrap, **settings}
     producer = AIOProducer(options, batch_size=batch_size) if task.tuned else AIOProducer(options)
@@ -56,16 +54,14 @@ async def _producer(
 
 
 @asynccontextmanager
-async def _repeated(
-    call: Callable[[float], Awaitable[object]], wait: float
-) -> AsyncGenerator[None]:
-    """A task that calls again and again, until the block ends."""
+async def _flushed(producer: AIOProducer) -> AsyncGenerator[None]:
+    """A task that flushes again and again, until the block ends."""
 
-    async def repeat() -> None:
+    async def flush() -> None:
         while True:
-            await call(wait)
+            await producer.flush(FLUSH)
 
-    task = asyncio.create_task(repeat())
+    task = asyncio.create_task(flush())
     try:
         yield
     finally:
@@ -102,7 +98,7 @@ async def _send(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> N
         for value in values:
             await (await produce(topic, value))
 
-    async with _repeated(producer.flush, FLUSH):
+    async with _flushed(producer):
         await asyncio.gather(*(client() for _ in range(task.concurrency)))
 
 
@@ -177,10 +173,12 @@ async def round_trip(task: Task) -> Figures:
     """One record after the other, each until its future is done."""
     settings = producer_settings(task, linger_ms=0)
     values = islice(cycle(payload.values(task.size)), task.records)
-    async with _producer(task, settings, 1) as producer, _repeated(producer.poll, POLL):
+    async with _producer(task, settings) as producer:
 
         async def send(value: bytes) -> None:
-            await (await producer.produce(task.topic, value))
+            sent = await producer.produce(task.topic, value)
+            await producer.flush()
+            await sent
 
         with Stopwatch() as watch:
             taken = await round_trips(send, values, task.rate)
