@@ -105,7 +105,7 @@ class Supervisor:
     """Owner of every task of one client, and of its two-thread pool for what would block the loop.
 
     `name` appears in task names, errors and warnings: "Producer client-1". A task that dies is told
-    to `hooks` too.
+    to `hooks` too. While `running`, tasks can be spawned.
     """
 
     def __init__(self, name: str, hooks: Hooks | None = None) -> None:
@@ -117,13 +117,9 @@ class Supervisor:
         self._pid = 0
         self._host_task: asyncio.Task[None] | None = None
         self._group: TaskGroup | None = None
+        self.running = False
         self._stopping = asyncio.Event()
         self._pool: ThreadPoolExecutor | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether tasks can be spawned."""
-        return self._group is not None and not self._stopping.is_set()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -145,7 +141,7 @@ class Supervisor:
         try:
             await ready.wait()
         except BaseException:
-            self._stopping.set()  # the host ends by itself
+            self._end()  # the host ends by itself
             raise
 
     def spawn(
@@ -168,6 +164,15 @@ class Supervisor:
 
     def check(self) -> None:
         """Raise unless this is the loop and the process it runs in, and it runs."""
+        if self.failure is None and self.running and os.getpid() == self._pid:
+            try:
+                if asyncio.get_running_loop() is self._loop:
+                    return
+            except RuntimeError:
+                pass  # no loop runs in this thread: it is said below
+        self._refuse()
+
+    def _refuse(self) -> None:
         if self._loop is None:
             raise ClientClosedError(
                 f"{self.name} was not started: use `async with`, or await start() first"
@@ -197,7 +202,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; safe to call again."""
-        self._stopping.set()
+        self._end()
         if self._group is not None:
             self._group.cancel_scope.cancel()
         if self._host_task is not None:
@@ -205,11 +210,16 @@ class Supervisor:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def _end(self) -> None:
+        self.running = False
+        self._stopping.set()
+
     async def _host(self, ready: asyncio.Event) -> None:
         from anyio import create_task_group
 
         async with create_task_group() as group:
             self._group = group
+            self.running = not self._stopping.is_set()
             ready.set()
             await self._stopping.wait()
             group.cancel_scope.cancel()

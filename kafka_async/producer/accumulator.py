@@ -260,7 +260,12 @@ class Accumulator:
     # -- closing and compressing ------------------------------------------------------------------
 
     def close(self, batch: ProducerBatch, now: float) -> None:
-        """Take no more records into a batch."""
+        """Take no more records into a batch, and have it sent."""
+        self._close(batch)
+        if not self.compressing:
+            self.schedule.offer(batch.queue, now)
+
+    def _close(self, batch: ProducerBatch) -> None:
         queue = batch.queue
         assert batch.section is not None
         assert queue.open is batch
@@ -278,7 +283,6 @@ class Accumulator:
             self._sealed.append(queue)
         else:
             batch.state = BatchState.READY
-            self.schedule.offer(queue, now)
 
     def to_compress(self) -> Iterator[ProducerBatch]:
         """Batches to compress now: of each partition one at a time, in order."""
@@ -329,7 +333,7 @@ class Accumulator:
         if not self.schedule.sendable(queue, now):
             return None
         if not queue.waiting and queue.open is not None:
-            self.close(queue.open, now)
+            self._close(queue.open)
         batch = queue.waiting[0] if queue.waiting else None
         return batch if batch is not None and batch.state is BatchState.READY else None
 

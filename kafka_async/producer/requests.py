@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_async.errors import KafkaError, error_for
-from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.batch import ProducerBatch
     from kafka_async.protocol.messages.produce import (
+        PartitionProduceData,
         PartitionProduceResponse,
         ProduceRequest,
         ProduceResponse,
@@ -47,15 +47,18 @@ class ProduceRequests:
         self.transactions_v2 = False
         self._transactional_id = config.transactional_id
         self._timeout_ms = int(config.request_timeout_ms)
+        # Not with the module: naming a producer loads no messages.
+        from kafka_async.protocol.messages import produce
+
+        self._messages = produce
 
     def build(
         self, batches: Sequence[ProducerBatch], lane: Lane, topic_id: Callable[[str], UUID]
     ) -> ProduceCall:
         """The request that carries these batches."""
-        from kafka_async.protocol.messages import produce
-
+        produce = self._messages
         transactional = self._transactional_id is not None
-        by_topic: dict[str, list[produce.PartitionProduceData]] = {}
+        by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             topic, partition = batch.queue.partition
             records = batch.frame(transactional=transactional)
@@ -66,7 +69,7 @@ class ProduceRequests:
             for name, rows in by_topic.items()
         ]
         version = lane.version(produce.ProduceRequest.API_KEY)
-        if any(topic.topic_id.int == 0 for topic in topics):
+        if not all(topic.topic_id.int for topic in topics):
             version = min(version, LAST_WITH_NAMES)
         if transactional and not self.transactions_v2:
             version = min(version, LAST_BEFORE_TRANSACTIONS_V2)
@@ -81,14 +84,14 @@ class ProduceRequests:
 
 def answers_by_partition(
     response: ProduceResponse, names: Mapping[UUID, str]
-) -> dict[TopicPartition, PartitionProduceResponse]:
+) -> dict[tuple[str, int], PartitionProduceResponse]:
     """What the broker says of each partition; `names` are those of the ids that were sent."""
-    answers: dict[TopicPartition, PartitionProduceResponse] = {}
+    answers: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id)
         if name is not None:
             for row in topic.partition_responses:
-                answers[TopicPartition(name, row.index)] = row
+                answers[name, row.index] = row
     return answers
 
 

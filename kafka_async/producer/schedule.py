@@ -50,6 +50,10 @@ class Schedule:
         """Whether a look round would find something to do, or a new time to look again."""
         return bool(self.unadmitted or self._timers) or any(self._ready.values())
 
+    def holds(self, node: int) -> bool:
+        """Whether something may be ready for a broker."""
+        return bool(self._ready.get(node))
+
     def offer(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition where its broker finds it, if it has anything to send now."""
         if queue.leader is not None and self.sendable(queue, now):
@@ -71,9 +75,9 @@ class Schedule:
 
     def sendable(self, queue: PartitionQueue, now: float) -> bool:
         """Whether a partition's next batch may go to its leader now."""
-        if queue.leader is None or not queue.free_to_send(queue.leader):
+        if queue.leader is None or not queue.due(now):
             return False
-        if not queue.due(now):
+        if not queue.free_to_send(queue.leader):
             return False
         if queue.not_before > now:
             self._set_timer(queue)

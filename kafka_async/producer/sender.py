@@ -78,6 +78,7 @@ class Sender:
 
     `admit` is called with partitions that must join the transaction before they are sent; while
     `draining` is set, what comes back from a broker fails with it instead of being sent again.
+    `in_flight` counts the requests without an answer.
     `now()` is the time that everything here goes by, and that the writers append by: uvloop's own
     stands still within a turn, and what was appended in it would be due in the future.
     """
@@ -94,6 +95,7 @@ class Sender:
         self.admit: Callable[[list[PartitionQueue]], None] | None = None
         self.requests = ProduceRequests(config)
         self.draining: Exception | None = None
+        self.in_flight = 0
         self._config = config
         self._client = client
         self._accumulator = accumulator
@@ -118,11 +120,6 @@ class Sender:
         self._unsubscribe = client.on_metadata(self._metadata_changed)
 
     # -- what others call -------------------------------------------------------------------------
-
-    @property
-    def in_flight(self) -> int:
-        """Produce requests without an answer."""
-        return sum(link.in_flight for link in self._links.values())
 
     def wake(self) -> None:
         """Something may be due: look round in the loop's next turn."""
@@ -190,11 +187,12 @@ class Sender:
 
     def _look_round(self, now: float) -> None:
         accumulator = self._accumulator
-        if self._client.metadata is not self._seen:
-            self._read_metadata(self._client.metadata, now)
+        metadata = self._client.metadata
+        if metadata is not self._seen:
+            self._read_metadata(metadata, now)
         if accumulator.unknown:
             for topic in list(accumulator.unknown):
-                self._read_topic(topic, self._client.metadata, now)
+                self._read_topic(topic, metadata, now)
             self._follow_topics()
         if accumulator.memory.waiting or accumulator.flushes:
             accumulator.expedite(now)
@@ -314,7 +312,9 @@ class Sender:
         if link.lane.throttled_until > now:
             self._loop.call_at(link.lane.throttled_until, self.wake)
             return
-        while link.in_flight < self._config.max_in_flight_requests_per_connection:
+        schedule = self._accumulator.schedule
+        most = self._config.max_in_flight_requests_per_connection
+        while link.in_flight < most and schedule.holds(node):
             batches = self._accumulator.take(node, self.requests.room, now)
             if not batches:
                 return
@@ -338,9 +338,10 @@ class Sender:
 
     def _send(self, link: Link, batches: Sequence[ProducerBatch], now: float) -> None:
         link.in_flight += 1
+        self.in_flight += 1
         self.counters.requests += 1
         try:
-            call = self.requests.build(batches, link.lane, self._client.metadata.topic_id)
+            call = self.requests.build(batches, link.lane, self._seen.topic_id)
             link.lane.ask(
                 call.request,
                 partial(self._heard, link, batches, call),
@@ -350,6 +351,7 @@ class Sender:
             )
         except KafkaError as error:
             link.in_flight -= 1
+            self.in_flight -= 1
             self._lost(batches, error, now)
             return
         if self._client.hooks.active:
@@ -363,6 +365,7 @@ class Sender:
         answer: ProduceResponse | KafkaError,
     ) -> None:
         link.in_flight -= 1
+        self.in_flight -= 1
         now = self.now()
         batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
         try:
@@ -387,25 +390,27 @@ class Sender:
         now: float,
     ) -> None:
         answers = answers_by_partition(response, call.names)
-        self._note_leaders(answers, response)
         for batch in batches:
             answer = answers.get(batch.queue.partition)
             if answer is None:
                 missing = UnknownServerError("the broker's answer leaves the partition out")
                 self._react(batch, missing, now)
             elif answer.error_code:
+                self._note_leader(batch.queue.partition, answer, response)
                 self._react(batch, error_of(batch, answer), now)
             else:
                 self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms, now)
 
-    def _note_leaders(
-        self, answers: dict[TopicPartition, PartitionProduceResponse], response: ProduceResponse
+    def _note_leader(
+        self,
+        partition: TopicPartition,
+        answer: PartitionProduceResponse,
+        response: ProduceResponse,
     ) -> None:
-        nodes = {row.node_id: row for row in response.node_endpoints}
-        for partition, answer in answers.items():
-            hint = answer.current_leader
-            row = nodes.get(hint.leader_id)
-            if answer.error_code and row is not None:
+        """Take in who leads the partition now, if the broker that refused it says so (KIP-951)."""
+        hint = answer.current_leader
+        for row in response.node_endpoints:
+            if row.node_id == hint.leader_id:
                 node = Node(row.node_id, row.host, row.port, row.rack)
                 self._client.note_leader(partition, hint.leader_id, hint.leader_epoch, node)
 

@@ -10,13 +10,14 @@ same reason as the first.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol import api
-from kafka_async.protocol.message import coalesce
+from kafka_async.protocol.message import COALESCE_BELOW
 from kafka_async.protocol.wire import MAX_STRING, skip_tags
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def request_header_version(key: int, version: int) -> int:
     return 2 if api.lookup(key).is_flexible(version) else 1
 
 
+@lru_cache(256)
 def response_header_version(key: int, version: int) -> int:
     """The version of the header that a response of API `key` in `version` has.
 
@@ -92,12 +94,11 @@ def encode_request(
         UnsupportedVersionError: the request has no such version, or cannot be said in it.
     """
     body = request.encode_parts(version)
-    tail = _write_client_id(client_id)
-    if request_header_version(request.API_KEY, version) == 2:
-        tail += b"\0"
+    key = request.API_KEY
+    tail = _request_tail(key, version, client_id)
     size = _FIXED.size + len(tail) + sum(map(len, body))
-    head = _SIZED.pack(size, request.API_KEY, version, correlation_id) + tail
-    return coalesce([head, *body])
+    head = _SIZED.pack(size, key, version, correlation_id) + tail
+    return _headed(head, body)
 
 
 def response_correlation_id(buffer: BytesLike) -> int:
@@ -185,10 +186,25 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
     body = response.encode_parts(version)
     tags = b"\0" if response_header_version(response.API_KEY, version) else b""
     size = _SIZE.size + len(tags) + sum(map(len, body))
-    return coalesce([_SIZE.pack(size) + _SIZE.pack(correlation_id) + tags, *body])
+    return _headed(_SIZE.pack(size) + _SIZE.pack(correlation_id) + tags, body)
 
 
 # -- pieces ---------------------------------------------------------------------------------------
+
+
+@lru_cache(256)
+def _request_tail(key: int, version: int, client_id: str | None) -> bytes:
+    """What a request's header ends with, which every request of a connection repeats."""
+    tail = _write_client_id(client_id)
+    return tail + b"\0" if request_header_version(key, version) == 2 else tail
+
+
+def _headed(head: bytes, body: list[BytesLike]) -> list[BytesLike]:
+    """A head and the coalesced buffers that follow it, in one buffer where the first is small."""
+    if body and len(body[0]) < COALESCE_BELOW:
+        body[0] = b"".join((head, body[0]))
+        return body
+    return [head, *body]
 
 
 def _write_client_id(client_id: str | None) -> bytes:

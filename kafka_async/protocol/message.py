@@ -34,7 +34,7 @@ _BAD_VALUES: Final = (
     BufferError,
 )
 
-_COALESCE_BELOW: Final = 4096
+COALESCE_BELOW: Final = 4096
 """Parts smaller than this are cheaper to join than to hand to the transport one by one."""
 
 _SHOWN: Final = 32
@@ -188,10 +188,12 @@ class Request(Message, Generic[ResponseT]):
 
 def coalesce(parts: Sequence[BytesLike]) -> list[BytesLike]:
     """The same bytes in fewer buffers: runs of small ones joined, large ones left alone."""
+    if len(parts) == 1:
+        return list(parts)
     out: list[BytesLike] = []
     small: list[BytesLike] = []
     for part in parts:
-        if len(part) < _COALESCE_BELOW:
+        if len(part) < COALESCE_BELOW:
             small.append(part)
             continue
         if small:
