@@ -29,6 +29,8 @@ LARGE: Final = 64 * 1024
 """Compressed bytes from which on a batch is not to be unpacked where it holds up others."""
 ENOUGH: Final = DEFAULT_LIMIT
 """Decompressed bytes after which one call opens no further batch: each may be small until then."""
+PINNED: Final = 8
+"""How many times its own bytes a slice may keep alive by being a view of its answer's frame."""
 RECORDS: Final = 500
 BYTES: Final = 1024 * 1024
 """How much of a batch is parsed at a time."""
@@ -36,6 +38,9 @@ BYTES: Final = 1024 * 1024
 
 class Slice:
     """The batches of one fetch: those to hand out and those to pass over.
+
+    They are views of the answer that brought them, unless they are a small part of it: those of
+    one partition that is read late, or paused, would keep alive what it brought of all others.
 
     Attributes:
         batches: each with whether its records are handed out.
@@ -59,6 +64,8 @@ class Slice:
         self.end, self.epoch = offset, -1
         self.error: KafkaError | None = None
         self.size = data.nbytes
+        if memoryview(data.obj).nbytes > PINNED * self.size:
+            data = memoryview(bytes(data))
         views = iter_batches(data, topic=partition.topic, partition=partition.partition)
         visible = everything(views) if aborted is None else committed(views, aborted)
         try:
@@ -116,7 +123,7 @@ class Buffer:
     def clear(self, position: int) -> None:
         """Drop everything; go on at `position`."""
         self._slices.clear()
-        self._reader, self._records = None, []
+        self._view, self._reader, self._records = None, None, []
         self.position, self.size = position, 0
 
     @property
@@ -163,6 +170,11 @@ class Buffer:
             self.position = records[-1].offset + 1
         return records
 
+    def let_go(self) -> None:
+        """Nothing of what was taken last will be put back: keep none of its bytes for that."""
+        if self._reader is None and not self._records:
+            self._view = None
+
     def put_back(self, records: list[AnyRecord]) -> None:
         """Hand these out again first; they are the last that were taken of one batch."""
         if records:
@@ -189,6 +201,7 @@ class Buffer:
                 break
             self._drop()
             self.position = max(self.position, fetched.end)
+        self.let_go()
         return views, start
 
     def _keep_error(self, fetched: Slice) -> None:

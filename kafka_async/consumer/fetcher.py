@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
-from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Slice
+from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Buffer, Slice
 from kafka_async.consumer.isolation import AbortedRange
 from kafka_async.consumer.source import Asked, Source
 from kafka_async.consumer.subscription import (
@@ -111,6 +111,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._sources: dict[int, Source] = {}
         self._ring: deque[PartitionState] = deque()
+        self._taken_from: Buffer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
@@ -415,6 +416,10 @@ class Fetcher:
     def _rotate(self, state: PartitionState, records: list[AnyRecord]) -> bool:
         """Note what was taken of the ring's head, and let the next one be the head."""
         position = state.buffer.position
+        if self._taken_from is not state.buffer:
+            if self._taken_from is not None:
+                self._taken_from.let_go()
+            self._taken_from = state.buffer
         self.inflated += state.buffer.inflated
         state.buffer.inflated = 0
         if records:

@@ -10,6 +10,7 @@ import pytest
 
 from kafka_async.cluster import lane
 from kafka_async.cluster.lane import LaneKind
+from kafka_async.consumer.buffer import Buffer
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.engine import Engine
 from kafka_async.errors import (
@@ -255,6 +256,17 @@ async def test_seeking_forgets_what_was_fetched(stage: Stage) -> None:
             consumer.seek(partition, -1)
         with pytest.raises(IllegalStateError, match="not assigned"):
             consumer.seek(TopicPartition("t", 7), 0)
+
+
+async def test_of_one_partition_only_is_what_was_read_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = await stage.topic("t", 3, records=1)
+    let_go: list[TopicPartition] = []
+    monkeypatch.setattr(Buffer, "let_go", lambda buffer: let_go.append(buffer.partition))
+    async with stage.consumer(partitions=partitions) as consumer:
+        read = [(await anext(consumer)) for _ in partitions]
+    assert let_go == [TopicPartition("t", record.partition) for record in read[:-1]]
 
 
 async def test_seeking_many_partitions_looks_round_once(

@@ -1,0 +1,97 @@
+"""What a partition's buffer keeps alive of the answers that filled it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_async.consumer.buffer import PINNED, Buffer, Slice
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
+
+P0 = TopicPartition("t", 0)
+
+
+def batch(records: int = 3) -> bytes:
+    return RecordBatch.build([ProducerRecord("t", b"%d" % n) for n in range(records)]).frame()
+
+
+def answer(before: int) -> tuple[bytearray, memoryview]:
+    """A frame in which a batch comes behind so many bytes, and the batch in it."""
+    frame = bytearray(before) + batch()
+    return frame, memoryview(frame)[before:]
+
+
+def is_kept(frame: bytearray) -> bool:
+    """Whether somebody has a view of it: then its size cannot be changed."""
+    try:
+        frame.append(0)
+    except BufferError:
+        return True
+    return False
+
+
+def filled(data: memoryview) -> Buffer:
+    buffer = Buffer(P0)
+    buffer.clear(0)
+    buffer.add(Slice(P0, data, 0, None))
+    return buffer
+
+
+@pytest.mark.parametrize(
+    ("parts", "kept"), [(1, True), (PINNED - 1, True), (PINNED + 1, False), (1000, False)]
+)
+def test_a_small_part_of_an_answer_does_not_keep_the_rest(parts: int, kept: bool) -> None:
+    frame, data = answer((parts - 1) * len(batch()))
+    buffer = filled(data)
+    data.release()
+    assert is_kept(frame) == kept
+    assert [record.value for record in buffer.take_some()] == [b"0", b"1", b"2"]
+
+
+def test_a_batch_that_was_read_is_kept_until_it_will_not_be_put_back() -> None:
+    frame, data = answer(0)
+    buffer = filled(data)
+    data.release()
+    records = buffer.take_some()
+    assert is_kept(frame)
+    buffer.put_back(records[1:])
+    buffer.let_go()
+    assert is_kept(frame)
+    assert buffer.position == 1
+    assert [record.value for record in buffer.take_some()] == [b"1", b"2"]
+    buffer.let_go()
+    assert not is_kept(frame)
+    assert buffer.position == 3
+
+
+def test_a_batch_in_the_middle_is_not_let_go() -> None:
+    frame, data = answer(0)
+    buffer = filled(data)
+    data.release()
+    assert len(buffer.take_some(1)) == 1
+    buffer.let_go()
+    assert is_kept(frame)
+    assert [record.value for record in buffer.take_some()] == [b"1", b"2"]
+
+
+def test_what_was_put_back_is_there_as_a_batch_too() -> None:
+    _, data = answer(0)
+    buffer = filled(data)
+    buffer.put_back(buffer.take_some()[2:])
+    buffer.let_go()
+    views, start = buffer.take_views()
+    assert start == 2
+    assert [view.next_offset for view in views] == [3]
+
+
+@pytest.mark.parametrize("way", ["views", "seek"])
+def test_views_and_seeks_leave_nothing(way: str) -> None:
+    frame, data = answer(0)
+    buffer = filled(data)
+    data.release()
+    buffer.take_some(1)
+    if way == "views":
+        buffer.take_views()
+    else:
+        buffer.clear(0)
+    assert not is_kept(frame)
