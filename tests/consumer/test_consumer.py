@@ -263,7 +263,11 @@ async def test_of_one_partition_only_is_what_was_read_kept(
 ) -> None:
     partitions = await stage.topic("t", 3, records=1)
     let_go: list[TopicPartition] = []
-    monkeypatch.setattr(Buffer, "let_go", lambda buffer: let_go.append(buffer.partition))
+
+    def noted(buffer: Buffer) -> None:
+        let_go.append(buffer.partition)
+
+    monkeypatch.setattr(Buffer, "let_go", noted)
     async with stage.consumer(partitions=partitions) as consumer:
         read = [(await anext(consumer)) for _ in partitions]
     assert let_go == [TopicPartition("t", record.partition) for record in read[:-1]]
