@@ -6,11 +6,12 @@ Whole runs on Apache Kafka are written to benchmarks/results/, parts and others 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, specials, written
+from benchmarks import machine, specials, topics, written
 from benchmarks.cases import CASES, MAIN_ROUNDS, Case
 from benchmarks.contenders import PEERS
 from benchmarks.rounds import Ledger, measure
@@ -19,6 +20,10 @@ from kafka_async.testing.backends import BackendUnavailableError, create_backend
 
 RESULTS = Path(__file__).parent / "results"
 ARTIFACTS = Path("artifacts") / "benchmarks"
+
+
+WARM_UP = 3_000
+"""Thousands of records of each kind that a new broker takes before anything is measured."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,6 +122,7 @@ def _measure_cases(
     if not cases:
         return
     with create_backend(options.backend, {"brokers": 1}) as cluster:
+        asyncio.run(topics.warm_up(cluster.bootstrap_servers, int(WARM_UP * options.scale) + 1))
         for case in cases:
             contenders = [each for each in case.contenders if each.peer in present]
             rounds = min(options.rounds, case.rounds)

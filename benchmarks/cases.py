@@ -72,7 +72,7 @@ class Case:
     @property
     def _ceiling(self) -> float:
         """Thousands of records that this machine's broker takes, or that its cores compress."""
-        megabytes = {"none": 350, "lz4": 250, "zstd": 60}[self.compression]
+        megabytes = {"none": 350, "lz4": 150, "zstd": 60}[self.compression]
         return megabytes * 1000 / self.size
 
     @property

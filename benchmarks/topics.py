@@ -66,6 +66,16 @@ async def fill(
         await producer.flush()
 
 
+async def warm_up(bootstrap: str, cycles: int) -> None:
+    """Have a new broker take and give so many thousand records of each kind, that Java compiles."""
+    for compression in ("none", "lz4", "zstd"):
+        topic = await create(bootstrap)
+        records = cycles * payload.DISTINCT
+        await fill(bootstrap, topic, records, 100, keyed=False, compression=compression)
+        await tally(bootstrap, topic)
+        await delete(bootstrap, topic)
+
+
 def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
     """All values once, in batches as large as producers make them."""
     values = payload.values(size, compressible=compression != "none")
