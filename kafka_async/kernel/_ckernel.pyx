@@ -615,13 +615,19 @@ cdef inline Py_ssize_t left(Cursor* cursor) noexcept nogil:
 
 
 cdef inline int take_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
-    # Most are of one byte.
+    # Most are of one byte or two.
     cdef int64_t raw
-    if left(cursor) > 0 and cursor.at[0] < 0x80:
+    if left(cursor) >= 2:
         raw = cursor.at[0]
-        cursor.at += 1
-        value[0] = (raw >> 1) ^ -(raw & 1)
-        return FINE
+        if raw < 0x80:
+            cursor.at += 1
+            value[0] = (raw >> 1) ^ -(raw & 1)
+            return FINE
+        if cursor.at[1] < 0x80:
+            raw = (raw & 0x7F) | <int64_t>cursor.at[1] << 7
+            cursor.at += 2
+            value[0] = (raw >> 1) ^ -(raw & 1)
+            return FINE
     return take_long_varint(cursor, bits, value)
 
 

@@ -7,7 +7,8 @@ pyarrow is imported when a batch is converted.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import struct
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from kafka_async.kernel import BinaryColumn, HeaderColumn, Section
     from kafka_async.records.batch import BatchView
+
+_INT32: Final = struct.Struct("=i")
 
 
 def _pyarrow() -> Any:
@@ -92,7 +95,7 @@ def to_arrow(
         _binary(pa.binary(), rows, columns.keys),
         _binary(pa.binary(), rows, columns.values),
         pa.repeat(pa.scalar(topic, pa.string()), rows),
-        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        _fixed(pa.int32(), rows, _INT32.pack(partition) * rows),
         _fixed(pa.int64(), rows, columns.offsets),
         _microseconds(pa, rows, columns.timestamps, topic, partition),
         _fixed(pa.int32(), rows, columns.timestamp_types),
