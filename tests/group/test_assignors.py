@@ -18,6 +18,7 @@ from kafka_async.group.assignors import (
     choose,
     rebalance_protocol,
 )
+from kafka_async.group.assignors.abc import subscribers_of
 from kafka_async.group.assignors.cooperative_sticky import balanced
 from kafka_async.types import TopicPartition
 
@@ -109,6 +110,14 @@ def test_range_gives_runs_that_differ_by_one_in_each_topic(
         assert all(run == list(range(run[0], run[0] + len(run))) for run in runs if run)
         assert not runs or max(map(len, runs)) - min(map(len, runs)) <= 1
         assert [n for run in runs for n in run] == sorted(n for run in runs for n in run)
+
+
+def test_topics_of_the_same_members_share_the_list_of_them() -> None:
+    subscribed = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y", "z")}
+    members = {name: MemberSubscription(frozenset(topics)) for name, topics in subscribed.items()}
+    found = subscribers_of(["x", "y", "z", "w", "v"], members)
+    assert found == {"x": ["a", "b"], "y": ["a", "b", "c"], "z": ["c"], "w": [], "v": []}
+    assert found["w"] is found["v"]
 
 
 def test_range_puts_equal_numbers_of_topics_together() -> None:

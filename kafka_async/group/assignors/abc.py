@@ -75,3 +75,17 @@ def in_order(members: Members) -> list[str]:
         return instance is None, member_id if instance is None else instance
 
     return sorted(members, key=rank)
+
+
+def subscribers_of(topics: Iterable[str], members: Members) -> dict[str, list[str]]:
+    """Who subscribes to each topic, in that order; topics of the same members share one list."""
+    ordered = in_order(members)
+    kinds = list({member.topics for member in members.values()})
+    lists: dict[tuple[int, ...], list[str]] = {}
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        wanted = tuple(number for number, kind in enumerate(kinds) if topic in kind)
+        if wanted not in lists:
+            lists[wanted] = [each for each in ordered if topic in members[each].topics]
+        found[topic] = lists[wanted]
+    return found

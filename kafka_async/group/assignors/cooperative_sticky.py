@@ -23,6 +23,7 @@ from kafka_async.group.assignors.abc import (
     RebalanceProtocol,
     Shares,
     in_order,
+    subscribers_of,
 )
 from kafka_async.types import TopicPartition
 
@@ -71,10 +72,7 @@ class _Sharing:
     def __init__(self, partitions: Mapping[str, int], members: Members) -> None:
         self.members = members
         self.order = {member_id: place for place, member_id in enumerate(in_order(members))}
-        self.takers = {
-            topic: [member_id for member_id in self.order if topic in members[member_id].topics]
-            for topic in partitions
-        }
+        self.takers = subscribers_of(partitions, members)
         self.partitions = partitions
         self.shares: dict[str, set[TopicPartition]] = {member_id: set() for member_id in self.order}
         # How many partitions of a topic each member has: a chain needs one to pass on.

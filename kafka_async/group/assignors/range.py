@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.group.assignors.abc import Assignor, Members, Shares, in_order
+from kafka_async.group.assignors.abc import Assignor, Members, Shares, subscribers_of
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ class RangeAssignor(Assignor):
     def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
         """Everybody's share: runs of each topic, the first members' one longer."""
         shares: Shares = {member_id: [] for member_id in members}
-        ordered = in_order(members)
+        subscribers = subscribers_of(partitions, members)
         for topic, count in sorted(partitions.items()):
-            takers = [member_id for member_id in ordered if topic in members[member_id].topics]
+            takers = subscribers[topic]
             if not takers:
                 continue
             size, left_over = divmod(count, len(takers))
             start = 0
-            for place, member_id in enumerate(takers):
+            for place, member_id in enumerate(takers if size else takers[:left_over]):
                 end = start + size + (place < left_over)
                 shares[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
                 start = end
