@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from kafka_async.types import check_topic
 
-__all__ = ["check_record"]
+__all__ = ["check_record", "check_timestamp"]
 
 _BYTES: Final = (bytes, bytearray, memoryview)
+_MAX_TIMESTAMP: Final = (1 << 63) - 2
 
 
 def check_record(topic: object, key: object, value: object, headers: Any) -> None:
@@ -28,6 +30,17 @@ def check_record(topic: object, key: object, value: object, headers: Any) -> Non
         raise TypeError(f"headers must be (str, bytes) pairs, not {kind.__name__}")
     for header in headers:
         _check_header(header)
+
+
+def check_timestamp(timestamp: int) -> int:
+    """The milliseconds as a plain int; raises TypeError or ValueError if a batch cannot hold them.
+
+    A record that waits for its topic is in no batch yet that would say so.
+    """
+    number = operator.index(timestamp)
+    if not -1 <= number <= _MAX_TIMESTAMP:
+        raise ValueError(f"a timestamp is -1 to {_MAX_TIMESTAMP} ms, not {timestamp}")
+    return number
 
 
 def _check_header(header: object) -> None:

@@ -9,7 +9,7 @@ appended, so that a caller who is cancelled there knows that it was not.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Generic, cast
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -23,7 +23,7 @@ from kafka_async.errors import (
     SerializationError,
 )
 from kafka_async.producer.accumulator import Shortage
-from kafka_async.producer.fitness import check_record
+from kafka_async.producer.fitness import check_record, check_timestamp
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -94,11 +94,10 @@ class RecordWriter(Generic[K, V]):
         self,
         topic: str,
         value: V | None = None,
-        *,
         key: K | None = None,
-        headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        headers: Headers = (),
     ) -> Delivery:
         """Append a record to its batch; waits only while the buffer is full, up to max_block_ms.
 
@@ -111,14 +110,17 @@ class RecordWriter(Generic[K, V]):
             RecordTooLargeError: the record is larger than max_request_size.
             SerializationError: a serializer failed; its cause says how.
         """
-        if self._now() < self._fast_until and timestamp is None:
+        # The arguments have places, and the clock is not called as a method: a tenth faster, each.
+        now = self._now
+        if now() < self._fast_until:
             queue = self._topics.get(topic)
             if queue is not None:
                 # Without serializers they are bytes; cast() would be two calls a record.
                 raw_key: Any = key
                 raw: Any = value
+                stamp = self._stamp if timestamp is None else timestamp
                 try:
-                    delivery = queue.open.append(self._stamp, raw_key, raw, headers, partition)
+                    delivery = queue.open.append(stamp, raw_key, raw, headers, partition)
                 except (TypeError, ValueError):
                     check_record(topic, key, value, headers)
                     raise
@@ -130,11 +132,10 @@ class RecordWriter(Generic[K, V]):
         self,
         topic: str,
         value: V | None = None,
-        *,
         key: K | None = None,
-        headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        headers: Headers = (),
     ) -> Delivery:
         """Like `enqueue`, but never waits.
 
@@ -164,21 +165,17 @@ class RecordWriter(Generic[K, V]):
         self,
         topic: str,
         value: V | None = None,
-        *,
         key: K | None = None,
-        headers: Headers = (),
         partition: int | None = None,
         timestamp: int | None = None,
+        headers: Headers = (),
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
         Cancelling this call after the record was appended does not withdraw it. Raises what
         `enqueue` raises, and the broker's error if the record could not be delivered.
         """
-        delivery = await self.enqueue(
-            topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
-        )
-        return await delivery
+        return await (await self.enqueue(topic, value, key, partition, timestamp, headers))
 
     # -- many records -----------------------------------------------------------------------------
 
@@ -201,21 +198,20 @@ class RecordWriter(Generic[K, V]):
             )
             if len(deliveries) == at:
                 key = None if keys is None else keys[at]
-                deliveries.append(
-                    await self.enqueue(topic, values[at], key=key, partition=partition)
-                )
+                deliveries.append(await self.enqueue(topic, values[at], key, partition))
         return deliveries
 
     async def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
         """Append records of any topics; a handle for each. Those before an error are appended."""
+        enqueue: Any = self.enqueue  # keys and values are what the serializers take
         return [
-            await self.enqueue(
+            await enqueue(
                 record.topic,
-                cast("V", record.value),
-                key=cast("K", record.key),
-                headers=record.headers,
-                partition=record.partition,
-                timestamp=record.timestamp,
+                record.value,
+                record.key,
+                record.partition,
+                record.timestamp,
+                record.headers,
             )
             for record in records
         ]
@@ -361,7 +357,7 @@ class RecordWriter(Generic[K, V]):
 
     def _timestamp(self, timestamp: int | None) -> int:
         if timestamp is not None:
-            return timestamp
+            return check_timestamp(timestamp)
         assert self._engine is not None
         return int(self._engine.clock.wall() * 1000)
 

@@ -49,6 +49,31 @@ async def test_create_time_is_the_clients_clock() -> None:
             await asyncio.sleep(100)
 
 
+async def test_arguments_by_position_are_in_the_order_of_aiokafka() -> None:
+    async with Bench({"clicks": [1, 1]}) as bench:
+        producer = bench.producer
+        given = (b"value", b"key", 1, 77, [("h", b"x")])
+        receipts = [
+            await producer.send("clicks", *given),
+            await (await producer.enqueue("clicks", *given)),
+            await producer.enqueue_nowait("clicks", *given),
+        ]
+        assert [(r.partition, r.timestamp) for r in receipts] == [(1, 77)] * 3
+        log = bench.cluster.log("clicks", 1)
+        assert log.records == [(b"key", b"value")] * 3
+        batches = [view for frame in log.batches for view in iter_batches(frame)]
+        assert [r.headers for view in batches for r in view.records()] == [(("h", b"x"),)] * 3
+
+
+@pytest.mark.parametrize("timestamp", [-2, 1 << 63])
+async def test_a_timestamp_that_cannot_be_is_refused(timestamp: int) -> None:
+    async with Bench(TOPICS) as bench:
+        for _ in range(2):  # before and after a batch is open
+            with pytest.raises(ValueError, match="timestamp"):
+                await bench.producer.enqueue("clicks", b"v", timestamp=timestamp)
+            await bench.producer.enqueue("clicks", b"v", timestamp=1)
+
+
 async def test_many_records_keep_their_order() -> None:
     async with Bench(TOPICS, linger_ms=5) as bench:
         values = [b"%d" % n for n in range(30_000)]
