@@ -1,0 +1,49 @@
+"""A cluster in a thread of its own, whose work is not that of the loop under test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_async.embedded import BlockingCluster, run_in_thread
+from kafka_async.kernel import IMPLEMENTATION
+from kafka_async.producer.producer import Producer
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
+
+FAST = IMPLEMENTATION == "c"
+RECORDS = 60_000 if FAST else 6_000
+"""Enough to hold the loop for at least 15 ms, if nobody gave it up."""
+VALUE = b"v" * 100
+USUAL = 1_000
+"""Records of a batch of 128 KiB."""
+LARGE = 50_000 if FAST else 10_000
+"""Records of a batch larger than any default makes."""
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[BlockingCluster]:
+    with run_in_thread() as cluster:
+        cluster.create_topic("clicks", 6)
+        for topic, per_batch, compression in (
+            ("usual", USUAL, "none"),
+            ("packed", USUAL, "zstd"),
+            ("large", LARGE, "none"),
+            ("large-packed", LARGE, "zstd"),
+            ("small", 20, "none"),
+        ):
+            cluster.create_topic(topic, 1, configs={"max.message.bytes": str(1 << 26)})
+            asyncio.run(fill(cluster.bootstrap_servers, topic, per_batch, compression))
+        yield cluster
+
+
+async def fill(bootstrap: str, topic: str, per_batch: int, compression: str) -> None:
+    """RECORDS records and a few more, in whole batches."""
+    records = [ProducerRecord("", VALUE)] * per_batch
+    batch = RecordBatch.build(records, compression, timestamp=1_000)
+    async with Producer(bootstrap, max_request_size=1 << 26) as producer:
+        for _ in range(-(-RECORDS // per_batch)):
+            await producer.send_batch(TopicPartition(topic, 0), batch)
+        await producer.flush()

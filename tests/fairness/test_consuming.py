@@ -1,0 +1,118 @@
+"""Whoever reads leaves the loop to others at least every 5 ms of CPU time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.hooks import Fetched, Hooks
+from kafka_async.records.arrow import to_arrow
+from kafka_async.types import TopicPartition
+from tests.fairness.conftest import RECORDS
+from tests.fairness.holds import LIMIT, MOST, longest_hold, steps
+
+if TYPE_CHECKING:
+    from kafka_async.embedded import BlockingCluster
+
+pytestmark = pytest.mark.asyncio
+to_arrow([], topic="", partition=0)  # importing pyarrow takes longer than anything here
+
+Read = Callable[[Consumer], Awaitable[int]]
+FETCH = 1 << 24
+"""Bytes of a partition's fetch: all there is, so that nothing is waited for in between."""
+
+
+async def poll_usual(consumer: Consumer) -> int:
+    return len(await consumer.poll(max_records=500))
+
+
+async def poll_one(consumer: Consumer) -> int:
+    return len(await consumer.poll(max_records=1))
+
+
+async def poll_all(consumer: Consumer) -> int:
+    return len(await consumer.poll(max_records=1_000_000))
+
+
+async def poll_batches(consumer: Consumer) -> int:
+    return sum(batch.next_offset - batch.start for batch in await consumer.poll_batches())
+
+
+async def one(consumer: Consumer) -> int:
+    await anext(consumer)
+    return 1
+
+
+async def read_all(consumer: Consumer, read: Read) -> None:
+    seen = 0
+    while seen < RECORDS:
+        seen += await read(consumer)
+
+
+async def iterate(consumer: Consumer, _: Read) -> None:
+    seen = 0
+    async for _record in consumer:
+        seen += 1
+        if seen == RECORDS:
+            return
+
+
+TOPICS = ["usual", "packed", "large", "large-packed", "small"]
+
+
+def reader(
+    cluster: BlockingCluster, topic: str, fetch: int = FETCH, hooks: Hooks | None = None
+) -> Consumer:
+    return Consumer(
+        cluster.bootstrap_servers,
+        hooks=hooks,
+        partitions=[TopicPartition(topic, 0)],
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=fetch,
+    )
+
+
+@pytest.mark.parametrize("read", [iterate, poll_usual, poll_one, poll_all, poll_batches, one])
+@pytest.mark.parametrize("topic", TOPICS)
+async def test_who_reads_never_holds_the_loop(
+    cluster: BlockingCluster, topic: str, read: Read
+) -> None:
+    async def work() -> None:
+        async with reader(cluster, topic) as consumer:
+            if read is iterate:
+                await iterate(consumer, read)
+            else:
+                await read_all(consumer, read)
+
+    assert await longest_hold(work) <= LIMIT
+
+
+@pytest.mark.parametrize("way", ["records", "arrow"])
+async def test_a_fetch_of_the_default_size_is_parsed_within_the_limit(
+    cluster: BlockingCluster, way: str
+) -> None:
+    """What `poll_batches` gave is parsed in one call: who asks for more megabytes waits longer."""
+
+    async def work() -> None:
+        seen = 0
+        async with reader(cluster, "usual", 1 << 20) as consumer:
+            while seen < RECORDS:
+                for batch in await consumer.poll_batches():
+                    seen += len(batch.records()) if way == "records" else batch.to_arrow().num_rows
+                    await asyncio.sleep(0)
+
+    assert await longest_hold(work) <= LIMIT
+
+
+@pytest.mark.parametrize("read", [one, poll_one])
+async def test_a_time_out_around_a_tight_loop_fires(cluster: BlockingCluster, read: Read) -> None:
+    hooks = Hooks()
+    fetched = asyncio.Event()
+    hooks.listen(Fetched, lambda _: fetched.set())
+    async with reader(cluster, "usual", hooks=hooks) as consumer:
+        await fetched.wait()  # there is more than is read: nothing else leaves the loop
+        assert 0 < await steps(lambda: read(consumer)) <= MOST

@@ -1,0 +1,153 @@
+"""Whoever writes leaves the loop to others at least every 5 ms of CPU time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.hooks import BatchClosed, Hooks
+from kafka_async.producer.producer import Producer
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, TopicPartition
+from tests.fairness.conftest import RECORDS, USUAL, VALUE
+from tests.fairness.holds import LIMIT, MOST, TRIES, longest_hold, steps
+
+if TYPE_CHECKING:
+    from kafka_async.embedded import BlockingCluster
+
+pytestmark = pytest.mark.asyncio
+
+KEYS = [b"key-%06d" % number for number in range(1000)]
+KIB = bytes(range(256)) * 4
+TASKS = 1000
+LINGER = 10
+
+Write = Callable[[Producer], Awaitable[object]]
+
+
+async def enqueue(producer: Producer) -> None:
+    for _ in range(RECORDS):
+        await producer.enqueue("clicks", VALUE)
+
+
+async def enqueue_keyed(producer: Producer) -> None:
+    for key in itertools.islice(itertools.cycle(KEYS), RECORDS):
+        await producer.enqueue("clicks", VALUE, key=key)
+
+
+async def enqueue_large_values(producer: Producer) -> None:
+    for _ in range(RECORDS // 5):
+        await producer.enqueue("clicks", KIB)
+
+
+async def send_many(producer: Producer) -> None:
+    await producer.send_many("clicks", [VALUE] * RECORDS)
+
+
+async def send_many_keyed(producer: Producer) -> None:
+    keys = list(itertools.islice(itertools.cycle(KEYS), RECORDS))
+    await producer.send_many("clicks", [VALUE] * RECORDS, keys)
+
+
+async def send_many_empty(producer: Producer) -> None:
+    await producer.send_many("clicks", [b""] * RECORDS)
+
+
+async def send_records(producer: Producer) -> None:
+    await producer.send_records(ProducerRecord("clicks", VALUE) for _ in range(RECORDS))
+
+
+async def send_batch(producer: Producer) -> None:
+    batch = RecordBatch.build([ProducerRecord("", VALUE)] * USUAL)
+    for number in range(RECORDS // USUAL * 2):
+        await producer.send_batch(TopicPartition("clicks", number % 6), batch)
+
+
+async def concurrent_sends(producer: Producer) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(TASKS):
+            group.create_task(producer.send("clicks", VALUE))
+
+
+async def round_trips(producer: Producer) -> None:
+    for _ in range(100):
+        await producer.send("clicks", VALUE)
+
+
+CASES: list[tuple[Write, dict[str, Any]]] = [
+    (enqueue, {}),
+    (enqueue, {"batch_size": 1 << 20}),
+    (enqueue, {"compression_type": "zstd"}),
+    (enqueue, {"compression_type": "gzip", "batch_size": 32_000}),
+    (enqueue_keyed, {}),
+    (enqueue_keyed, {"compression_type": "lz4"}),
+    (enqueue_large_values, {}),
+    (enqueue_large_values, {"compression_type": "zstd"}),
+    (send_many, {}),
+    (send_many_keyed, {}),
+    (send_many_empty, {"batch_size": 1 << 20}),
+    (send_records, {}),
+    (send_batch, {}),
+    (concurrent_sends, {"linger_ms": 0}),
+    (round_trips, {"linger_ms": 0}),
+]
+
+
+@pytest.mark.parametrize(("write", "options"), CASES)
+async def test_who_writes_never_holds_the_loop(
+    cluster: BlockingCluster, write: Write, options: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"linger_ms": 5, **options}
+    async with Producer(cluster.bootstrap_servers, **given) as producer:
+        await producer.send("clicks", b"warm-up")
+
+        async def work() -> None:
+            await write(producer)
+            await producer.flush()
+
+        assert await longest_hold(work) <= LIMIT
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_time_out_around_a_tight_loop_fires(cluster: BlockingCluster, keyed: bool) -> None:
+    async with Producer(cluster.bootstrap_servers, batch_size=1 << 20) as producer:
+        await producer.send("clicks", b"warm-up")
+
+        async def step() -> None:
+            await producer.enqueue("clicks", VALUE, key=b"k" if keyed else None)
+
+        assert 0 < await steps(step) <= MOST
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_linger_is_kept_within_5_ms_beside_a_tight_loop(
+    cluster: BlockingCluster, keyed: bool
+) -> None:
+    closed: dict[int, float] = {}
+
+    def hear(event: BatchClosed) -> None:
+        closed[event.partition.partition] = time.monotonic()
+
+    hooks = Hooks()
+    hooks.listen(BatchClosed, hear)
+    options: dict[str, Any] = {"linger_ms": LINGER, "batch_size": 1 << 24, "hooks": hooks}
+    best = float("inf")
+    async with Producer(cluster.bootstrap_servers, **options) as producer:
+        await producer.send("clicks", b"warm-up", partition=5)
+        for _ in range(TRIES):
+            closed.clear()
+            begun = time.monotonic()
+            await producer.enqueue("clicks", VALUE, partition=5)
+            while 5 not in closed:
+                key = b"k" if keyed else None
+                await producer.enqueue("clicks", VALUE, key=key, partition=4)
+            best = min(best, (closed[5] - begun) * 1000)
+            await producer.flush()
+            if best <= LINGER + LIMIT:
+                break
+    assert LINGER <= best <= LINGER + LIMIT
