@@ -59,7 +59,7 @@ async def _enqueue(producer: Producer, task: Task, _: object) -> None:
     topic, enqueue = task.topic, producer.enqueue
     if task.keyed:
         for value, key in zip(values_of(task), cycle(payload.keys()), strict=False):
-            await enqueue(topic, value, key=key)
+            await enqueue(topic, value, key)
     else:
         for value in values_of(task):
             await enqueue(topic, value)
@@ -79,7 +79,7 @@ async def _send(producer: Producer, task: Task, _: object) -> None:
     async def client() -> None:
         if task.keyed:
             for value, key in pairs:
-                await send(topic, value, key=key)
+                await send(topic, value, key)
         else:
             for value, _ in pairs:
                 await send(topic, value)
