@@ -219,7 +219,8 @@ Waiter: TypeAlias = "ResponseFuture[Any] | Hearing[Any]"
 class Connection:
     """A connection to `address`. `on_end(error)` is called once, when an open one has ended.
 
-    `on_answer(api_key, version, response)` sees every decoded answer.
+    `on_answer(api_key, version, response)` sees every decoded answer. Requests can be sent while it
+    is `open`.
     """
 
     def __init__(
@@ -234,6 +235,7 @@ class Connection:
     ) -> None:
         self.address = address
         self.stage = Stage.IDLE
+        self.open = False
         self.versions = BrokerVersions()
         self._wiring = wiring
         self._hooks = wiring.hooks
@@ -252,11 +254,6 @@ class Connection:
         idle = seconds(wiring.config.connections_max_idle_ms)
         self._idle = idle if idle >= 0 else float("inf")
         self.room = self._channel.room
-
-    @property
-    def open(self) -> bool:
-        """Whether requests can be sent."""
-        return self.stage is Stage.OPEN and self._reason is None
 
     @property
     def in_flight(self) -> int:
@@ -288,6 +285,7 @@ class Connection:
             raise
         self._reader.cap = self._cap
         self.stage = Stage.OPEN
+        self.open = self._reason is None
         self._used_at = self._loop.time()
         self._watch(self._used_at + self._idle)
         self._tell_connected(self._used_at - begun)
@@ -563,7 +561,7 @@ class Connection:
     def _end(self, reason: KafkaError | None) -> None:
         if self._reason is not None:
             return
-        was_open = self.stage is Stage.OPEN
+        was_open, self.open = self.stage is Stage.OPEN, False
         self._reason = reason or KafkaConnectionError(f"{self}: closed by the client")
         if self._timer is not None:
             self._timer.cancel()

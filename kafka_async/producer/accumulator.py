@@ -475,8 +475,10 @@ class Accumulator:
 
     def next_due(self) -> float | None:
         """When to call `tick` next, unless something happens before."""
-        dues = [self._expires(topic) for topic in self.unknown if topic.undesignated]
         scheduled = self.schedule.next_due()
+        if not self.unknown:
+            return scheduled
+        dues = [self._expires(topic) for topic in self.unknown if topic.undesignated]
         if scheduled is not None:
             dues.append(scheduled)
         return min(dues, default=None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from kafka_async.producer.batch import BatchState
@@ -139,11 +140,11 @@ class Schedule:
 
     def next_due(self) -> float | None:
         """When something is due next, if nothing happens before."""
-        dues: list[float] = []
+        due = inf
         if self._lingering:
-            dues.append(self._lingering[0].due)
-        if self._timers:
-            dues.append(self._timers[0][0])
-        if self._expiry:
-            dues.append(self._expiry[0][0])
-        return min(dues, default=None)
+            due = self._lingering[0].due
+        if self._timers and self._timers[0][0] < due:
+            due = self._timers[0][0]
+        if self._expiry and self._expiry[0][0] < due:
+            due = self._expiry[0][0]
+        return None if due == inf else due

@@ -127,7 +127,8 @@ def decode_response(
     correlation_id = response_correlation_id(buffer)
     start = _SIZE.size
     if response_header_version(response.API_KEY, version):
-        start = _skip_tags(buffer, start)
+        # As good as every header has no tagged field: a zero.
+        start = start + 1 if buffer[start : start + 1] == b"\0" else _skip_tags(buffer, start)
     message, end = response.decode_from(buffer, start, version)
     _expect_end(buffer, end, response.__name__, version)
     return correlation_id, message
