@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from kafka_async.records.batch import RecordBatch, iter_batches
+from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from kafka_async.producer.queues import PartitionQueue
 
 __all__ = ["BatchState", "ProducerBatch"]
+
+
+KEPT_TWICE: Final = 1024
+"""Bytes below which a framed batch may keep its records besides: they are not worth an object."""
 
 
 class BatchState(enum.Enum):
@@ -131,12 +136,15 @@ class ProducerBatch:
         """The bytes to send: the same object for every attempt under one stamp."""
         if self._frame is None:
             assert self.stamp is not None
-            self._frame = self.sealed.frame(
+            sealed = self.sealed
+            self._frame = sealed.frame(
                 producer_id=self.stamp.identity.producer_id,
                 producer_epoch=self.stamp.identity.epoch,
                 base_sequence=self.stamp.sequence,
                 transactional=transactional,
             )
+            if sealed.size >= KEPT_TWICE:
+                self.contents = replace(sealed, payload=memoryview(self._frame)[HEADER_SIZE:])
         return self._frame
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:

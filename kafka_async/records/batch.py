@@ -265,7 +265,7 @@ class RecordBatch:
     and in which order, is made by `frame` each time it is sent.
     """
 
-    payload: bytes
+    payload: bytes | memoryview
     codec: Codec
     count: int
     base_timestamp: int
