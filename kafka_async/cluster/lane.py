@@ -34,8 +34,9 @@ from kafka_async.hooks import Throttled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cluster.connection import Address, ResponseFuture
+    from kafka_async.cluster.connection import Address
     from kafka_async.cluster.handshake import BrokerVersions
+    from kafka_async.cluster.response import ResponseFuture
     from kafka_async.protocol.message import Request, Response
     from kafka_async.protocol.registry import Api
     from kafka_async.supervisor import Offload, SupervisedTask, Supervisor
