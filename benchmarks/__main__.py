@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import machine, specials, topics, written
 from benchmarks.cases import CASES, MAIN_ROUNDS, Case
 from benchmarks.contenders import PEERS
-from benchmarks.rounds import Ledger, measure
+from benchmarks.rounds import Ledger, measure, remains
 from benchmarks.topics import WrongResultError
 from kafka_async.testing.backends import BackendUnavailableError, create_backend
 
@@ -119,18 +119,21 @@ def _is_whole(options: argparse.Namespace) -> bool:
 def _measure_cases(
     cases: list[Case], present: set[str], ledger: Ledger, options: argparse.Namespace
 ) -> None:
-    if not cases:
+    wanted = {
+        case.name: [each for each in case.contenders if each.peer in present] for case in cases
+    }
+    rounds = {case.name: min(options.rounds, case.rounds) for case in cases}
+    left = [case for case in cases if remains(case, wanted[case.name], rounds[case.name], ledger)]
+    if not left:
         return
     with create_backend(options.backend, {"brokers": 1}) as cluster:
         asyncio.run(topics.warm_up(cluster.bootstrap_servers, int(WARM_UP * options.scale) + 1))
-        for case in cases:
-            contenders = [each for each in case.contenders if each.peer in present]
-            rounds = min(options.rounds, case.rounds)
+        for case in left:
             measure(
                 case,
-                contenders,
+                wanted[case.name],
                 cluster.bootstrap_servers,
-                rounds,
+                rounds[case.name],
                 ledger,
                 tuned=not options.defaults,
                 scale=options.scale,

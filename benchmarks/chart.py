@@ -137,11 +137,10 @@ def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
     found: list[Group] = []
     for case, way in panel.cases:
         mine = [row for row in rows if row.case == case]
-        bars = [
-            Bar(row.peer, panel.figure(row))
-            for row in mine
-            if (row.way, row.peer != RAW) == (way, True)
-        ]
+        # By the same call, else by the one that a peer has instead.
+        chosen = {row.peer: row for row in reversed(mine) if row.peer != RAW}
+        chosen |= {row.peer: row for row in mine if row.way == way and row.peer != RAW}
+        bars = [Bar(row.peer, panel.figure(row)) for row in mine if row is chosen.get(row.peer)]
         limits = [panel.figure(row).median for row in mine if row.peer == RAW]
         limit = limits[0] if limits and panel.figure is not _cpu else None
         if bars:

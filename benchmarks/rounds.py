@@ -115,8 +115,10 @@ class Ledger:
                 line = json.loads(text)
             except ValueError:  # cut off when the benchmark was ended
                 continue
-            if "special" in line:
+            if "special" in line and "error" not in line["result"]:
                 self.specials[line["special"]] = line["result"]
+            elif "special" in line:
+                continue  # it is tried again
             elif line["run"]["error"] is None:
                 figures = Figures(**line["run"].pop("figures"))
                 self.runs.append(Run(**line["run"], figures=figures))
@@ -147,12 +149,25 @@ def measure(
         WrongResultError: a client lost, invented or changed records.
     """
     course = _Course(case, bootstrap, ledger, tuned=tuned, scale=scale)
-    first = CHECK if case.kind == "consume" else 1
     try:
-        for number in range(first, rounds + 1):
+        for number in _numbers(case, rounds):
             course.round(order(contenders, number), number)
     finally:
         course.end()
+
+
+def remains(case: Case, contenders: Sequence[Contender], rounds: int, ledger: Ledger) -> bool:
+    """Whether a case has runs that the ledger has not."""
+    return any(
+        ledger.find(case, contender, number) is None
+        for contender in contenders
+        for number in _numbers(case, rounds)
+    )
+
+
+def _numbers(case: Case, rounds: int) -> range:
+    """The rounds of a case; consumers are checked first."""
+    return range(CHECK if case.kind == "consume" else 1, rounds + 1)
 
 
 class _Course:

@@ -13,7 +13,7 @@ from benchmarks import __main__ as program
 from benchmarks import rounds
 from benchmarks.contenders import OURS, PEERS, PLAIN, Peer
 from benchmarks.peers.task import Figures
-from kafka_async.testing.backends.base import BackendUnavailableError
+from kafka_async.testing.backends.base import Backend, BackendUnavailableError
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def test_a_part_is_measured_written_and_gone_on_with(
     assert (tmp_path / "bench.png").exists()
     assert not (tmp_path / "results").exists()  # they are those of whole runs
 
-    def launch(*_: object) -> Figures:
+    def start(*_: object) -> Backend:
         raise AssertionError("everything was measured")
 
-    monkeypatch.setattr(rounds, "launch", launch)
+    monkeypatch.setattr(program, "create_backend", start)
     assert program.main([*arguments, "--resume"]) == 0
     assert json.loads((tmp_path / "bench.json").read_text()) == document
 

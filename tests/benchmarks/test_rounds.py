@@ -118,6 +118,7 @@ def test_what_was_measured_is_not_measured_again(
     before.add(good)
     before.add(bad)
     before.add_special("idle", {"rows": []})
+    before.add_special("memory", {"error": "it broke"})
     with path.open("a") as file:
         file.write('{"run": {"case": "produ')  # the benchmark was ended while it wrote
     after = Ledger(path, CONTEXT, resume=True)
