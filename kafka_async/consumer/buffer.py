@@ -8,6 +8,7 @@ record before it; and neither time nor memory follows the size of a batch.
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafka_async.consumer.isolation import AbortedRange, committed, everything
@@ -42,6 +43,8 @@ class Slice:
     They are views of the answer that brought them, unless they are a small part of it: those of
     one partition that is read late, or paused, would keep alive what it brought of all others.
 
+    They are found by `walk`, so many at a time: records that were sent one by one are a batch each.
+
     Attributes:
         batches: each with whether its records are handed out.
         end: the offset after the last batch.
@@ -50,7 +53,7 @@ class Slice:
         size: bytes that the slice keeps alive.
     """
 
-    __slots__ = ("batches", "end", "epoch", "error", "size")
+    __slots__ = ("_ahead", "_offset", "_partition", "batches", "end", "epoch", "error", "size")
 
     def __init__(
         self,
@@ -67,22 +70,32 @@ class Slice:
         if memoryview(data.obj).nbytes > PINNED * self.size:
             data = memoryview(bytes(data))
         views = iter_batches(data, topic=partition.topic, partition=partition.partition)
-        visible = everything(views) if aborted is None else committed(views, aborted)
+        self._ahead = everything(views) if aborted is None else committed(views, aborted)
+        self._partition, self._offset = partition, offset
+
+    def walk(self, count: int) -> bool:
+        """Find the next so many batches; whether that was the end. Not again after it."""
+        found = 0
         try:
-            for view, handed_out in visible:
-                if view.next_offset > offset:
+            for view, handed_out in islice(self._ahead, count):
+                found += 1
+                if view.next_offset > self._offset:
                     self.batches.append((view, handed_out))
                     self.end, self.epoch = view.next_offset, view.header.leader_epoch
         except CorruptRecordError as error:
-            self.error = _located(error, partition, self.end)
-        if self.size and not self.batches and self.error is None:
+            self.error = _located(error, self._partition, self.end)
+            return True
+        if found == count:
+            return False
+        if self.size and not self.batches:
             self.error = RecordTooLargeError(
                 f"a batch is larger than the {self.size} bytes that were fetched: raise "
                 "max_partition_fetch_bytes",
-                topic=partition.topic,
-                partition=partition.partition,
-                offset=offset,
+                topic=self._partition.topic,
+                partition=self._partition.partition,
+                offset=self._offset,
             )
+        return True
 
 
 class Buffer:

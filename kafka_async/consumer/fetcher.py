@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Supervisor
 
 READ_COMMITTED: Final = "read_committed"
+WALKING: Final = 0.0025
+"""Seconds for which batches are looked for in an answer before others get the event loop."""
+BATCHES: Final = 100
+"""How many are looked for between two looks at the clock."""
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -174,26 +178,34 @@ class Fetcher:
 
     # -- what has been fetched --------------------------------------------------------------------
 
-    def took(
+    async def took(
         self,
         node_id: int,
         asked: Mapping[TopicPartition, Asked],
         answer: FetchResponse,
         rows: Collection[tuple[TopicPartition, PartitionData]],
     ) -> None:
-        """Put an answer into the buffers, and react to its errors."""
+        """Put an answer into the buffers, and react to its errors; lets go of the loop in time."""
         endpoints = {
             n.node_id: Node(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints
         }
         size = 0
+        until = self._loop.time() + WALKING
         for partition, row in rows:
             question = asked.get(partition)
             if question is None or not question.stands:
                 continue
+            found = self._slice(question.state, row) if row.records and not row.error_code else None
+            while not (found is None or found.walk(BATCHES)):
+                if self._loop.time() >= until:
+                    await asyncio.sleep(0)
+                    until = self._loop.time() + WALKING
+            if not question.stands:
+                continue
             if row.error_code:
                 self._failed(question.state, row, node_id, endpoints)
             else:
-                size += self._succeeded(question.state, row)
+                size += self._succeeded(question.state, row, found)
         self.fetches += 1
         self.bytes += size
         if size and self._client.hooks.active:
@@ -206,7 +218,17 @@ class Fetcher:
             if question.stands:
                 self.broken(question.state, error)
 
-    def _succeeded(self, state: PartitionState, row: PartitionData) -> int:
+    def _slice(self, state: PartitionState, row: PartitionData) -> Slice:
+        aborted = [
+            AbortedRange(each.first_offset, each.producer_id)
+            for each in row.aborted_transactions or ()
+        ]
+        data = memoryview(row.records or b"")
+        return Slice(
+            state.partition, data, state.fetch_offset, aborted if self._committed_only else None
+        )
+
+    def _succeeded(self, state: PartitionState, row: PartitionData, found: Slice | None) -> int:
         state.failures = 0
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
@@ -216,16 +238,8 @@ class Fetcher:
             age = seconds(self._config.metadata_max_age_ms)
             state.replica_until = self._loop.time() + age
             self.wake()
-        if not row.records:
+        if found is None:
             return 0
-        aborted = [
-            AbortedRange(each.first_offset, each.producer_id)
-            for each in row.aborted_transactions or ()
-        ]
-        data = memoryview(row.records)
-        found = Slice(
-            state.partition, data, state.fetch_offset, aborted if self._committed_only else None
-        )
         state.fetched(found)
         if found.error is not None:
             state.phase = Phase.BROKEN

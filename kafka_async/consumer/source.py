@@ -72,7 +72,7 @@ class Answers(Protocol):
         """The partitions that this broker is to be asked for now."""
         ...
 
-    def took(
+    async def took(
         self,
         node_id: int,
         asked: Mapping[TopicPartition, Asked],
@@ -173,7 +173,7 @@ class Source:
             return
         self._backoff.reset()
         self._session.answered(answer.session_id)
-        self._fetcher.took(self.node_id, asked, answer, self._rows(answer))
+        await self._fetcher.took(self.node_id, asked, answer, self._rows(answer))
 
     async def _refused(self, error: KafkaError) -> None:
         logger.debug("fetching from broker %d: %s", self.node_id, error)

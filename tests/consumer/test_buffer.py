@@ -33,7 +33,9 @@ def is_kept(frame: bytearray) -> bool:
 def filled(data: memoryview) -> Buffer:
     buffer = Buffer(P0)
     buffer.clear(0)
-    buffer.add(Slice(P0, data, 0, None))
+    fetched = Slice(P0, data, 0, None)
+    assert fetched.walk(100)
+    buffer.add(fetched)
     return buffer
 
 

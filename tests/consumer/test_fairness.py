@@ -6,23 +6,27 @@ import asyncio
 import itertools
 import random
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import kafka_async.kernel
+from kafka_async.consumer import buffer, fetcher
 from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel import RecordReader
 from kafka_async.records import compression
-from kafka_async.records.batch import RecordBatch
+from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord
+from tests.hostile.feed import BAD, GOOD, Feed, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from typing_extensions import Buffer
 
     from kafka_async.consumer.consumer import Consumer
+    from kafka_async.records.batch import BatchView
     from kafka_async.records.compression import Codec, Unpacked
     from tests.consumer.conftest import Stage
 
@@ -138,6 +142,71 @@ async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
             assert await anext(offsets) == offset
     assert max(parsed) <= 500
     assert 501 <= sum(parsed) <= 1_000
+
+
+# -- small batches --------------------------------------------------------------------------------
+
+
+@pytest.mark.virtual_clock
+async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_arrive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
+    feed = Feed()
+    for partition in (BAD, GOOD):  # neither of which is
+        data = b"".join(assign_offsets(single, offset, 0) for offset in range(5_000))
+        feed.data[partition] = {0: data}
+    turns, seen = [0], Counter[int]()
+    walk = buffer.iter_batches
+
+    def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
+        for view in walk(data, topic=topic, partition=partition):
+            seen[turns[0]] += 1
+            if view.last_offset == 4_999:
+                found.release()
+            yield view
+
+    found = asyncio.Semaphore(0)
+    monkeypatch.setattr(buffer, "iter_batches", watched)
+    async with feed.consumer() as consumer:
+        loop = asyncio.get_running_loop()
+        time, looks = loop.time, itertools.count(0, 0.001)
+        monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+        pulse = asyncio.ensure_future(count_turns(turns))
+        for _ in range(2):
+            await found.acquire()
+        pulse.cancel()
+        await asyncio.wait({pulse})
+        monkeypatch.setattr(loop, "time", time)
+        assert sum(seen.values()) == 10_000
+        assert max(seen.values()) <= 500
+        reader = Reader(consumer)
+        for partition in (BAD, GOOD):
+            await reader.until(partition, list(range(5_000)))
+
+
+@pytest.mark.virtual_clock
+async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
+    feed = Feed()
+    data = b"".join(assign_offsets(single, offset, 0) for offset in range(1_000))
+    feed.data[BAD] = {0: data, 990: data}
+    begun = asyncio.Event()
+    walk = buffer.iter_batches
+
+    def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
+        begun.set()
+        yield from walk(data, topic=topic, partition=partition)
+
+    monkeypatch.setattr(buffer, "iter_batches", watched)
+    monkeypatch.setattr(fetcher, "WALKING", 0.0)
+    async with feed.consumer() as consumer:
+        await begun.wait()
+        consumer.seek(BAD, 990)
+        reader = Reader(consumer)
+        await reader.until(BAD, list(range(990, 1_000)))
 
 
 # -- large batches --------------------------------------------------------------------------------

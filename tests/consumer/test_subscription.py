@@ -26,7 +26,9 @@ def framed(values: list[str], offset: int) -> bytes:
 
 
 def found(data: bytes, offset: int) -> Slice:
-    return Slice(P0, memoryview(data), offset, None)
+    fetched = Slice(P0, memoryview(data), offset, None)
+    assert fetched.walk(100)
+    return fetched
 
 
 # -- a partition ----------------------------------------------------------------------------------
