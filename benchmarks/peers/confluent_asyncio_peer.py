@@ -20,7 +20,7 @@ from confluent_kafka.aio import AIOConsumer, AIOProducer
 from benchmarks import payload
 from benchmarks.peers import confluent_peer
 from benchmarks.peers.asyncio_pacing import paced, round_trips
-from benchmarks.peers.confluent_peer import AT_ONCE, PATIENCE, value_of
+from benchmarks.peers.confluent_peer import PATIENCE, READ_AT_ONCE, value_of
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ async def consume(task: Task) -> Figures:
 async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int | None]:
     ask, count, total = consumer.consume, 0, 0
     while count < task.records:
-        messages = await ask(min(AT_ONCE, task.records - count), PATIENCE)
+        messages = await ask(min(READ_AT_ONCE, task.records - count), PATIENCE)
         if not messages:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         count += len(messages)

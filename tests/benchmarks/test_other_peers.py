@@ -55,6 +55,7 @@ def java(record_testsuite_property: Callable[[str, object], None]) -> None:
     [
         ("confluent", "enqueue", False, "none"),
         ("confluent", "enqueue", True, "lz4"),
+        ("confluent", "callbacks", False, "none"),
         ("confluent", "send_many", True, "none"),
         ("confluent_asyncio", "enqueue", False, "none"),
         ("confluent_asyncio", "enqueue", True, "zstd"),
