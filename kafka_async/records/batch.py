@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from kafka_async import kernel
@@ -128,10 +130,18 @@ class ControlMarker(NamedTuple):
 
 @cache
 def _crc32c() -> Callable[..., int]:
-    # Imported when first needed: it takes 60 ms.
-    from crc32c import crc32c
+    # Loaded when first needed, and without the package around it, whose command needs argparse,
+    # email and more: that takes up to 60 ms and 3 MB.
+    package = find_spec("crc32c")
+    places = None if package is None else package.submodule_search_locations
+    found = PathFinder.find_spec("crc32c._crc32c", places)
+    if found is None or found.loader is None:
+        from crc32c import crc32c
 
-    return crc32c
+        return crc32c
+    extension = module_from_spec(found)
+    found.loader.exec_module(extension)
+    return extension.crc32c
 
 
 def frame_batch(  # noqa: PLR0913 one a field of the header
