@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
+from kafka_async.records.checksum import checksum
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from typing_extensions import Buffer
 
@@ -128,22 +126,6 @@ class ControlMarker(NamedTuple):
 # -- writing --------------------------------------------------------------------------------------
 
 
-@cache
-def _crc32c() -> Callable[..., int]:
-    # Loaded when first needed, and without the package around it, whose command needs argparse,
-    # email and more: that takes up to 60 ms and 3 MB.
-    package = find_spec("crc32c")
-    places = None if package is None else package.submodule_search_locations
-    found = PathFinder.find_spec("crc32c._crc32c", places)
-    if found is None or found.loader is None:
-        from crc32c import crc32c
-
-        return crc32c
-    extension = module_from_spec(found)
-    found.loader.exec_module(extension)
-    return extension.crc32c
-
-
 def frame_batch(  # noqa: PLR0913 one a field of the header
     payload: Buffer,
     *,
@@ -177,7 +159,7 @@ def frame_batch(  # noqa: PLR0913 one a field of the header
         base_sequence,
         count,
     )
-    crc32c = _crc32c()
+    crc32c = checksum()
     length = _MIN_LENGTH + memoryview(payload).nbytes
     head = struct.pack(
         ">qiibI", base_offset, length, leader_epoch, 2, crc32c(payload, crc32c(covered))
@@ -201,7 +183,7 @@ def assign_offsets(
             attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=append_time_ms
         )
         _AFTER_CRC.pack_into(out, _AFTER_CRC_AT, *changed[5:])
-        _CRC.pack_into(out, _CRC_AT, _crc32c()(memoryview(out)[_AFTER_CRC_AT:]))
+        _CRC.pack_into(out, _CRC_AT, checksum()(memoryview(out)[_AFTER_CRC_AT:]))
     return bytes(out)
 
 
@@ -401,7 +383,7 @@ class BatchView:
         """Raise CorruptRecordError if the batch's bytes are not those that were written."""
         if self.header.magic < 2:
             legacy.check_crc(self.raw, self.topic, self.partition, self.base_offset)
-        elif _crc32c()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
+        elif checksum()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
             raise self._corrupt("the batch's CRC does not match its bytes")
 
     def section(self, limit: int = compression.DEFAULT_LIMIT) -> Section:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-import sys
 from typing import Any
 
 import crc32c
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 
 from kafka_async import kernel as kernels
 from kafka_async.errors import CorruptRecordError
-from kafka_async.records import batch as batch_module
 from kafka_async.records.batch import (
     HEADER_SIZE,
     BatchHeader,
@@ -392,37 +389,3 @@ def test_random_sections_are_records_or_corrupt(codec: Codec, data: bytes, count
 def test_reprs_name_the_place() -> None:
     (view,) = iter_batches(framed(base_offset=10), topic="t", partition=3)
     assert repr(view) == f"<batch t-3 offsets 10-14, {len(framed())} bytes>"
-
-
-# -- the checksum ---------------------------------------------------------------------------------
-
-FRAME = "RecordBatch.build([ProducerRecord('t', b'v')], timestamp=7).frame()"
-SCRIPT = f"""
-import sys
-from kafka_async.records.batch import RecordBatch
-from kafka_async.types import ProducerRecord
-print({FRAME}.hex())
-print(*sys.modules)
-"""
-
-
-def test_the_checksum_is_loaded_without_what_its_package_has_for_a_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
-    )
-    frame, loaded = done.stdout.splitlines()
-    expected = RecordBatch.build([ProducerRecord("t", b"v")], timestamp=7).frame()
-    assert bytes.fromhex(frame) == expected
-    assert struct.unpack_from(">I", expected, 17) == (crc32c.crc32c(expected[21:]),)
-    assert {"argparse", "email", "importlib.metadata", "crc32c"}.isdisjoint(loaded.split())
-
-
-def test_the_checksum_is_its_packages_where_that_is_laid_out_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def nothing(*_: object) -> None:
-        return None
-
-    monkeypatch.setattr(batch_module.PathFinder, "find_spec", nothing)
-    load = batch_module._crc32c.__wrapped__  # pyright: ignore[reportPrivateUsage]  # uncached
-    assert load() is crc32c.crc32c
