@@ -332,7 +332,7 @@ def launch(contender: Contender, task: Task) -> Figures:
 def _last_line(text: str) -> str:
     """Of a traceback, what was raised."""
     lines = text.strip().splitlines()
-    return lines[-1][-500:] if lines else "it said nothing"
+    return lines[-1].replace(sys.executable, "python")[-500:] if lines else "it said nothing"
 
 
 @contextmanager

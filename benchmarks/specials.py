@@ -46,7 +46,8 @@ def launch(name: str, rounds: int, bootstrap: str | None) -> dict[str, Any]:
         return {"case": name, "error": f"it took longer than {TIME_LIMIT:.0f} s"}
     except subprocess.CalledProcessError as error:
         said = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        return {"case": name, "error": f"exit code {error.returncode}: {said[0][-500:]}"}
+        text = said[0].replace(sys.executable, "python")[-500:]
+        return {"case": name, "error": f"exit code {error.returncode}: {text}"}
     return result
 
 

@@ -126,9 +126,10 @@ TARGETS: Final = (*_produce(), *_consume(), *_latency(), *_cpu())
 
 def outcomes(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Outcome]:
     """All targets, those of kafka-python and the plain kernel, and the special cases' goals."""
-    found = [_outcome(target, rows) for target in (*TARGETS, *_plain(rows))]
-    return found + [
-        _goal(result, goal) for result in specials.values() for goal in result.get("goals", ())
+    return [
+        *(_outcome(target, rows) for target in TARGETS),
+        *(_goal(result, goal) for result in specials.values() for goal in result.get("goals", ())),
+        *(_outcome(target, rows) for target in _plain(rows)),
     ]
 
 
