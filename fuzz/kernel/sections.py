@@ -74,6 +74,8 @@ def check(twins: Twins, data: bytes) -> None:
     if given is None:
         return
     records, columns = _read(twins.compiled, given)
+    slices = answer(lambda: _slices(twins.compiled, given))
+    same("records and their slices", records, slices)
     if isinstance(records, Refusal) or isinstance(columns, Refusal):
         same("records and columns", records, columns)
     else:
@@ -84,6 +86,7 @@ def check(twins: Twins, data: bytes) -> None:
         pure_records, pure_columns = _read(twins.pure, given)
         same("records", records, pure_records)
         same("columns", columns, pure_columns)
+        same("slices", slices, answer(lambda: _slices(twins.pure, given)))
 
 
 def _read(kernel: Any, given: Arguments) -> tuple[Any, Any]:
@@ -96,3 +99,12 @@ def _read(kernel: Any, given: Arguments) -> tuple[Any, Any]:
         return kernel.parse_columns(sections, TOPIC, PARTITION, start, end, headers)
 
     return answer(records), answer(columns)
+
+
+def _slices(kernel: Any, given: Arguments) -> object:
+    """The records, seven at a time, or what is raised where the next one cannot be read."""
+    reader = kernel.RecordReader(given.section, TOPIC, PARTITION, given.epoch, given.start)
+    records: list[Any] = []
+    while not reader.done:
+        records += reader.read(7)
+    return all_fields(records)
