@@ -42,10 +42,16 @@ PRODUCE, FETCH = 12, 12
 FETCH_BYTES = 52_428_800
 PARTITION_BYTES = 1_048_576
 PATIENCE = 60.0
+NOT_YET = (3, 5, 6)
+"""Errors of a partition that is being made: unknown, without a leader, not led by this broker."""
 
 
 class RefusedError(RuntimeError):
-    """The broker answered with an error."""
+    """The broker answered with an error, `code`."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"{message}: error {code}")
+        self.code = code
 
 
 class Wire:
@@ -98,10 +104,7 @@ def _expect_success(answer: memoryview | bytes) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                raise RefusedError(
-                    f"{topic.name}-{partition.index}: error {partition.error_code}, "
-                    f"{partition.error_message}"
-                )
+                raise RefusedError(partition.error_code, f"{topic.name}-{partition.index}")
 
 
 def _batch(task: Task, first: int, count: int, values: list[bytes], keys: list[bytes]) -> bytes:
@@ -141,11 +144,22 @@ def requests(task: Task) -> list[bytes]:
 
 
 def _warm_up(wire: Wire, task: Task) -> None:
-    warm_up = RecordBatch.build(
-        [ProducerRecord(task.topic, payload.WARM_UP)], timestamp=int(time.time() * 1000)
-    )
-    wire.send(_produce_request(task.topic, 0, warm_up.frame()))
-    _expect_success(wire.receive())
+    """A record for each partition; a new topic's broker may need a moment to lead them."""
+    record = ProducerRecord(task.topic, payload.WARM_UP)
+    batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
+    begin = time.perf_counter()
+    for partition in range(task.partitions):
+        request = _produce_request(task.topic, partition, batch)
+        while True:
+            wire.send(request)
+            try:
+                _expect_success(wire.receive())
+            except RefusedError as error:
+                if error.code not in NOT_YET or time.perf_counter() - begin > PATIENCE:
+                    raise
+                time.sleep(0.02)
+            else:
+                break
 
 
 def produce(task: Task) -> Figures:
@@ -232,11 +246,11 @@ class Reading:
         """Advance over the batches of an answer."""
         _, response = decode_response(answer, FetchResponse, FETCH)
         if response.error_code:
-            raise RefusedError(f"fetch: error {response.error_code}")
+            raise RefusedError(response.error_code, "fetch")
         for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code:
-                    raise RefusedError(f"fetch: error {partition.error_code}")
+                    raise RefusedError(partition.error_code, "fetch")
                 self._advance(partition.partition_index, memoryview(partition.records or b""))
 
     def _advance(self, partition: int, records: memoryview) -> None:
