@@ -360,7 +360,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._supervisor.check()
 
     def _check_writable(self) -> None:
-        self._running()
+        if self._stopping:
+            raise ClientClosedError(f"{self._supervisor.name} is closed")
         if self.driver is not None:
             raise IllegalStateError(
                 "records of a transactional producer go through a transaction: "

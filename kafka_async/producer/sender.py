@@ -14,6 +14,7 @@ import contextvars
 import logging
 import random
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.backoff import delay_after
@@ -113,6 +114,7 @@ class Sender:
         self._woken = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
+        self._again_at = inf
         self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
         self._seen = ClusterMetadata()
         self._identifying = False
@@ -161,6 +163,7 @@ class Sender:
         if self._over.done():
             return
         now = self.now()
+        self._again_at = inf
         try:
             self._look_round(now)
         except Exception as error:  # noqa: BLE001  # the producer ends with it, whatever it is
@@ -171,7 +174,9 @@ class Sender:
     def _set_alarm(self, now: float) -> None:
         """Look round again when something is due; too early does no harm, so alarms are kept."""
         due = self._accumulator.next_due()
-        if due is None:
+        if due is None or self._again_at < due:
+            due = self._again_at
+        if due == inf:
             return
         due = max(due, now + SHORTEST_NAP)
         if self._alarm is not None:
@@ -310,7 +315,7 @@ class Sender:
             self._supervisor.spawn(self._connect, link, name=f"connecting to broker {node}")
             return
         if link.lane.throttled_until > now:
-            self._loop.call_at(link.lane.throttled_until, self.wake)
+            self._again_at = min(self._again_at, link.lane.throttled_until)
             return
         schedule = self._accumulator.schedule
         most = self._config.max_in_flight_requests_per_connection

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from kafka_async.errors import TaskDiedError
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.ledger import Ledger
-from tests.producer.scripted import Bench
+from tests.producer.scripted import Bench, turns
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -51,3 +52,27 @@ async def test_an_idle_producer_sleeps() -> None:
             await asyncio.sleep(10 * patience)
             assert loop.time() - begun == pytest.approx(10 * patience)
         assert looks <= 3  # one for each batch, when its time would have been over
+
+
+async def test_a_throttled_broker_is_looked_at_again_when_it_may_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        await bench.producer.send("clicks", b"v")
+        loop: Any = asyncio.get_running_loop()
+        until = loop.time() + 10
+        bench.cluster.lane_to(1).throttled_until = until
+        timers: list[float] = []
+        call_at = loop.call_at
+
+        def counted(when: float, *args: Any, **options: Any) -> asyncio.TimerHandle:
+            timers.append(when)
+            return call_at(when, *args, **options)
+
+        monkeypatch.setattr(loop, "call_at", counted)
+        for _ in range(50):
+            delivery = await bench.producer.enqueue("clicks", b"v")
+            await turns(3)
+        assert timers == [until]
+        await delivery
+        assert loop.time() == until
