@@ -70,8 +70,9 @@ async def test_a_throttled_broker_is_looked_at_again_when_it_may_be_asked(
             return call_at(when, *args, **options)
 
         monkeypatch.setattr(loop, "call_at", counted)
+        delivery = await bench.producer.enqueue("clicks", b"v")
         for _ in range(50):
-            delivery = await bench.producer.enqueue("clicks", b"v")
+            await bench.producer.enqueue("clicks", b"v")
             await turns(3)
         assert timers == [until]
         await delivery
