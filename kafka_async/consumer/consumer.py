@@ -302,7 +302,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         """Records of any partitions, at most `max_records` (default: max_poll_records).
 
         Waits until there is one, at most `timeout` seconds (None: for ever), and gives an empty
-        list then. Of very many it gives what can be parsed in 5 ms, so as not to hold the loop.
+        list then. Of very many it gives what can be parsed in 2.5 ms, so as not to hold the loop.
 
         Raises:
             CorruptRecordError, RecordDeserializationError: the next record cannot be read; `seek`

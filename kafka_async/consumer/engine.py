@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_async.config import seconds
 from kafka_async.consumer.batches import PartitionBatch
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Supervisor
 
 T = TypeVar("T")
+PARSING: Final = SLICE / 2
+"""Seconds of a slice that one poll may parse for; the rest is the application's."""
 logger = logging.getLogger("kafka_async.consumer")
 
 
@@ -308,7 +310,7 @@ class Engine:
         """
         now = self._loop.time()
         deadline = None if timeout is None else now + timeout
-        if now >= self._yield_at - SLICE / 2:  # the other half is for parsing
+        if now >= self._yield_at - PARSING:
             await asyncio.sleep(0)
             self._yield_at = self._loop.time() + SLICE
         if self.coordinator is not None:
@@ -331,15 +333,16 @@ class Engine:
             self._yield_at = self._loop.time() + SLICE
 
     def _take(self, limit: int) -> list[AnyRecord]:
-        return self.fetcher.take(limit, self._yield_at)
+        return self.fetcher.take(limit, self._loop.time() + PARSING)
 
     def _take_converted(self, limit: int) -> list[AnyRecord]:
         convert = self._convert
         assert convert is not None
         out: list[AnyRecord] = []
         most = self.fetcher.inflated + ENOUGH
+        deadline = self._loop.time() + PARSING
         while len(out) < limit and self.fetcher.inflated < most:
-            if out and (self.fetcher.packed() is not None or self._loop.time() >= self._yield_at):
+            if out and (self.fetcher.packed() is not None or self._loop.time() >= deadline):
                 break
             try:
                 taken = self.fetcher.take_some(limit - len(out))
