@@ -49,6 +49,8 @@ FIRST_GRANT = 4096
 """Bytes of memory that an open batch begins with; they double as it grows."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
+MANY = 128
+"""Batches, or topics, that are dealt with in one turn of the event loop: a millisecond or two."""
 
 
 class Shortage(NamedTuple):
@@ -308,6 +310,7 @@ class Accumulator:
     def take(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Batches for one request to a broker, at most one a partition, `room` bytes together.
 
+        And at most MANY, so that neither the request nor its answer holds up the event loop.
         They count as on the wire from now on; the ledger hears what became of each.
         """
         taken: list[ProducerBatch] = []
@@ -324,6 +327,8 @@ class Accumulator:
             self.ledger.put_on_wire(batch, node, now)
             taken.append(batch)
             self.schedule.offer(queue, now)
+            if len(taken) == MANY:
+                break
         return taken
 
     def _next(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.backoff import delay_after
 from kafka_async.clock import ticker
 from kafka_async.cluster.lane import LaneKind
-from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import (
     KafkaError,
-    RetriableError,
     UnknownServerError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
+from kafka_async.producer.accumulator import MANY
 from kafka_async.producer.batch import BatchState
 from kafka_async.producer.identity import new_identity
+from kafka_async.producer.learning import Learning
 from kafka_async.producer.reactions import DOUBTFUL, Reaction, reaction_to
 from kafka_async.producer.requests import (
     ProduceCall,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.batch import ProducerBatch
-    from kafka_async.producer.queues import PartitionQueue, TopicQueue
+    from kafka_async.producer.queues import PartitionQueue
     from kafka_async.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
     from kafka_async.supervisor import Supervisor
 
@@ -108,18 +108,23 @@ class Sender:
         self.now = ticker(self._loop)
         self._codec = Codec[config.compression_type]
         self._links: dict[int, Link] = {}
-        self._tracked: set[str] = set()
-        self._learning: set[str] = set()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._woken = False
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
         self._again_at = inf
         self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
-        self._seen = ClusterMetadata()
         self._identifying = False
         self._request_timeout = seconds(config.request_timeout_ms)
-        self._unsubscribe = client.on_metadata(self._metadata_changed)
+        self._learning = Learning(
+            client,
+            accumulator,
+            supervisor,
+            config.max_block_ms,
+            now=self.now,
+            wake=self.wake,
+            delay=lambda: self._delay(0),
+        )
 
     # -- what others call -------------------------------------------------------------------------
 
@@ -150,9 +155,7 @@ class Sender:
 
     async def close(self) -> None:
         """Close the lanes and forget the topics."""
-        self._unsubscribe()
-        self._client.untrack_topics(self._tracked)
-        self._tracked = set()
+        self._learning.close()
         for link in self._links.values():
             await link.lane.close()
 
@@ -188,17 +191,12 @@ class Sender:
 
     def _ring(self) -> None:
         self._alarm = None
-        self._turn()
+        if not self._woken:
+            self._turn()
 
     def _look_round(self, now: float) -> None:
         accumulator = self._accumulator
-        metadata = self._client.metadata
-        if metadata is not self._seen:
-            self._read_metadata(metadata, now)
-        if accumulator.unknown:
-            for topic in list(accumulator.unknown):
-                self._read_topic(topic, metadata, now)
-            self._follow_topics()
+        self._learning.look_round(now)
         if accumulator.memory.waiting or accumulator.flushes:
             accumulator.expedite(now)
         accumulator.tick(now)
@@ -214,58 +212,6 @@ class Sender:
             return
         for node in nodes:
             self._serve(node, now)
-
-    def _follow_topics(self) -> None:
-        new = [one for one in self._accumulator.unknown if one.name not in self._learning]
-        if new:
-            self._learning.update(topic.name for topic in new)
-            self._supervisor.spawn(self._learn, new, name="learning about topics")
-
-    async def _learn(self, topics: Sequence[TopicQueue]) -> None:
-        """Ask for topics, which may create them, for as long as somebody waits for them."""
-        names = {topic.name for topic in topics}
-        self._client.track_topics(names - self._tracked)
-        self._tracked |= names
-        patience = seconds(self._config.max_block_ms)
-        try:
-            while topics := [topic for topic in topics if topic in self._accumulator.unknown]:
-                try:
-                    metadata = await self._client.metadata_for(
-                        [topic.name for topic in topics], timeout=patience, allow_auto_create=True
-                    )
-                except RetriableError as error:
-                    for topic in _concerned(topics, error):
-                        topic.error = error
-                    await asyncio.sleep(self._delay(0))
-                except KafkaError as error:
-                    failed = _concerned(topics, error)
-                    for topic in failed:
-                        self._ledger.fail_topic(topic, error, self.now())
-                    topics = [topic for topic in topics if topic not in failed]
-                else:
-                    for topic in topics:
-                        self._read_topic(topic, metadata, self.now())
-                    break
-        finally:
-            self._learning -= names
-        self.wake()
-
-    def _read_metadata(self, metadata: ClusterMetadata, now: float) -> None:
-        """Tell the accumulator who leads what, of the topics of which that may have changed."""
-        before, self._seen = self._seen, metadata
-        for name, topic in self._accumulator.topics.items():
-            if not (topic.count and metadata.same_topic(before, name)):
-                self._read_topic(topic, metadata, now)
-
-    def _read_topic(self, topic: TopicQueue, metadata: ClusterMetadata, now: float) -> None:
-        """Tell the accumulator who leads the partitions of a topic."""
-        if metadata.topic(topic.name) is None:
-            topic.error = metadata.error(topic.name) or topic.error
-        self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
-
-    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        self._read_metadata(metadata, self.now())
-        self.wake()
 
     # -- compression ------------------------------------------------------------------------------
 
@@ -324,6 +270,9 @@ class Sender:
             if not batches:
                 return
             self._send(link, batches, now)
+            if len(batches) == MANY:
+                self.wake()  # the rest in the loop's next turn
+                return
 
     async def _connect(self, link: Link) -> None:
         try:
@@ -346,7 +295,7 @@ class Sender:
         self.in_flight += 1
         self.counters.requests += 1
         try:
-            call = self.requests.build(batches, link.lane, self._seen.topic_id)
+            call = self.requests.build(batches, link.lane, self._learning.seen.topic_id)
             link.lane.ask(
                 call.request,
                 partial(self._heard, link, batches, call),
@@ -531,8 +480,3 @@ class Sender:
                     batch.wire_size,
                 )
                 self._client.hooks.emit(event)
-
-
-def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
-    """The topics that an error is about: the one that it names, else all."""
-    return [topic for topic in topics if topic.name == error.topic] or list(topics)

@@ -1,0 +1,130 @@
+"""What a producer learns of its topics: which partitions they have, and who leads them."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.config import seconds
+from kafka_async.errors import KafkaError, RetriableError
+from kafka_async.producer.accumulator import MANY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.producer.accumulator import Accumulator
+    from kafka_async.producer.queues import TopicQueue
+    from kafka_async.supervisor import Supervisor
+
+__all__ = ["Learning"]
+
+
+class Learning:
+    """Has the topics that records wait for learnt, and tells the accumulator what is new of any.
+
+    Of MANY topics a turn of the event loop: telling of thousands would hold it up. `wake()` asks
+    for another look round; `delay()` gives the seconds between two attempts; `seen` is the metadata
+    that was looked at last.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        accumulator: Accumulator,
+        supervisor: Supervisor,
+        patience_ms: float,
+        now: Callable[[], float],
+        wake: Callable[[], None],
+        delay: Callable[[], float],
+    ) -> None:
+        self.seen = ClusterMetadata()
+        self._client = client
+        self._accumulator = accumulator
+        self._supervisor = supervisor
+        self._patience = seconds(patience_ms)
+        self._now = now
+        self._wake = wake
+        self._delay = delay
+        self._stale: dict[TopicQueue, None] = {}  # in the order in which they are to be told of
+        self._learning: set[str] = set()
+        self._tracked: set[str] = set()
+        self._unsubscribe = client.on_metadata(self._metadata_changed)
+
+    def close(self) -> None:
+        """Forget the topics."""
+        self._unsubscribe()
+        self._client.untrack_topics(self._tracked)
+        self._tracked = set()
+
+    def look_round(self, now: float) -> None:
+        """Tell what there is to tell, and have what is unknown learnt."""
+        unknown = self._accumulator.unknown
+        if unknown:
+            new = [topic for topic in unknown if topic.name not in self._learning]
+            self._stale.update(dict.fromkeys(new))
+        metadata = self._client.metadata
+        if metadata is not self.seen or self._stale:
+            self._read(metadata, now)
+        if unknown:
+            self._follow(unknown.difference(self._stale))
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        self._read(metadata, self._now())
+        self._wake()
+
+    def _read(self, metadata: ClusterMetadata, now: float) -> None:
+        """Tell the accumulator who leads what, of the topics of which that may have changed."""
+        before, self.seen = self.seen, metadata
+        if metadata is not before:
+            for name, topic in self._accumulator.topics.items():
+                if not (topic.count and metadata.same_topic(before, name)):
+                    self._stale[topic] = None
+        for topic in list(islice(self._stale, MANY)):
+            del self._stale[topic]
+            if metadata.topic(topic.name) is None:
+                topic.error = metadata.error(topic.name) or topic.error
+            self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
+        if self._stale:
+            self._wake()
+
+    def _follow(self, unknown: set[TopicQueue]) -> None:
+        new = [topic for topic in unknown if topic.name not in self._learning]
+        if new:
+            self._learning.update(topic.name for topic in new)
+            self._supervisor.spawn(self._learn, new, name="learning about topics")
+
+    async def _learn(self, topics: Sequence[TopicQueue]) -> None:
+        """Ask for topics, which may create them, for as long as somebody waits for them."""
+        names = {topic.name for topic in topics}
+        self._client.track_topics(names - self._tracked)
+        self._tracked |= names
+        try:
+            while topics := [topic for topic in topics if topic in self._accumulator.unknown]:
+                try:
+                    await self._client.metadata_for(
+                        [topic.name for topic in topics],
+                        timeout=self._patience,
+                        allow_auto_create=True,
+                    )
+                except RetriableError as error:
+                    for topic in _concerned(topics, error):
+                        topic.error = error
+                    await asyncio.sleep(self._delay())
+                except KafkaError as error:
+                    failed = _concerned(topics, error)
+                    for topic in failed:
+                        self._accumulator.ledger.fail_topic(topic, error, self._now())
+                    topics = [topic for topic in topics if topic not in failed]
+                else:
+                    break
+        finally:
+            self._learning -= names
+        self._wake()
+
+
+def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
+    """The topics that an error is about: the one that it names, or all."""
+    return [topic for topic in topics if error.topic in (None, topic.name)]
