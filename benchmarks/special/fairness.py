@@ -1,0 +1,117 @@
+"""How long a client holds the event loop it lives in: the longest turn, in CPU milliseconds.
+
+What else the application does waits for so long. CPU time of the loop's thread, so that the broker
+on the same machine does not count; Python's collector does, which only some clients call for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks import topics
+from benchmarks.peers.task import Task
+from benchmarks.special import processes
+from benchmarks.special.results import Goal, Result, row
+from benchmarks.wire_cases import WrongResultError
+
+NEEDS_BROKERS = 1
+ROUNDS = 3
+RECORDS = 100_000
+LIMIT = 5.0
+CLIENTS = {
+    "kafka_async": "kafka_async_peer",
+    "aiokafka": "aiokafka_peer",
+    "confluent-kafka asyncio": "confluent_asyncio_peer",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done while the loop is watched."""
+
+    what: str
+    kind: str
+    way: str
+    keyed: bool = False
+    compression: str = "none"
+    concurrency: int = 1
+
+
+CASES = (
+    Case("a record a call", "produce", "enqueue"),
+    Case("a record a call, keyed, zstd", "produce", "enqueue", True, "zstd"),
+    Case("1,000 tasks that await their record", "produce", "send", concurrency=1000),
+    Case("lists of records", "consume", "poll"),
+    Case("lists of records, zstd", "consume", "poll", compression="zstd"),
+    Case("record by record", "consume", "iterate"),
+)
+
+
+def hold(client: str, bootstrap: str, case: Case, records: int) -> dict[str, Any]:
+    """What one client's process prints of a case.
+
+    Raises:
+        WrongResultError: it has not moved every record.
+    """
+    task = Task(
+        case.kind,
+        bootstrap,
+        asyncio.run(topics.create(bootstrap)),
+        way=case.way,
+        records=records,
+        keyed=case.keyed,
+        compression=case.compression,
+        concurrency=case.concurrency,
+    )
+    try:
+        if case.kind == "consume":
+            compression = case.compression
+            filling = topics.fill(
+                bootstrap, task.topic, records, task.size, keyed=False, compression=compression
+            )
+            asyncio.run(filling)
+        given = {**asdict(task), "peer": CLIENTS[client]}
+        [found] = processes.finish([processes.start("fairness_client", given)])
+    finally:
+        asyncio.run(topics.delete(bootstrap, task.topic))
+    if found["records"] != records:
+        raise WrongResultError(f"{client}, {case.what}: {found['records']} of {records} records")
+    return found
+
+
+def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
+    """The longest turn of each client in each case.
+
+    Raises:
+        WrongResultError: a client has not moved every record.
+    """
+    assert bootstrap is not None
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for _ in range(min(rounds, ROUNDS)):
+        for case in CASES:
+            for client in CLIENTS:
+                one = hold(client, bootstrap, case, RECORDS)
+                found.setdefault((case.what, client), []).append(one)
+    medians = {place: statistics.median(one["ms"] for one in all_) for place, all_ in found.items()}
+    rows = [
+        row(
+            client,
+            [one["ms"] for one in all_],
+            "ms",
+            ratio=medians[what, client] / medians[what, "kafka_async"],
+            what=what,
+            settings=all_[0]["settings"],
+        )
+        for (what, client), all_ in found.items()
+    ]
+    worst = max(ms for (_, client), ms in medians.items() if client == "kafka_async")
+    return Result(
+        "fairness",
+        "The longest turn of the event loop, in CPU time of its thread",
+        "the client's longest turn in ours",
+        rows,
+        (Goal("the loop turns at least every 5 ms", worst, LIMIT, "ms"),),
+    ).plain()
