@@ -26,10 +26,10 @@ def test_the_longest_turn_of_each_case_is_measured(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_client_that_moved_too_few_records_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def finish(_: object) -> list[dict[str, Any]]:
+    def finish(*_: object) -> list[dict[str, Any]]:
         return [{"ms": 1.0, "records": 999, "settings": {}}]
 
     monkeypatch.setattr(processes, "finish", finish)
-    monkeypatch.setattr(processes, "start", lambda *_: None)
+    monkeypatch.setattr(processes, "start", finish)
     with run_in_thread() as cluster, pytest.raises(WrongResultError, match="999 of 1000 records"):
         fairness.hold("kafka_async", cluster.bootstrap_servers, fairness.CASES[0], 1000)
