@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -49,15 +50,12 @@ class PartitionMetadata(NamedTuple):
     error_code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
+class TopicMetadata(NamedTuple):
     """One topic; `topic_id` is the zero UUID if the cluster is too old to have ids."""
 
     name: str
     topic_id: UUID = NO_ID
-    partitions: Mapping[int, PartitionMetadata] = field(
-        default_factory=dict[int, PartitionMetadata]
-    )
+    partitions: Mapping[int, PartitionMetadata] = MappingProxyType({})
     is_internal: bool = False
 
 
@@ -199,7 +197,7 @@ class ClusterMetadata:
         if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
             return self
         row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
-        topic = replace(topic, partitions={**topic.partitions, partition.partition: row})
+        topic = topic._replace(partitions={**topic.partitions, partition.partition: row})
         topics = {**self.topics, partition.topic: topic}
         return replace(self._with([endpoint] if endpoint else ()), topics=topics)
 
@@ -218,8 +216,8 @@ class ClusterMetadata:
         don't, because what answers next may be another cluster (KIP-1102).
         """
         topics = {
-            name: replace(
-                topic, partitions={index: PartitionMetadata(index) for index in topic.partitions}
+            name: topic._replace(
+                partitions={index: PartitionMetadata(index) for index in topic.partitions}
             )
             for name, topic in self.topics.items()
         }
@@ -256,7 +254,9 @@ def _merged_topic(
 def _merged_partition(
     before: PartitionMetadata | None, row: MetadataResponsePartition
 ) -> PartitionMetadata:
-    if before is not None and NO_EPOCH < row.leader_epoch < before.leader_epoch:
+    if before is not None and (
+        NO_EPOCH < row.leader_epoch < before.leader_epoch or _same(before, row)
+    ):
         return before
     return PartitionMetadata(
         row.partition_index,
@@ -266,6 +266,18 @@ def _merged_partition(
         tuple(row.isr_nodes),
         tuple(row.offline_replicas),
         row.error_code,
+    )
+
+
+def _same(before: PartitionMetadata, row: MetadataResponsePartition) -> bool:
+    """Whether a row surely says what was known; its arrays are tuples as they were decoded."""
+    return (
+        before.leader_id == row.leader_id
+        and before.leader_epoch == row.leader_epoch
+        and before.isr == row.isr_nodes
+        and before.replicas == row.replica_nodes
+        and before.offline_replicas == row.offline_replicas
+        and before.error_code == row.error_code
     )
 
 

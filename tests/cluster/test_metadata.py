@@ -50,6 +50,11 @@ def answer(*topics: MetadataResponseTopic) -> MetadataResponse:
     return MetadataResponse(brokers=BROKERS, cluster_id="c", controller_id=2, topics=topics)
 
 
+def decoded(*topics: MetadataResponseTopic) -> MetadataResponse:
+    """An answer as it comes from the wire."""
+    return MetadataResponse.decode(answer(*topics).encode(12), 12)
+
+
 def known(leader: int = 1, epoch: int = 5) -> ClusterMetadata:
     return ClusterMetadata().merged(answer(topic(partition(leader, epoch))))
 
@@ -76,6 +81,27 @@ def test_an_answer_that_says_nothing_new_leaves_topics_and_brokers_the_same_obje
 def test_news_of_a_topic_make_it_another_object(news: MetadataResponseTopic) -> None:
     before = known()
     assert not before.merged(answer(news)).same_topic(before, "t")
+
+
+@pytest.mark.parametrize("what", ["replica_nodes", "isr_nodes", "offline_replicas", "error_code"])
+def test_news_of_a_partition_are_taken_in(what: str) -> None:
+    row = partition(1, 5)
+    setattr(row, what, 9 if what == "error_code" else (7, 8))
+    after = known().merged(answer(topic(row)))
+    found = after.topics["t"].partitions[0]
+    assert found.error_code == row.error_code
+    assert found.isr == tuple(row.isr_nodes)
+    assert found.replicas == tuple(row.replica_nodes)
+    assert found.offline_replicas == tuple(row.offline_replicas)
+    assert not after.same_topic(known(), "t")
+
+
+def test_a_partition_of_which_nothing_is_new_stays_the_same_object() -> None:
+    before = ClusterMetadata().merged(decoded(topic(partition(1, 5), partition(2, 5, 1))))
+    after = before.merged(decoded(topic(partition(1, 5), partition(2, 6, 1))))
+    old, new = before.topics["t"].partitions, after.topics["t"].partitions
+    assert new[0] is old[0]
+    assert new[1].leader_epoch == 6
 
 
 def test_a_broker_that_moves_makes_every_topic_look_new() -> None:
