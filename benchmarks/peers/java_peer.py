@@ -25,7 +25,7 @@ from kafka_async.testing.backends.jvm import find_java
 from tools.conformance.java import JavaError, class_path, compile_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 HERE: Final = Path(__file__).parent / "java"
 # Today's tools: those of 4.4.0 cannot be had, and these do not run with its other jars.
@@ -41,6 +41,8 @@ WARM_UP_RECORDS: Final = 500_000
 """At most; as many as are timed, if those are fewer."""
 WARM_UP_ROUND_TRIPS: Final = 3_000
 FAST_PRODUCER: Final = {"batch.size": 131_072, "enable.idempotence": "true"}
+FAST_CONSUMER: Final = {"max.poll.records": 5_000}
+"""Larger fetches were no faster."""
 
 
 class ToolError(RuntimeError):
@@ -55,6 +57,10 @@ def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     return settings | (FAST_PRODUCER | {"linger.ms": linger_ms} if task.tuned else {})
 
 
+def _properties(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{name}={value}" for name, value in settings.items()]
+
+
 def produce(task: Task) -> Figures:
     """By the tool; with keys, by our program."""
     return _send(task) if task.keyed or task.way == "program" else _produce_by_tool(task)
@@ -62,7 +68,6 @@ def produce(task: Task) -> Figures:
 
 def _produce_by_tool(task: Task) -> Figures:
     settings = producer_settings(task)
-    properties = [f"{name}={value}" for name, value in settings.items()]
     warm_up = task.records // 2
     with tempfile.TemporaryDirectory() as directory:
         lines = _tool(
@@ -71,7 +76,7 @@ def _produce_by_tool(task: Task) -> Figures:
             *("--num-records", str(task.records), "--warmup-records", str(warm_up)),
             *("--reporting-interval", "10"),
             *_values(task, Path(directory, "values")),
-            *("--command-property", *properties),
+            *("--command-property", *_properties(settings)),
         )
     written = read_producer_lines(lines)
     used = f"{JVM[0]}, kafka-producer-perf-test {TOOLS}, the second half of the records counts"
@@ -92,9 +97,10 @@ def consume(task: Task) -> Figures:
         "ConsumerPerformance",
         *("--bootstrap-server", task.bootstrap, "--topic", task.topic),
         *("--num-records", str(task.records)),
+        *(["--command-property", *_properties(FAST_CONSUMER)] if task.tuned else []),
     )
     read = read_consumer_lines(lines)
-    settings = {
+    settings = (FAST_CONSUMER if task.tuned else {}) | {
         "fetch-size": 1_048_576,
         "socket-buffer-size": 2_097_152,
         "check.crcs": "false",
@@ -122,7 +128,7 @@ def _send(task: Task) -> Figures:
             str(WARM_UP_ROUND_TRIPS if single else min(WARM_UP_RECORDS, task.records)),
             *(str(payload.KEYS if task.keyed else 0), str(task.rate)),
             f"bootstrap.servers={task.bootstrap}",
-            *(f"{name}={value}" for name, value in settings.items()),
+            *_properties(settings),
         )
     used, *taken = output.splitlines()
     wall, cpu, peak = map(int, used.split())
