@@ -23,7 +23,7 @@ from kafka_async.admin import NewTopic
 
 NEEDS_BROKERS = 1
 TOPICS = 5_000
-RECORDS = 1_000_000
+RECORDS = 500_000
 ROUNDS = 3
 """At most: 5,000 topics take a broker long to make, and to delete."""
 BUDGET = 200.0
