@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator", "Shortage"]
 
 FIRST_GRANT = 4096
-"""Bytes of memory that an open batch begins with; they double as it grows."""
+"""Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
 MANY = 128
@@ -228,7 +228,10 @@ class Accumulator:
     def _open(
         self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
     ) -> ProducerBatch | None:
-        for grant in (max(size, min(FIRST_GRANT, self._limit)), size):
+        first = FIRST_GRANT
+        if queue.busy and 2 * (self.memory.used + self._limit) <= self.memory.total:
+            first = self._limit  # it fills up again: every step on the way would be a detour
+        for grant in (max(size, min(first, self._limit)), size):
             if self.memory.take(grant, queue, overtake=overtake):
                 batch = self._begin(queue, grant, now)
                 batch.due = now + self._linger
@@ -275,6 +278,7 @@ class Accumulator:
         self.closed += 1
         queue.close()
         batch.seal()
+        queue.busy = 2 * size > self._limit
         queue.topic.sticky.wrote(queue.partition.partition, size, self._batch_size)
         queue.waiting.append(batch)
         spare = batch.held - size

@@ -27,11 +27,13 @@ class PartitionQueue(Holder):
     """The batches of one partition: at most one open, those that wait in order, those on the wire.
 
     `leader` is the broker that takes them, None while there is none; `wire_node` is the one that
-    what is on the wire was sent to. `not_before` is when the next attempt may be made.
+    what is on the wire was sent to. `not_before` is when the next attempt may be made. `busy` says
+    that its last batch was more than half full.
     """
 
     __slots__ = (
         "admitted",
+        "busy",
         "chain",
         "leader",
         "next_order",
@@ -59,6 +61,7 @@ class PartitionQueue(Holder):
         self.timer = 0.0
         self.next_order = 0
         self.admitted = False
+        self.busy = False
 
     @property
     def load(self) -> int:

@@ -451,3 +451,28 @@ def test_a_record_whose_topic_is_never_known_expires() -> None:
         delivery.result()
     assert driver.accumulator.memory.used == 0
     assert driver.accumulator.unknown == set()
+
+
+def fill(driver: Driver, records: int) -> list[int]:
+    """What the topic's one partition holds of memory after each record; they close no batch."""
+    held: list[int] = []
+    for _ in range(records):
+        driver.accumulator.append("t", None, None, b"x" * 1000, (), 1, driver.now)
+        held.append(driver.accumulator.memory.used)
+    return held
+
+
+@pytest.mark.parametrize(("buffer_memory", "first"), [(1 << 20, 100_000), (150_000, 4_096)])
+def test_a_busy_partition_takes_its_memory_at_once_while_half_is_free(
+    buffer_memory: int, first: int
+) -> None:
+    driver = Driver(batch_size=100_000, buffer_memory=buffer_memory, linger_ms=5)
+    driver.accumulator.append("t", None, None, b"x" * 1000, (), 1, driver.now)
+    driver.accumulator.update("t", (1,), driver.now)
+    held = fill(driver, 60)
+    assert len(set(held)) > 3, "the first batch grows by steps"
+    driver.finish()
+    assert fill(driver, 1) == [first]
+    driver.finish()
+    assert fill(driver, 1) == [4_096], "a batch of one record is not busy"
+    driver.finish()
