@@ -11,7 +11,7 @@ from pathlib import Path
 
 FILE = Path(__file__).parent / "budget.toml"
 TOLERANCE = 0.02
-"""Of a new row: four times what a count differs by between two directories of one machine."""
+"""Of a new row: twice what a count differs by between two directories of one machine."""
 
 HEADER = """\
 # Instructions that one operation of each path may take on the compiled kernel, by version of
