@@ -100,6 +100,8 @@ def _produce(size: int, keyed: bool, compression: str) -> Case:
     words = [_SIZES[size], *["keyed"] * keyed, *[compression] * (not plain)]
     title = [f"produce {_BYTES[size]}", *["keyed"] * keyed, *[compression] * (not plain)]
     contenders = [*_all("enqueue", SENDERS)]
+    if plain:  # a report of each record, as ours gives; `enqueue` has errors alone reported
+        contenders.insert(3, Contender("confluent", "callbacks"))
     if keyed:  # which the Java tool does not do
         contenders[-1] = Contender(JAVA, "program")
     elif plain:

@@ -124,7 +124,7 @@ _PEERS = (
         "confluent-kafka",
         "benchmarks.peers.confluent_peer",
         _package("confluent-kafka"),
-        {"enqueue": 400, "poll": 1_300, "iterate": 900},
+        {"enqueue": 500, "callbacks": 350, "poll": 1_300, "iterate": 900},
     ),
     Peer(
         "confluent_asyncio",
