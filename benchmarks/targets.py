@@ -230,3 +230,7 @@ def _theirs(rows: Sequence[Row], target: Target, peer: str) -> Row | None:
         return _find(rows, target.case, Contender(peer, target.against_way))
     instead = (row for row in rows if (row.case, row.peer) == (target.case, peer))
     return _find(rows, target.case, Contender(peer, target.way)) or next(instead, None)
+
+
+def _digits(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
