@@ -84,6 +84,7 @@ class RecordWriter(Generic[K, V]):
         self._fast_until = SHUT
         self._pause_at = SHUT
         self._stamp = 0
+        self._turned = False
         self._engine: Engine | None = None
         self._topics: dict[str, TopicQueue] = {}
         self._now: Callable[[], float] = _never
@@ -257,10 +258,11 @@ class RecordWriter(Generic[K, V]):
         self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
     ) -> Delivery:
         if self._now() >= self._pause_at:
-            # One of many tasks gives up the loop for all; those behind it go on.
-            self._start_turn(engine)
-            await asyncio.sleep(0)
-            engine = self._check()
+            if not self._turned:
+                # One of many tasks gives up the loop for all; those behind it go on.
+                self._start_turn(engine)
+                await asyncio.sleep(0)
+                engine = self._check()
             self._start_turn(engine)
         closed = engine.accumulator.closed
         got = append(None)
@@ -269,6 +271,7 @@ class RecordWriter(Generic[K, V]):
         if engine.accumulator.closed != closed:
             # A batch was closed: the next call gives up the loop, so that it is sent.
             self._pause_at = self._fast_until = SHUT
+            self._await_turn(engine)
         engine.sender.wake()
         return got
 
@@ -338,6 +341,15 @@ class RecordWriter(Generic[K, V]):
         self._stamp = int(engine.clock.wall() * 1000)
         self._pause_at = now + TURN
         self._fast_until = self._pause_at if engine.plain else SHUT
+        self._await_turn(engine)
+
+    def _await_turn(self, engine: Engine) -> None:
+        """Learn of the loop's next turn: who waited for something meanwhile need not give it up."""
+        self._turned = False
+        engine.supervisor.loop.call_soon(self._note_turn)
+
+    def _note_turn(self) -> None:
+        self._turned = True
 
     def _check(self) -> Engine:
         self._check_writable()

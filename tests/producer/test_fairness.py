@@ -91,6 +91,30 @@ async def test_of_many_tasks_that_enqueue_one_gives_up_the_loop_for_all() -> Non
         await bench.producer.flush()
 
 
+@pytest.mark.virtual_clock
+async def test_who_waited_for_something_else_does_not_give_up_the_loop_once_more() -> None:
+    async with Bench({"clicks": [1]}, linger_ms=1000) as bench:
+        await bench.producer.enqueue("clicks", b"opens the batch")
+        await asyncio.sleep(1)
+        with pytest.raises(StopIteration):
+            bench.producer.enqueue("clicks", b"v").send(None)
+        await bench.producer.flush()
+
+
+@pytest.mark.virtual_clock
+async def test_who_closed_a_batch_gives_up_the_loop_although_it_has_waited_before() -> None:
+    async with Bench({"clicks": [1]}, linger_ms=1000, batch_size=200) as bench:
+        await bench.producer.enqueue("clicks", b"x" * 150)
+        await asyncio.sleep(0)
+        with pytest.raises(StopIteration):
+            bench.producer.enqueue("clicks", b"closes that batch" * 9).send(None)
+        third = bench.producer.enqueue("clicks", b"v")
+        assert third.send(None) is None
+        with pytest.raises(StopIteration):
+            third.send(None)
+        await bench.producer.flush()
+
+
 async def test_linger_is_kept_by_who_enqueues_without_a_pause() -> None:
     async with Bench({"clicks": [1], "audit": [1]}, linger_ms=5) as bench:
         await bench.producer.send("clicks", b"warm-up")
