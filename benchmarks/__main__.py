@@ -74,7 +74,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--backend", default="apache", help="apache, apache-VERSION, embedded")
     parser.add_argument(
-        "--only", nargs="+", metavar="CASE", choices=_names(), help=", ".join(_names())
+        "--only",
+        nargs="+",
+        action="extend",
+        metavar="CASE",
+        choices=_names(),
+        help=", ".join(_names()),
     )
     parser.add_argument(
         "--peers", type=_peers, default=list(PEERS), help="some of: " + ",".join(PEERS)
