@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
+from kafka_async.kernel import BinaryColumn
 from kafka_async.records.compression import TOGETHER_LIMIT
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from kafka_async.kernel import BinaryColumn, HeaderColumn, Section
+    from kafka_async.kernel import HeaderColumn, Section
     from kafka_async.records.batch import BatchView
 
 _INT32: Final = struct.Struct("=i")
+_OFFSETS: Final = struct.Struct("=ii")
 
 
 def _pyarrow() -> Any:
@@ -94,7 +96,7 @@ def to_arrow(
     arrays = [
         _binary(pa.binary(), rows, columns.keys),
         _binary(pa.binary(), rows, columns.values),
-        pa.repeat(pa.scalar(topic, pa.string()), rows),
+        _repeated(pa, topic, rows),
         _fixed(pa.int32(), rows, _INT32.pack(partition) * rows),
         _fixed(pa.int64(), rows, columns.offsets),
         _microseconds(pa, rows, columns.timestamps, topic, partition),
@@ -111,6 +113,13 @@ def _buffer(data: bytes | None) -> Any:
 
 def _fixed(kind: Any, rows: int, data: bytes) -> Any:
     return _pyarrow().Array.from_buffers(kind, rows, [None, _buffer(data)])
+
+
+def _repeated(pa: Any, text: str, rows: int) -> Any:
+    # Not by pyarrow.scalar, whose first call imports pandas: a fifth of a second.
+    data = text.encode()
+    one = BinaryColumn(None, _OFFSETS.pack(0, len(data)), data)
+    return pa.repeat(_binary(pa.string(), 1, one)[0], rows)
 
 
 def _binary(kind: Any, rows: int, column: BinaryColumn) -> Any:

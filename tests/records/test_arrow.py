@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,20 @@ def test_nothing_points_into_the_buffer() -> None:
     table = to_arrow(views, topic="t", partition=3)
     buffer[61:] = bytes(len(buffer) - 61)
     assert table.to_pylist() == [row(0, TIME)]
+
+
+def test_pandas_is_not_imported_which_would_hold_the_loop_for_a_fifth_of_a_second() -> None:
+    program = f"""
+import sys
+from kafka_async.records.arrow import to_arrow
+from kafka_async.records.batch import iter_batches
+to_arrow(iter_batches({batch(ProducerRecord("t", b"v", timestamp=TIME))!r}), topic="t", partition=0)
+print(*{{"pyarrow", "pandas"}} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "pyarrow\n"
 
 
 def test_a_time_beyond_microseconds() -> None:
