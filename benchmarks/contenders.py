@@ -99,8 +99,8 @@ _PEERS = (
         "kafka_async",
         "benchmarks.peers.kafka_async_peer",
         _compiled,
-        {"enqueue": 1_000, "send_many": 1_300, "send_batch": 3_000, "send": 130}
-        | {"poll": 4_000, "iterate": 2_000, "batches": 8_000, "arrow": 3_000},
+        {"enqueue": 2_500, "send_many": 4_000, "send_batch": 4_000, "send": 350}
+        | {"poll": 5_000, "iterate": 4_000, "batches": 30_000, "arrow": 8_000},
         {"KAFKA_ASYNC_KERNEL": "c"},
     ),
     Peer(
@@ -108,8 +108,8 @@ _PEERS = (
         "kafka_async (plain Python)",
         "benchmarks.peers.kafka_async_peer",
         _package("kafka-async"),
-        {"enqueue": 400, "send_many": 400, "send_batch": 2_000, "send": 90}
-        | {"poll": 500, "iterate": 400, "batches": 3_000, "arrow": 200},
+        {"enqueue": 600, "send_many": 800, "send_batch": 4_000, "send": 250}
+        | {"poll": 700, "iterate": 700, "batches": 20_000, "arrow": 250},
         {"KAFKA_ASYNC_KERNEL": "python"},
     ),
     Peer(
@@ -117,21 +117,21 @@ _PEERS = (
         "aiokafka",
         "benchmarks.peers.aiokafka_peer",
         _package("aiokafka"),
-        {"enqueue": 110, "send": 60, "poll": 500, "iterate": 200},
+        {"enqueue": 180, "send": 120, "poll": 500, "iterate": 250},
     ),
     Peer(
         "confluent",
         "confluent-kafka",
         "benchmarks.peers.confluent_peer",
         _package("confluent-kafka"),
-        {"enqueue": 500, "callbacks": 350, "poll": 1_300, "iterate": 900},
+        {"enqueue": 1_200, "callbacks": 900, "poll": 1_500, "iterate": 900},
     ),
     Peer(
         "confluent_asyncio",
         "confluent-kafka asyncio",
         "benchmarks.peers.confluent_asyncio_peer",
         _package("confluent-kafka"),
-        {"enqueue": 180, "send": 100, "poll": 1_000, "iterate": 100},
+        {"enqueue": 250, "send": 170, "poll": 1_300, "iterate": 50},
     ),
     Peer(
         "kafka_python",
@@ -145,7 +145,7 @@ _PEERS = (
         "Java tool",
         "benchmarks.peers.java_peer",
         _java,
-        {"enqueue": 1_800, "program": 900, "poll": 2_000},
+        {"enqueue": 2_000, "program": 1_000, "poll": 3_500},
         counts_only=True,
         prepare=_compile_java,
     ),
@@ -153,7 +153,7 @@ _PEERS = (
         RAW,
         "raw socket (the limit)",
         "benchmarks.peers.raw_socket_peer",
-        speeds={"send_batch": 4_000, "batches": 20_000},
+        speeds={"send_batch": 5_000, "batches": 50_000},
     ),
 )
 PEERS = {peer.name: peer for peer in _PEERS}
