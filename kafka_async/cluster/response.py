@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from kafka_async.errors import KafkaError
+from kafka_async.errors import DecodeError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -127,6 +127,10 @@ class Hearing(Generic[R]):
         try:
             answer = self._opened(frame)
         except KafkaError as error:
+            self._heard(error)
+        except Exception as fault:  # noqa: BLE001  # whatever it is, somebody waits for an outcome
+            error = DecodeError(f"the answer cannot be read: {fault!r}")
+            error.__cause__ = fault
             self._heard(error)
         else:
             self._heard(answer)

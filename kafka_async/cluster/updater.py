@@ -54,6 +54,8 @@ Listener = Callable[[ClusterMetadata], None]
 
 MANY: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""
+MERGES_ASIDE: Final = 2
+"""Merges in a thread that what has come meanwhile may make void; the next one is made at once."""
 CONNECT_PATIENCE: Final = 1.0
 """Seconds after which another broker is tried besides the one that is being connected."""
 
@@ -279,12 +281,15 @@ class MetadataUpdater:
         if sum(len(topic.partitions) for topic in answer.topics) <= MANY:
             self._replace(self.snapshot.merged(answer, whole=whole, keep=keep))
             return
-        before = merged = None
-        # Again if a broker's hint has come meanwhile, or a topic is wanted that was not.
-        while merged is None or self.snapshot is not before or not self._wanted() <= keep:
+        for _ in range(MERGES_ASIDE):
             before, keep = self.snapshot, self._wanted() | ask.topics
             merging = partial(before.merged, answer, whole=whole, keep=keep)
             merged = await self._wiring.offload(merging)
+            # Again if a broker's hint has come meanwhile, or a topic is wanted that was not.
+            if self.snapshot is before and self._wanted() <= keep:
+                break
+        else:
+            merged = self.snapshot.merged(answer, whole=whole, keep=self._wanted() | ask.topics)
         self._replace(merged)
 
     def _succeeded(self, brokers: Brokers, ask: Ask) -> None:

@@ -303,11 +303,15 @@ class Accumulator:
 
     def compressed(self, batch: ProducerBatch, contents: RecordBatch, now: float) -> None:
         """A batch is compressed; the partition's next one may be."""
-        self._sealed.append(batch.queue)
+        self.not_compressed(batch.queue)
         if batch.state is BatchState.COMPRESSING:
             batch.contents = contents
             batch.state = BatchState.READY
             self.schedule.offer(batch.queue, now)
+
+    def not_compressed(self, queue: PartitionQueue) -> None:
+        """A batch could not be compressed; the partition's next one may be."""
+        self._sealed.append(queue)
 
     # -- sending ----------------------------------------------------------------------------------
 

@@ -224,7 +224,7 @@ class Sender:
         try:
             payload = compress(self._codec, contents.payload, level)
         except KafkaError as error:
-            self._fail(batch, error, self.now())
+            self._not_compressed(batch, contents, error)
         else:
             self._compressed(batch, contents, payload)
 
@@ -234,17 +234,23 @@ class Sender:
         try:
             payload = await self._supervisor.offload(compress, self._codec, contents.payload, level)
         except KafkaError as error:
-            if batch.contents is contents:
-                self._fail(batch, error, self.now())
+            self._not_compressed(batch, contents, error)
         else:
             self._compressed(batch, contents, payload)
-        self.wake()
 
     def _compressed(self, batch: ProducerBatch, contents: RecordBatch, payload: bytes) -> None:
         smaller = RecordBatch(
             payload, self._codec, contents.count, contents.base_timestamp, contents.max_timestamp
         )
         self._accumulator.compressed(batch, smaller, self.now())
+        self.wake()
+
+    def _not_compressed(
+        self, batch: ProducerBatch, contents: RecordBatch, error: KafkaError
+    ) -> None:
+        self._accumulator.not_compressed(batch.queue)
+        if batch.contents is contents:  # else it has failed or was split meanwhile
+            self._fail(batch, error, self.now())
         self.wake()
 
     # -- to the brokers ---------------------------------------------------------------------------

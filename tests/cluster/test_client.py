@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,6 +23,7 @@ from kafka_async.cluster.destinations import (
     TransactionCoordinator,
 )
 from kafka_async.cluster.lane import LaneKind
+from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.errors import (
     BootstrapError,
     BrokerNotAvailableError,
@@ -518,6 +520,27 @@ async def test_a_hint_at_a_leader_is_taken_in() -> None:
         stop()
         client.note_leader(P0, 1, 2)
         assert len(heard) == 1
+
+
+async def test_hints_that_keep_coming_do_not_hold_up_large_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.add("t", 1)
+    world.add("wide", *[1] * 1_001)
+    merged = ClusterMetadata.merged
+    async with world.client() as client:
+        await client.metadata_for(["t"], timeout=1.0)
+        epochs = itertools.count(1)
+
+        def hinted(*args: Any, **options: Any) -> ClusterMetadata:
+            client.note_leader(P0, 1, next(epochs))
+            return merged(*args, **options)
+
+        monkeypatch.setattr(ClusterMetadata, "merged", hinted)
+        async with asyncio.timeout(5):
+            cluster = await client.metadata_for(["wide"], timeout=1.0)
+        assert cluster.partitions("wide") == 1_001
 
 
 async def test_a_broker_that_knows_no_brokers_is_asked_again() -> None:

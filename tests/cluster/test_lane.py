@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from kafka_async.cluster import connection
 from kafka_async.cluster.destinations import Broker
 from kafka_async.cluster.lane import Lane, LaneKind
 from kafka_async.errors import (
@@ -206,6 +207,24 @@ async def test_asking_again_from_within_an_answer_works(setting: Setting) -> Non
     again("begin")
     await until(lambda: len(heard) == 3)
     assert heard[1:] == [HeartbeatResponse()] * 2
+    assert setting.lane.in_flight == 0
+
+
+async def test_a_fault_in_decoding_is_an_outcome_too(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await setting.lane.connect(1.0)
+    fault = RuntimeError("no error of ours")
+
+    def broken(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(connection, "decode_response", broken)
+    heard: list[Any] = []
+    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=5.0)
+    await until(lambda: len(heard) == 1)
+    assert isinstance(heard[0], DecodeError)
+    assert heard[0].__cause__ is fault
     assert setting.lane.in_flight == 0
 
 
