@@ -222,7 +222,8 @@ async def test_a_fault_in_decoding_is_an_outcome_too(
     monkeypatch.setattr(connection, "decode_response", broken)
     heard: list[Any] = []
     setting.lane.ask(HeartbeatRequest(), heard.append, timeout=5.0)
-    await until(lambda: len(heard) == 1)
+    async with asyncio.timeout(5):
+        await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
     assert heard[0].__cause__ is fault
     assert setting.lane.in_flight == 0
