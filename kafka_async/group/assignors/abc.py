@@ -61,6 +61,9 @@ class Assignor(ABC):
     def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
         """Everybody's share: by member id, with a row for each member.
 
+        In a group of more than 256 partitions and members the leader calls it in a thread, so that
+        the event loop is not held: it must touch nothing that belongs to the loop.
+
         Args:
             partitions: how many partitions each topic has; topics that do not exist are missing.
             members: everybody's subscription, by member id.
