@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = [case for case in CASES.values() if _is_wanted(case, options)]
     apart = [name for name in specials.names() if _is_wanted_apart(name, options)]
     table = "bench_defaults" if options.defaults else "bench"
+    table += "" if _is_whole(options) else "_part"
     context = machine.describe(options.backend)
     if options.scale != 1.0:
         context["records, times the usual"] = str(options.scale)
@@ -43,13 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _measure_apart(apart, ledger, options)
     except WrongResultError as error:
         failure = f"wrong result: {error}"
+    except BackendUnavailableError as error:
+        failure = f"no broker: {error}; or --backend embedded"
     except KeyboardInterrupt:
         failure = "interrupted; --resume goes on from here"
     reasons = {PEERS[name].title: reason for name, reason in away.items()}
     everything = written.results(ledger, reasons, tuned=not options.defaults)
     whole = not failure and _is_whole(options)
-    written.write(everything, table, RESULTS if whole else options.output)
+    folder = RESULTS if whole else options.output
+    written.write(everything, table, folder)
     sys.stdout.write(written.markdown(everything))
+    sys.stderr.write(f"written: {folder / table}.md, .json and .png\n")
+    failure = failure or ledger.complaint()
     if failure:
         sys.stderr.write(failure + "\n")
     return 1 if failure else 0
@@ -72,7 +78,9 @@ def absent(peers: Sequence[str]) -> dict[str, str]:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--backend", default="apache", help="apache, apache-VERSION, embedded")
+    parser.add_argument(
+        "--backend", type=_backend, default="apache", help="apache, apache-VERSION, embedded"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
@@ -84,9 +92,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers", type=_peers, default=list(PEERS), help="some of: " + ",".join(PEERS)
     )
-    parser.add_argument("--rounds", type=int, default=MAIN_ROUNDS, help="at most so many a case")
+    parser.add_argument(
+        "--rounds", type=_rounds, default=MAIN_ROUNDS, help="at most so many a case"
+    )
     parser.add_argument("--defaults", action="store_true", help="every option at its default")
-    parser.add_argument("--scale", type=float, default=1.0, help="so many times the usual records")
+    parser.add_argument("--scale", type=_scale, default=1.0, help="so many times the usual records")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
     parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
     return parser.parse_args(arguments)
@@ -103,6 +113,27 @@ def _peers(text: str) -> list[str]:
             f"there is no peer {unknown[0]}; there are {', '.join(PEERS)}"
         )
     return names
+
+
+def _backend(name: str) -> str:
+    try:
+        create_backend(name)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"there is at least 1 round, not {text}")
+    return int(text)
+
+
+def _scale(text: str) -> float:
+    scale = float(text)
+    if not 0 < scale <= 100:
+        raise argparse.ArgumentTypeError(f"a scale is above 0 and at most 100, not {text}")
+    return scale
 
 
 def _is_wanted(case: Case, options: argparse.Namespace) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def describe(backend: str) -> dict[str, str]:
     """What tells one machine and set of versions from another, by name."""
     found = {
+        "revision": _revision(),
         "broker": create_backend(backend).name.replace("apache", "Apache Kafka"),
         "cores": str(os.cpu_count()),
         "CPU": _processor(),
@@ -38,6 +40,16 @@ def sentence(context: Mapping[str, str]) -> str:
         f"{name} {value}" for name, value in context.items() if name not in {"cores", "system"}
     )
     return f"{context['cores']} cores, {context['system']}, {rest}."
+
+
+def _revision() -> str:
+    """The commit of this checkout: what was measured at another one does not go with this."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()
 
 
 def _processor() -> str:

@@ -96,6 +96,16 @@ class Ledger:
             if (run.case, run.contender) == (case.name, contender)
         )
 
+    def complaint(self) -> str:
+        """What is wrong with the whole of it: something failed, or there is nothing."""
+        failed = [
+            f"{run.contender.peer} in {run.case}" for run in self.runs if run.error is not None
+        ]
+        failed += [name for name, result in self.specials.items() if "error" in result]
+        if failed:
+            return "failed: " + ", ".join(failed)
+        return "" if self.runs or self.specials else "nothing was measured"
+
     def _append(self, line: dict[str, Any]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")

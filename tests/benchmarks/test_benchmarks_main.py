@@ -28,15 +28,15 @@ def test_a_part_is_measured_written_and_gone_on_with(
 ) -> None:
     arguments += ["--peers", PLAIN, "--only", "produce-100", "consume-100-batches", "round-trip"]
     assert program.main(arguments) == 0
-    document = json.loads((tmp_path / "bench.json").read_text())
+    document = json.loads((tmp_path / "bench_part.json").read_text())
     measured = [(row["case"], row["way"], row["records"]) for row in document["rows"]]
     assert measured == [
         ("produce-100", "enqueue", 1_000),
-        ("consume-100-batches", "batches", 4_000),
+        ("consume-100-batches", "batches", 16_000),
         ("consume-100-batches", "arrow", 1_000),
         ("round-trip", "", 8),
     ]
-    assert (tmp_path / "bench.png").exists()
+    assert (tmp_path / "bench_part.png").exists()
     assert not (tmp_path / "results").exists()  # they are those of whole runs
 
     def start(*_: object) -> Backend:
@@ -44,7 +44,7 @@ def test_a_part_is_measured_written_and_gone_on_with(
 
     monkeypatch.setattr(program, "create_backend", start)
     assert program.main([*arguments, "--resume"]) == 0
-    assert json.loads((tmp_path / "bench.json").read_text()) == document
+    assert json.loads((tmp_path / "bench_part.json").read_text()) == document
 
 
 def test_ctrl_c_keeps_what_was_measured(
@@ -66,7 +66,7 @@ def test_ctrl_c_keeps_what_was_measured(
     arguments += ["--peers", f"{PLAIN},aiokafka", "--only", "round-trip"]
     assert program.main(arguments) == 1
     assert "interrupted; --resume goes on from here" in capsys.readouterr().err
-    [row] = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    [row] = json.loads((tmp_path / "bench_part.json").read_text())["rows"]
     assert row["peer"] == PLAIN
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_result_is_exit_code_1(
     monkeypatch.setattr(rounds, "launch", launch)
     assert program.main([*arguments, "--peers", PLAIN, "--only", "produce-100"]) == 1
     assert f"wrong result: produce-100: {PLAIN} (enqueue) sent 1000" in capsys.readouterr().err
-    assert json.loads((tmp_path / "bench.json").read_text())["rows"] == []
+    assert json.loads((tmp_path / "bench_part.json").read_text())["rows"] == []
 
 
 def missing() -> str:
@@ -102,8 +102,9 @@ def test_who_is_missing_is_named_and_not_started(
 ) -> None:
     lacking: dict[str, Any] = {step: missing}
     monkeypatch.setitem(PEERS, "aiokafka", replace(PEERS["aiokafka"], **lacking))
-    assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 0
+    assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 1
     shown = capsys.readouterr()
+    assert shown.err.endswith("nothing was measured\n")
     assert "missing:\n\n- aiokafka: install it\n" in shown.out
     assert "round 1" not in shown.err
 
@@ -112,6 +113,45 @@ def test_a_peer_whose_module_is_not_there_is_missing() -> None:
     assert Peer("a", "A", "benchmarks.peers.no_such_peer").missing() == (
         "there is no module benchmarks.peers.no_such_peer"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--rounds", "0", "at least 1 round"),
+        ("--rounds", "-1", "at least 1 round"),
+        ("--scale", "0", "above 0"),
+        ("--backend", "foo", "no Kafka backend 'foo'"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        program.main([f"{option}={value}"])
+    assert words in capsys.readouterr().err
+
+
+def test_a_client_that_failed_is_exit_code_1(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(*_: object) -> Figures:
+        raise rounds.FailedError("it broke")
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    assert program.main([*arguments, "--peers", PLAIN, "--only", "produce-100"]) == 1
+    assert capsys.readouterr().err.endswith(f"failed: {PLAIN} in produce-100\n")
+
+
+def test_without_a_broker_one_line_says_what_to_do(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(*_: object) -> Backend:
+        raise BackendUnavailableError("install Java 17 or newer")
+
+    monkeypatch.setattr(program, "_measure_cases", lacking)
+    assert program.main([*arguments, "--peers", PLAIN, "--only", "produce-100"]) == 1
+    assert "no broker: install Java 17 or newer; or --backend embedded" in capsys.readouterr().err
 
 
 def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
