@@ -39,10 +39,10 @@ def test_a_part_is_measured_written_and_gone_on_with(
     assert (tmp_path / "bench_part.png").exists()
     assert not (tmp_path / "results").exists()  # they are those of whole runs
 
-    def start(*_: object) -> Backend:
+    def start(_: object) -> Backend:
         raise AssertionError("everything was measured")
 
-    monkeypatch.setattr(program, "create_backend", start)
+    monkeypatch.setattr(Backend, "__enter__", start)
     assert program.main([*arguments, "--resume"]) == 0
     assert json.loads((tmp_path / "bench_part.json").read_text()) == document
 
