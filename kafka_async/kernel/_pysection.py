@@ -201,6 +201,10 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
     if delta > 127:
         delta += (data[at] << 7) - 128
         at += 1
+    if delta > 16383:
+        delta, at = take_varint(data, at - 2, end)
+    else:
+        delta = (delta >> 1) ^ -(delta & 1)
     key = value = None
     key_size = data[at]
     at += 1
@@ -225,10 +229,10 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
         value = data[at:stop]
         at = stop
     headers, at = _usual_headers(data, at, names) if data[at] else ((), at + 1)
-    sizes = size | delta | key_size | value_size
+    sizes = size | key_size | value_size
     if at != end or end > len(data) or sizes & 1 or sizes > 16383:
         raise _UnusualError
-    return time, delta >> 1, key, value, headers, at
+    return time, delta, key, value, headers, at
 
 
 def _usual_headers(data: bytes, at: int, names: dict[bytes, str] | None) -> tuple[_Headers, int]:
