@@ -37,7 +37,12 @@ def check_timestamp(timestamp: int) -> int:
 
     A record that waits for its topic is in no batch yet that would say so.
     """
-    number = operator.index(timestamp)
+    try:
+        number = operator.index(timestamp)
+    except TypeError:
+        raise TypeError(
+            f"a timestamp is whole milliseconds since the epoch, not {timestamp!r}"
+        ) from None
     if not -1 <= number <= _MAX_TIMESTAMP:
         raise ValueError(f"a timestamp is -1 to {_MAX_TIMESTAMP} ms, not {timestamp}")
     return number

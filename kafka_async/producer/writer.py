@@ -124,6 +124,7 @@ class RecordWriter(Generic[K, V]):
                     delivery = queue.open.append(stamp, raw_key, raw, headers, partition)
                 except (TypeError, ValueError):
                     check_record(topic, key, value, headers)
+                    check_timestamp(stamp)
                     raise
                 if delivery is not None:
                     return delivery

@@ -65,6 +65,15 @@ async def test_arguments_by_position_are_in_the_order_of_aiokafka() -> None:
         assert [r.headers for view in batches for r in view.records()] == [(("h", b"x"),)] * 3
 
 
+async def test_seconds_are_no_timestamp() -> None:
+    seconds: Any = 1_700_000_000.5
+    async with Bench({"clicks": [1]}) as bench:
+        for _ in ("to a batch that is opened", "to one that is open"):
+            with pytest.raises(TypeError, match="whole milliseconds since the epoch, not 17000000"):
+                await bench.producer.enqueue("clicks", b"v", timestamp=seconds)
+            await bench.producer.enqueue("clicks", b"v", timestamp=1)
+
+
 @pytest.mark.parametrize("timestamp", [-2, 1 << 63])
 async def test_a_timestamp_that_cannot_be_is_refused(timestamp: int) -> None:
     async with Bench(TOPICS) as bench:
