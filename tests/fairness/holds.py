@@ -1,9 +1,10 @@
 """How long the event loop is held, in CPU time of its own thread.
 
-CPU time, not wall time, so that whoever else wants the processor does not count; and the best of
-some tries, because caches and clock rates are shared all the same. A call that always holds the
-loop for too long is too long in every try. What Python's collector takes is left out: it walks the
-whole application's objects.
+CPU time, not wall time, so that whoever else wants the processor does not count. Caches, clock
+rates and the halves of a core are shared all the same, which may double what a try takes: so the
+best of some tries has to keep the limit, and most of them twice the limit. A hold that is always
+there fails the first, and a long one that is there half of the time the second. What Python's
+collector takes is left out: it walks the whole application's objects.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from typing import Self
 
 LIMIT = 5.0
 """Milliseconds for which the loop may be held (docs/design.md)."""
-TRIES = 6
+TRIES, LOUD = 7, 2
+"""Of so many tries, so many may take as long as they like."""
+NOISE = 2
+"""By what a busy neighbour may multiply the CPU time that something takes."""
 
 
 class Watch:
@@ -90,12 +94,18 @@ def _spin(seconds: float) -> None:
 
 
 async def longest_hold(work: Callable[[], Awaitable[object]]) -> float:
-    """Do the work until it has held the loop for no longer than LIMIT; the best try, in ms."""
-    best = float("inf")
+    """What the work holds the loop for, in ms: the best try, or all but LOUD without the noise.
+
+    Each try has to be like the first: what the work makes or learns is not to serve the next one.
+    """
+    tries: list[float] = []
     for _ in range(TRIES):
         async with Watch() as watch:
             await work()
-        best = min(best, watch.longest)
-        if best <= LIMIT:
-            break
-    return best
+        tries.append(watch.longest)
+        quiet = sum(longest <= LIMIT * NOISE for longest in tries)
+        if quiet >= TRIES - LOUD and min(tries) <= LIMIT:
+            break  # whatever the rest is
+    else:
+        return max(min(tries), sorted(tries)[-1 - LOUD] / NOISE)
+    return min(tries)

@@ -115,4 +115,4 @@ async def test_a_time_out_around_a_tight_loop_fires(cluster: BlockingCluster, re
     hooks.listen(Fetched, lambda _: fetched.set())
     async with reader(cluster, "usual", hooks=hooks) as consumer:
         await fetched.wait()  # there is more than is read: nothing else leaves the loop
-        assert 0 < await steps(lambda: read(consumer)) <= MOST
+        assert await steps(lambda: read(consumer)) <= MOST

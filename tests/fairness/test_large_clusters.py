@@ -36,14 +36,13 @@ def large(cluster: BlockingCluster) -> BlockingCluster:
 
 
 async def test_the_metadata_of_all_topics_is_taken_in(large: BlockingCluster) -> None:
-    async with Client(large.bootstrap_servers) as client:
-
-        async def work() -> None:
+    async def work() -> None:
+        async with Client(large.bootstrap_servers) as client:
             await client.refresh_metadata(all_topics=True)  # what is new, and then what was known
             metadata = await client.refresh_metadata(all_topics=True)
             assert len(metadata.topics[WIDE].partitions) == PARTITIONS
 
-        assert await longest_hold(work) <= LIMIT
+    assert await longest_hold(work) <= LIMIT
 
 
 async def test_a_record_goes_to_a_topic_of_10000_partitions(large: BlockingCluster) -> None:
@@ -65,15 +64,15 @@ async def test_a_leader_shares_10000_partitions_out_among_500_members(
         for number in range(MEMBERS)
     ]
     options: dict[str, Any] = {"partition_assignment_strategy": [strategy], "group_id": strategy}
-    async with Consumer(large.bootstrap_servers, topics=["clicks"], **options) as consumer:
-        protocol = consumer._engine._protocol  # pyright: ignore[reportPrivateUsage]  # no other way to lead so many
-        assert protocol is not None
 
-        async def work() -> None:
+    async def work() -> None:
+        async with Consumer(large.bootstrap_servers, topics=["clicks"], **options) as consumer:
+            protocol = consumer._engine._protocol  # pyright: ignore[reportPrivateUsage]  # no other way to lead so many
+            assert protocol is not None
             shares = await protocol.assign(strategy, members)
             assert {len(decode_assignment(one)) for one in list(shares.values())[:9]} == {share}
 
-        assert await longest_hold(work) <= LIMIT
+    assert await longest_hold(work) <= LIMIT
 
 
 def subscription(start: int, count: int) -> bytes:
