@@ -301,17 +301,13 @@ class Accumulator:
             batch.state = BatchState.COMPRESSING
             yield batch
 
-    def compressed(self, batch: ProducerBatch, contents: RecordBatch, now: float) -> None:
-        """A batch is compressed; the partition's next one may be."""
-        self.not_compressed(batch.queue)
-        if batch.state is BatchState.COMPRESSING:
+    def compressed(self, batch: ProducerBatch, contents: RecordBatch | None, now: float) -> None:
+        """A batch is compressed, or cannot be (None); the partition's next one may be."""
+        self._sealed.append(batch.queue)
+        if contents is not None and batch.state is BatchState.COMPRESSING:
             batch.contents = contents
             batch.state = BatchState.READY
             self.schedule.offer(batch.queue, now)
-
-    def not_compressed(self, queue: PartitionQueue) -> None:
-        """A batch could not be compressed; the partition's next one may be."""
-        self._sealed.append(queue)
 
     # -- sending ----------------------------------------------------------------------------------
 

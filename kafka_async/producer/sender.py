@@ -217,26 +217,22 @@ class Sender:
 
     def _compress(self, batch: ProducerBatch) -> None:
         contents = batch.sealed
-        level = self._config.compression_level
+        work = partial(compress, self._codec, contents.payload, self._config.compression_level)
         if len(contents.payload) >= OFFLOAD_BYTES:
-            self._supervisor.spawn(self._compress_aside, batch, contents, level, name="compression")
+            self._supervisor.spawn(self._compress_aside, batch, contents, work, name="compression")
             return
         try:
-            payload = compress(self._codec, contents.payload, level)
+            self._compressed(batch, contents, work())
         except KafkaError as error:
             self._not_compressed(batch, contents, error)
-        else:
-            self._compressed(batch, contents, payload)
 
     async def _compress_aside(
-        self, batch: ProducerBatch, contents: RecordBatch, level: int | None
+        self, batch: ProducerBatch, contents: RecordBatch, work: Callable[[], bytes]
     ) -> None:
         try:
-            payload = await self._supervisor.offload(compress, self._codec, contents.payload, level)
+            self._compressed(batch, contents, await self._supervisor.offload(work))
         except KafkaError as error:
             self._not_compressed(batch, contents, error)
-        else:
-            self._compressed(batch, contents, payload)
 
     def _compressed(self, batch: ProducerBatch, contents: RecordBatch, payload: bytes) -> None:
         smaller = RecordBatch(
@@ -248,7 +244,7 @@ class Sender:
     def _not_compressed(
         self, batch: ProducerBatch, contents: RecordBatch, error: KafkaError
     ) -> None:
-        self._accumulator.not_compressed(batch.queue)
+        self._accumulator.compressed(batch, None, self.now())
         if batch.contents is contents:  # else it has failed or was split meanwhile
             self._fail(batch, error, self.now())
         self.wake()
