@@ -195,8 +195,7 @@ class Lane:
         Raises:
             KafkaTimeoutError: no answer within `timeout` seconds.
             KafkaConnectionError: no connection, or it was lost; whether the broker has done what
-            was
-                asked is unknown then.
+                was asked is unknown then.
             UnsupportedVersionError: the broker does not know the API in a version that we know.
         """
         connection = self._connection

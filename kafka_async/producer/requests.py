@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_async.errors import KafkaError, error_for
+from kafka_async.producer.accumulator import REQUEST_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,6 @@ LAST_BEFORE_TRANSACTIONS_V2 = 11
 """From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
 LAST_WITH_NAMES = 12
 """From version 13 on, topics go by their ids (KIP-516)."""
-_REQUEST_OVERHEAD = 512
 _ACKS_ALL = -1
 
 
@@ -43,7 +43,7 @@ class ProduceRequests:
 
     def __init__(self, config: ProducerConfig) -> None:
         self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
-        self.room = max(0, config.max_request_size - _REQUEST_OVERHEAD)
+        self.room = max(0, config.max_request_size - REQUEST_OVERHEAD)
         self.transactions_v2 = False
         self._transactional_id = config.transactional_id
         self._timeout_ms = int(config.request_timeout_ms)
