@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ WARM_UP = b"warm-up"
 _WORDS = ("GET", "POST", "/cart", "/pay", "/home", "200", "404", "user=", "session=", "ms=", "eu")
 
 
+@cache
 def values(size: int, *, compressible: bool = False) -> list[bytes]:
-    """A thousand values of `size` bytes, always the same ones."""
+    """A thousand values of `size` bytes, always the same ones; made once, before the clock runs."""
     rng = random.Random(size)
     if not compressible:
         block = rng.randbytes(DISTINCT + size)
@@ -38,6 +40,7 @@ def _line(rng: random.Random, size: int) -> bytes:
     return line[:size].encode()
 
 
+@cache
 def keys() -> list[bytes]:
     """The keys of the keyed cases, ten bytes each, always the same ones."""
     return [b"%010d" % number for number in range(KEYS)]

@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from benchmarks import payload
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
@@ -88,6 +90,8 @@ Run: TypeAlias = "Callable[[Task], Figures] | Callable[[Task], Coroutine[Any, An
 def main(runs: Mapping[str, Run]) -> None:
     """Run the task of the command line, coroutines on uvloop, and print its figures."""
     task = Task(**json.loads(sys.argv[1]))
+    payload.values(task.size, compressible=task.compression != "none")  # made before the clock runs
+    payload.keys()
     result = runs[task.kind](task)
     if inspect.iscoroutine(result):
         import uvloop
