@@ -12,6 +12,7 @@ from benchmarks.contenders import OURS, PEERS, RAW
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from benchmarks.peers.task import Figures
     from benchmarks.rounds import Run
 
 
@@ -30,13 +31,32 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """One round: records a second, CPU in microseconds a record, p50 in microseconds."""
+
+    rate: float
+    cpu_us: float
+    p50: float | None = None
+
+    @classmethod
+    def of(cls, figures: Figures) -> Sample:
+        """What a run's figures come to."""
+        return cls(
+            figures.records / figures.seconds,
+            figures.cpu_seconds / figures.records * 1e6,
+            (figures.latency_us or {}).get("p50"),
+        )
+
+
+@dataclass(frozen=True)
 class Row:
     """A contender in a case: records a second, CPU in microseconds a record, memory in MB.
 
     `latency` has p50, p99 and p99.9 in microseconds, in cases of single operations. `ratio` says
     how many times better than this one ours is: our rate over this one's, or this one's p50 over
     ours. `of_limit` is the part of the raw socket's rate that this one reaches. Both are None where
-    there is nothing to compare with.
+    there is nothing to compare with. `samples` are the rounds by number: of the same round as
+    another contender's, they were made within the same minute.
     """
 
     case: str
@@ -51,6 +71,7 @@ class Row:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     ratio: float | None = None
     of_limit: float | None = None
+    samples: Mapping[int, Sample] = field(default_factory=dict[int, Sample])
 
     @property
     def title(self) -> str:
@@ -68,25 +89,28 @@ def rows(runs: Sequence[Run]) -> list[Row]:
 
 
 def _row(case: Case, contender: Contender, runs: Sequence[Run]) -> Row | None:
-    mine = [
-        run.figures
+    mine = {
+        run.number: run.figures
         for run in runs
         if (run.case, run.contender) == (case.name, contender) and run.number and run.figures
-    ]
+    }
     if not mine:
         return None
-    names = mine[0].latency_us or {}
+    samples = {number: Sample.of(figures) for number, figures in mine.items()}
+    first, *_ = mine.values()
+    latencies = [figures.latency_us or {} for figures in mine.values()]
     return Row(
         case.name,
         contender.peer,
         contender.way,
         len(mine),
-        mine[0].records,
-        Spread.of([each.records / each.seconds for each in mine]),
-        Spread.of([each.cpu_seconds / each.records * 1e6 for each in mine]),
-        max(each.peak_mb for each in mine),
-        {name: Spread.of([(each.latency_us or {})[name] for each in mine]) for name in names},
-        mine[0].settings,
+        first.records,
+        Spread.of([each.rate for each in samples.values()]),
+        Spread.of([each.cpu_us for each in samples.values()]),
+        max(figures.peak_mb for figures in mine.values()),
+        {name: Spread.of([each[name] for each in latencies]) for name in latencies[0]},
+        first.settings,
+        samples=samples,
     )
 
 

@@ -1,22 +1,17 @@
-"""What is to be reached, as data, and what was.
+"""What is to be reached, as data.
 
 A target compares one figure of ours in a case with that of another contender, or of the best of
-several. Where the other one was not measured, the target is open.
+several. What came of it says `benchmarks.outcomes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from benchmarks.cases import Contender
-from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, RAW
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.report import Row
+from benchmarks.cases import CASES, Case, Contender
+from benchmarks.contenders import JAVA, OURS, PLAIN, RAW
 
 
 class Figure(Enum):
@@ -28,16 +23,33 @@ class Figure(Enum):
 
 
 class Wanted(Enum):
-    """How ours is to stand to the other: `TIMES` as much at least, or as little at most, ..."""
+    """How ours is to stand to the other: `TIMES` as much at least, or as little at most, ...
+
+    `NOTHING` is wanted where a comparison only informs.
+    """
 
     TIMES = "at least {:g}x"
     LESS = "below it"
     ABOVE = "at most {:g} more"
+    NOTHING = "no target"
+
+
+class Group(Enum):
+    """The tables of the page, by their titles."""
+
+    MAIN = "What was to be reached"
+    CPU = "Client CPU a record: below every peer"
+    PLAIN = "The kernel in plain Python: ahead of kafka-python"
+    INFORMATION = "No target: beside the best of the other clients"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A line of the table of targets. `against` names peers: the best one of them counts."""
+    """A line of the tables of targets. `against` names peers: the best one of them counts.
+
+    It is compared by the call `against_way`; without one by the same call as ours or, with
+    `any_way`, by whichever of its calls is the best.
+    """
 
     what: str
     case: str
@@ -48,19 +60,8 @@ class Target:
     limit: float = 1.0
     against_way: str | None = None
     ours: str = OURS
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A target and what came of it; `met` is None where something was not measured."""
-
-    what: str
-    ours: str
-    against: str
-    theirs: str
-    reached: str
-    wanted: str
-    met: bool | None
+    any_way: bool = False
+    group: Group = Group.MAIN
 
 
 PYTHON: Final = ("aiokafka", "confluent", "confluent_asyncio", "kafka_python")
@@ -89,8 +90,13 @@ def _produce() -> list[Target]:
         Target(keyed, "produce-100-keyed", "enqueue", ("aiokafka",), limit=6.0),
         Target("send_many", "send-many", "send_many", (OURS,), limit=1.3, against_way="enqueue"),
         Target("ready-made batches", "send-batch", "send_batch", (RAW,), limit=0.8),
-        Target("produce 1 KiB, best peer", "produce-1k", "enqueue", PYTHON, limit=1.2),
-        Target("produce 1 KiB, Java tool", "produce-1k", "enqueue", (JAVA,), limit=1.2),
+        *(
+            Target(what, case, "enqueue", EVERYONE, limit=1.2, any_way=True)
+            for what, case in (
+                ("produce 1 KiB, best peer", "produce-1k"),
+                ("produce 1 KiB keyed, best peer", "produce-1k-keyed"),
+            )
+        ),
         Target("1,000 concurrent send()", "send-concurrent", "send", ("aiokafka",), limit=3.0),
     ]
 
@@ -103,7 +109,7 @@ def _consume() -> list[Target]:
         Target("async for", "consume-100-iterate", "iterate", PYTHON, limit=1.3),
         Target("poll_batches()", batches, "batches", (RAW,), limit=0.6),
         Target("to_arrow()", batches, "arrow", (RAW,), limit=0.6),
-        Target("consume 1 KiB, zstd", "consume-1k-zstd", "poll", PYTHON, limit=1.2),
+        Target("consume 1 KiB, zstd", "consume-1k-zstd", "poll", EVERYONE, limit=1.2),
     ]
 
 
@@ -124,113 +130,92 @@ def _latency() -> list[Target]:
 
 
 def _cpu() -> list[Target]:
-    cases = {"produce-100": "enqueue", "produce-100-keyed": "enqueue", "consume-100": "poll"}
+    """In each case that moves records as fast as it can, and that a peer is in."""
     return [
-        Target(f"client CPU, {case}", case, way, EVERYONE, Figure.CPU, Wanted.LESS)
-        for case, way in cases.items()
+        Target(
+            case.title,
+            case.name,
+            way_of_ours(case),
+            peers,
+            Figure.CPU,
+            Wanted.LESS,
+            any_way=True,
+            group=Group.CPU,
+        )
+        for case in CASES.values()
+        if not case.operations and (peers := peers_in(case))
     ]
 
 
-TARGETS: Final = (*_produce(), *_consume(), *_latency(), *_cpu())
-
-
-def outcomes(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Outcome]:
-    """All targets, those of kafka-python and the plain kernel, and the special cases' goals."""
+def _plain() -> list[Target]:
+    """Wherever kafka-python is: the kernel in plain Python is ahead of it."""
     return [
-        *(_outcome(target, rows) for target in TARGETS),
-        *(_goal(result, goal) for result in specials.values() for goal in result.get("goals", ())),
-        *(_outcome(target, rows) for target in _plain(rows)),
+        Target(
+            case.title,
+            case.name,
+            way_of_ours(case),
+            ("kafka_python",),
+            Figure.P50 if case.operations else Figure.RATE,
+            Wanted.LESS if case.operations else Wanted.TIMES,
+            ours=PLAIN,
+            group=Group.PLAIN,
+        )
+        for case in CASES.values()
+        if "kafka_python" in peers_in(case)
     ]
 
 
-def _plain(rows: Sequence[Row]) -> list[Target]:
-    """The kernel in plain Python beats kafka-python, wherever both were measured."""
-    measured = {(row.case, row.way, row.peer): row for row in rows}
-    targets: list[Target] = []
-    for (case, way, peer), row in measured.items():
-        if peer == PLAIN and (case, way, "kafka_python") in measured:
-            figure = Figure.P50 if row.latency else Figure.RATE
-            wanted = Wanted.LESS if row.latency else Wanted.TIMES
-            what = f"plain Python, {case}"
-            targets.append(Target(what, case, way, ("kafka_python",), figure, wanted, ours=PLAIN))
-    return targets
+def comparisons() -> list[Target]:
+    """Each case that a peer is in, beside the best of them; nothing is wanted of it."""
+    return [
+        Target(
+            case.title,
+            case.name,
+            way_of_ours(case),
+            peers,
+            Figure.P50 if case.operations else Figure.RATE,
+            Wanted.NOTHING,
+            any_way=True,
+            group=Group.INFORMATION,
+        )
+        for case in CASES.values()
+        if (peers := peers_in(case))
+    ]
 
 
-def _goal(result: Mapping[str, Any], goal: Mapping[str, Any]) -> Outcome:
-    bound = "at least" if goal["more_is_better"] else "at most"
-    unit = goal["unit"]
-    return Outcome(
-        f"{result['title']}",
-        "",
-        goal["what"],
-        "",
-        _number(goal["figure"], unit),
-        f"{bound} {_number(goal['limit'], unit)}",
-        bool(goal["met"]),
-    )
+def peers_in(case: Case) -> tuple[str, ...]:
+    """The other clients of a case, in the order of the table of peers."""
+    present = {contender.peer for contender in case.contenders}
+    return tuple(peer for peer in EVERYONE if peer in present)
 
 
-def _number(figure: float, unit: str) -> str:
-    return f"{figure:,.3g}{'' if unit == 'x' else ' '}{unit}"
+def way_of_ours(case: Case) -> str:
+    """The call that ours is measured by in a case; the first, if there are several."""
+    return next(each.way for each in case.contenders if each.peer == OURS)
 
 
-def _outcome(target: Target, rows: Sequence[Row]) -> Outcome:
-    mine = _find(rows, target.case, Contender(target.ours, target.way))
-    theirs = [row for peer in target.against if (row := _theirs(rows, target, peer)) is not None]
-    wanted = target.wanted.value.format(target.limit)
-    others = " or ".join(PEERS[peer].title for peer in target.against)
-    if target.against_way not in (None, target.way):
-        others += f", {target.against_way}"
-    if mine is None or not theirs:
-        return Outcome(target.what, "", others, "", "not measured", wanted, None)
-    pick = max if target.figure is Figure.RATE else min
-    best = pick(theirs, key=lambda row: figure_of(row, target.figure))
-    ours, other = figure_of(mine, target.figure), figure_of(best, target.figure)
-    unit = target.figure.value
-    named = best.peer == target.ours or best.way != target.way
-    return Outcome(
-        target.what,
-        f"{_digits(ours)} {unit}",
-        best.title + (f", {best.way}" if named else ""),
-        f"{_digits(other)} {unit}",
-        f"{ours - other:+,.0f} us" if target.wanted is Wanted.ABOVE else f"{ours / other:.2f}x",
-        wanted,
-        is_met(target, ours, other),
-    )
+def _without_target(targets: list[Target]) -> list[Target]:
+    """The comparisons of cases in which targets do not hold ours against all other clients."""
+    held: dict[str, set[str]] = {}
+    for target in targets:
+        held.setdefault(target.case, set()).update(target.against)
+    return [each for each in comparisons() if set(each.against) - held.get(each.case, set())]
 
 
-def is_met(target: Target, ours: float, other: float) -> bool:
-    """Whether our figure stands to the other's as it is wanted to."""
-    match target.wanted:
-        case Wanted.TIMES:
-            return ours >= target.limit * other
-        case Wanted.LESS:
-            return ours < other
-        case Wanted.ABOVE:
-            return ours - other <= target.limit
+_MAIN = [*_produce(), *_consume(), *_latency()]
+TARGETS: Final = (*_MAIN, *_cpu(), *_plain(), *_without_target(_MAIN))
+
+SPECIAL: Final = {
+    "metadata": ("10,000 partitions: metadata to routing table", "half the fastest peer's time"),
+    "assignor": ("500 members in an assignor", "no peer is faster"),
+    "memory": ("peak memory at full speed", "at most 40 MB and the budgets"),
+    "many_topics": ("5,000 topics produced to", "half the speed of one topic"),
+    "idle": ("idle, 3 brokers", "a producer 0.02 %, a consumer 0.25 % of a core"),
+    "fairness": ("the longest turn of the event loop", "at most 5 ms"),
+}
+"""What is wanted of each case of a shape of its own; measured, it says so itself, in more lines."""
 
 
-def figure_of(row: Row, figure: Figure) -> float:
-    """A row's median."""
-    if figure is Figure.P50:
-        return row.latency["p50"].median
-    return (row.rate if figure is Figure.RATE else row.cpu_us).median
-
-
-def _find(rows: Sequence[Row], case: str, contender: Contender) -> Row | None:
-    for row in rows:
-        if (row.case, row.peer, row.way) == (case, contender.peer, contender.way):
-            return row
-    return None
-
-
-def _theirs(rows: Sequence[Row], target: Target, peer: str) -> Row | None:
-    """By the call that the target names; else by the same as ours, or what the peer has instead."""
-    if target.against_way is not None:
-        return _find(rows, target.case, Contender(peer, target.against_way))
-    instead = (row for row in rows if (row.case, row.peer) == (target.case, peer))
-    return _find(rows, target.case, Contender(peer, target.way)) or next(instead, None)
-
-
-def _digits(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
+def contender_of(target: Target) -> Contender:
+    """Ours in a target."""
+    return Contender(target.ours, target.way)

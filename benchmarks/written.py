@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import chart, machine
 from benchmarks.cases import CASES
 from benchmarks.contenders import PEERS
+from benchmarks.expectations import Fulfilment, fulfilments
+from benchmarks.outcomes import Outcome, of_specials, outcomes, summary
 from benchmarks.report import Row, rows
-from benchmarks.targets import Outcome, outcomes
+from benchmarks.targets import TARGETS, Group, comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.report import Spread
     from benchmarks.rounds import Ledger
+
+
+ENOUGH: Final = {"p50": 1, "p99": 100, "p99.9": 1_000}
+"""Operations of a round, below which a percentile is that of one or two of them."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,27 @@ class Results:
     tuned: bool
     rows: Sequence[Row]
     outcomes: Sequence[Outcome]
+    fulfilments: Sequence[Fulfilment]
     specials: Mapping[str, Any]
     absent: Mapping[str, str]
     failed: Mapping[str, str]
 
 
-def results(ledger: Ledger, absent: Mapping[str, str], *, tuned: bool) -> Results:
-    """What the runs in the ledger come to."""
+def results(
+    ledger: Ledger,
+    absent: Mapping[str, str],
+    *,
+    tuned: bool,
+    wanted: Collection[str] | None = None,
+) -> Results:
+    """What the runs in the ledger come to.
+
+    Args:
+        ledger: the runs.
+        absent: the clients that could not take part, and why.
+        tuned: whether they were tuned; targets are about tuned clients.
+        wanted: the cases that were asked for, if not all of them were.
+    """
     found = rows(ledger.runs)
     failed = {
         f"{PEERS[run.peer].title} {run.way} in {CASES[run.case].title}": run.error
@@ -43,9 +63,12 @@ def results(ledger: Ledger, absent: Mapping[str, str], *, tuned: bool) -> Result
     }
     failed |= {name: one["error"] for name, one in ledger.specials.items() if "error" in one}
     specials = {name: one for name, one in ledger.specials.items() if "error" not in one}
-    # Targets are about tuned clients.
-    reached = outcomes(found, specials) if tuned else []
-    return Results(ledger.context, tuned, found, reached, specials, absent, failed)
+    if tuned:
+        reached = [*outcomes(TARGETS, found, wanted), *of_specials(ledger.specials, wanted)]
+    else:
+        reached = outcomes(comparisons(), found, {row.case for row in found})
+    expected = fulfilments(found, specials) if tuned and wanted is None else []
+    return Results(ledger.context, tuned, found, reached, expected, specials, absent, failed)
 
 
 def write(everything: Results, name: str, directory: Path) -> None:
@@ -61,13 +84,18 @@ def write(everything: Results, name: str, directory: Path) -> None:
 def markdown(everything: Results) -> str:
     """The whole page."""
     options = "tuned as its documentation allows" if everything.tuned else "at its defaults"
-    parts = [f"Every client {options}, acks=all. {machine.sentence(everything.context)}\n"]
+    rounds = max((row.rounds for row in everything.rows), default=0)
+    parts = [
+        f"Every client {options}, acks=all; {rounds} round{'s' * (rounds != 1)} at most. "
+        f"{machine.sentence(everything.context)}\n"
+    ]
     if everything.absent:
         parts.append(_list("Not measured, because missing", everything.absent))
     if everything.failed:
         parts.append(_list("Failed", everything.failed))
-    if everything.outcomes:
-        parts.append("### What was to be reached\n\n" + _targets(everything.outcomes))
+    parts += _reached(everything.outcomes)
+    if everything.fulfilments:
+        parts.append("### Expected on a quiet machine\n\n" + _expected(everything.fulfilments))
     parts += [
         f"### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
         for case, mine in _by_case(everything.rows).items()
@@ -89,14 +117,34 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int) 
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, rule, *lines])
 
 
+def _reached(outcomes: Sequence[Outcome]) -> list[str]:
+    """A table a group of targets; how many are met above those that are targets."""
+    parts: list[str] = []
+    for group in Group:
+        mine = [one for one in outcomes if one.group == group.value]
+        if mine:
+            counts = f"{summary(mine)}\n\n" if group is not Group.INFORMATION else ""
+            parts.append(f"### {group.value}\n\n{counts}{_targets(mine)}")
+    return parts
+
+
 def _targets(reached: Sequence[Outcome]) -> str:
-    words = {True: "met", False: "not met", None: "open"}
-    heads = ["case", "against", "ours", "theirs", "reached", "wanted", ""]
+    heads = ["case", "against", "ours", "theirs", "reached", "by round", "wanted", ""]
     lines = [
-        [one.what, one.against, one.ours, one.theirs, one.reached, one.wanted, words[one.met]]
+        [
+            *(one.what, one.against, one.ours, one.theirs, one.reached, one.by_round),
+            *(one.wanted, one.verdict),
+        ]
         for one in reached
     ]
     return _table(heads, lines, words=2)
+
+
+def _expected(found: Sequence[Fulfilment]) -> str:
+    words = {True: "reached", False: "not reached", None: "open"}
+    heads = ["figure", "expected", "ours", "lowest - highest", ""]
+    lines = [[one.what, one.expected, one.ours, one.spread, words[one.reached]] for one in found]
+    return _table(heads, lines, words=1)
 
 
 def _by_case(all_rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -138,7 +186,7 @@ def _latencies(mine: Sequence[Row]) -> str:
     ]
     lines = [
         [
-            *(row.title, *(f"{row.latency[name].median:,.0f}" for name in names)),
+            *(row.title, *(_latency(row, name) for name in names)),
             _range(row.latency["p50"]),
             _times(row.ratio),
             *(_cpu(row), f"{row.peak_mb:,.0f}", f"{row.records:,} x {row.rounds}"),
@@ -146,6 +194,11 @@ def _latencies(mine: Sequence[Row]) -> str:
         for row in mine
     ]
     return _table(heads, lines, words=1)
+
+
+def _latency(row: Row, name: str) -> str:
+    """A percentile, where a round has operations enough to have one."""
+    return f"{row.latency[name].median:,.0f}" if row.records >= ENOUGH[name] else "-"
 
 
 def _cpu(row: Row) -> str:

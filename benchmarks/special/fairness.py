@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks import topics
 from benchmarks.peers.task import Task
 from benchmarks.special import processes
-from benchmarks.special.results import Goal, Result, row
+from benchmarks.special.results import Result, median_goal, row
 from benchmarks.wire_cases import WrongResultError
 
 NEEDS_BROKERS = 1
@@ -107,11 +107,12 @@ def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
         )
         for (what, client), all_ in found.items()
     ]
-    worst = max(ms for (_, client), ms in medians.items() if client == "kafka_async")
+    ours = {place: ms for place, ms in medians.items() if place[1] == "kafka_async"}
+    worst = max(ours, key=lambda place: ours[place])
     return Result(
         "fairness",
         "The longest turn of the event loop, in CPU time of its thread",
         "the client's longest turn in ours",
         rows,
-        (Goal("the loop turns at least every 5 ms", worst, LIMIT, "ms"),),
+        (median_goal(f"longest: {worst[0]}", [one["ms"] for one in found[worst]], LIMIT, "ms"),),
     ).plain()

@@ -11,7 +11,7 @@ import uuid
 from typing import Any
 
 from benchmarks.special import idle_client, processes
-from benchmarks.special.results import Goal, Result, row
+from benchmarks.special.results import Result, median_goal, row
 from kafka_async import Admin, Producer
 from kafka_async.admin import NewTopic
 
@@ -82,7 +82,7 @@ def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
         for ours in (f"kafka_async {client.rpartition(' ')[2]}",)
     ]
     goals = [
-        Goal(f"{client}, idle", _median([one[client] for one in found]), limit, "% of a core")
+        median_goal(f"{client}, idle", [one[client] for one in found], limit, "% of a core")
         for client, limit in GOALS.items()
     ]
     title = f"Idle on {NEEDS_BROKERS} brokers, {rounds} x {SECONDS:g} s, everything at defaults"

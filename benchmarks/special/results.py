@@ -32,13 +32,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached, and what was: met if `figure` is no worse than `limit`."""
+    """What was to be reached, and what was: met if `figure` is no worse than `limit`.
+
+    `low` and `high` are single rounds, where the figure is the median of several.
+    """
 
     what: str
     figure: float
     limit: float
     unit: str
     more_is_better: bool = False
+    low: float | None = None
+    high: float | None = None
 
     @property
     def met(self) -> bool:
@@ -81,6 +86,28 @@ def row(
         ratio,
         settings or {},
         what,
+    )
+
+
+def median_goal(what: str, figures: Sequence[float], limit: float, unit: str) -> Goal:
+    """A goal that the median of the rounds is to reach, where less is better."""
+    return Goal(what, statistics.median(figures), limit, unit, low=min(figures), high=max(figures))
+
+
+def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:
+    """A goal that the fastest of the other clients is to be slower than ours by so many times."""
+    nearest = min(
+        (row for row in rows if not row.client.startswith("kafka_async")),
+        key=lambda row: row.ratio,
+    )
+    return Goal(
+        f"{nearest.client}, {nearest.case}: its time in ours",
+        nearest.ratio,
+        limit,
+        "x",
+        more_is_better=True,
+        low=nearest.ratio_low,
+        high=nearest.ratio_high,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import specials
 from benchmarks.cases import CASES, Case, Contender
 from benchmarks.contenders import OURS, PEERS, PLAIN
-from benchmarks.targets import TARGETS, Target
+from benchmarks.targets import SPECIAL, TARGETS, Target
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
@@ -42,3 +43,7 @@ def test_a_part_of_the_records_is_asked_for_by_scale() -> None:
     case, contender = CASES["produce-100"], Contender(OURS, "enqueue")
     assert case.records(contender, 0.5) == case.records(contender) // 2
     assert case.records(contender, 0.0) == 1_000
+
+
+def test_each_special_case_has_a_line_for_when_it_is_not_measured() -> None:
+    assert sorted(SPECIAL) == sorted(specials.names())

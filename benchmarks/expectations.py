@@ -1,0 +1,92 @@
+"""The figures that were expected on a quiet machine, beside those of this one: information only.
+
+An absolute figure says nothing by itself: another machine, another figure. The targets are ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.contenders import OURS
+from benchmarks.targets import Figure
+
+if TYPE_CHECKING:
+    from benchmarks.report import Row, Spread
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A figure of ours in a case, and what was expected of it."""
+
+    what: str
+    case: str
+    way: str
+    expected: float
+    figure: Figure = Figure.RATE
+
+
+@dataclass(frozen=True)
+class Fulfilment:
+    """What was expected and what was measured, in words; `reached` is None without a figure."""
+
+    what: str
+    expected: str
+    ours: str
+    spread: str
+    reached: bool | None
+
+
+EXPECTED: Final = (
+    Expectation("produce 100 B, enqueue", "produce-100", "enqueue", 1_000_000),
+    Expectation("the same, keyed", "produce-100-keyed", "enqueue", 700_000),
+    Expectation("consume 100 B, poll", "consume-100", "poll", 3_000_000),
+    Expectation("async for", "consume-100-iterate", "iterate", 2_000_000),
+    Expectation("poll_batches()", "consume-100-batches", "batches", 5_000_000),
+    Expectation("to_arrow()", "consume-100-batches", "arrow", 5_000_000),
+    Expectation("client CPU, produce 100 B", "produce-100", "enqueue", 0.9, Figure.CPU),
+    Expectation("client CPU, consume 100 B", "consume-100", "poll", 0.35, Figure.CPU),
+)
+METADATA_MS: Final = 60.0
+"""Of an answer with 10,000 partitions, from its bytes to the routing table."""
+
+
+def fulfilments(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Fulfilment]:
+    """All of them, those that were not measured too."""
+    return [*(_fulfilment(each, rows) for each in EXPECTED), _metadata(specials)]
+
+
+def _fulfilment(each: Expectation, rows: Sequence[Row]) -> Fulfilment:
+    mine = [row for row in rows if (row.case, row.peer, row.way) == (each.case, OURS, each.way)]
+    unit = each.figure.value
+    expected = f"{_digits(each.expected)} {unit}"
+    if not mine:
+        return Fulfilment(each.what, expected, "not measured", "", None)
+    spread = mine[0].rate if each.figure is Figure.RATE else mine[0].cpu_us
+    more = each.figure is Figure.RATE
+    reached = spread.median >= each.expected if more else spread.median <= each.expected
+    return Fulfilment(
+        each.what, expected, f"{_digits(spread.median)} {unit}", _range(spread), reached
+    )
+
+
+def _metadata(specials: Mapping[str, Any]) -> Fulfilment:
+    """The slowest of the shapes of metadata."""
+    lines = specials.get("metadata", {}).get("rows", ())
+    mine = [line for line in lines if line["client"] == OURS]
+    what, expected = "10,000 partitions of metadata", f"{METADATA_MS:g} ms"
+    if not mine:
+        return Fulfilment(what, expected, "not measured", "", None)
+    slowest = max(mine, key=lambda line: line["median"])
+    spread = f"{slowest['low']:.3g} - {slowest['high']:.3g}"
+    figure = slowest["median"]
+    return Fulfilment(what, expected, f"{figure:.3g} ms", spread, figure <= METADATA_MS)
+
+
+def _digits(figure: float) -> str:
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.2f}"
+
+
+def _range(spread: Spread) -> str:
+    return f"{_digits(spread.low)} - {_digits(spread.high)}"
