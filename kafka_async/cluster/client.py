@@ -24,6 +24,7 @@ from kafka_async.cluster.coordinators import Coordinators
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.lane import Lane, LaneKind
 from kafka_async.cluster.lifetime import Lifetime
+from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.cluster.routing import Router
 from kafka_async.cluster.transport import SocketDialer
 from kafka_async.cluster.updater import MetadataUpdater, bootstrap_error
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.destinations import CoordinatorKind, Destination
-    from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ClientOptions
     from kafka_async.protocol.message import Request, Response
     from kafka_async.types import Node, TopicPartition
@@ -318,6 +318,7 @@ class Client:
         """
         return await self._running().updater.update(
             self._api_timeout if timeout is None else timeout,
+            tracked=True,
             topics=topics or (),
             ids=topic_ids,
             everything=all_topics,
@@ -335,7 +336,11 @@ class Client:
         endpoint: Node | None = None,
     ) -> None:
         """Take in a broker's hint at a partition's leader (KIP-951); an older one is ignored."""
-        self._running().updater.hint_leader(partition, leader_id, epoch, endpoint)
+        self.note_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
+
+    def note_leaders(self, hints: Iterable[LeaderHint]) -> None:
+        """Take in many hints at once: as one change."""
+        self._running().updater.hint_leaders(hints)
 
     # -- pieces -----------------------------------------------------------------------------------
 

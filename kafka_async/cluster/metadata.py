@@ -9,14 +9,14 @@ others alone, except that those nobody wants any more are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from kafka_async.errors import KafkaError, error_for
+from kafka_async.errors import InvalidMetadataError, KafkaError, error_for, for_code
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
@@ -36,6 +36,15 @@ class LeaderAndEpoch(NamedTuple):
 
     leader_id: int
     epoch: int
+
+
+class LeaderHint(NamedTuple):
+    """What a broker says unasked of a partition's leader; `endpoint` is that leader's address."""
+
+    partition: TopicPartition
+    leader_id: int
+    epoch: int
+    endpoint: Node | None = None
 
 
 class PartitionMetadata(NamedTuple):
@@ -78,6 +87,8 @@ class ClusterMetadata:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     version: int = 0
     _names: Mapping[UUID, str] = field(default_factory=dict[UUID, str], repr=False, compare=False)
+    _news: tuple[int, Collection[str]] = field(default=(-1, ()), repr=False, compare=False)
+    # A version, and the topics of which it may say something else than the one before.
 
     def topic(self, name: str) -> TopicMetadata | None:
         """What is known of a topic; None if it was not asked for or cannot be used."""
@@ -127,9 +138,28 @@ class ClusterMetadata:
         row = self._partition(partition)
         return NO_EPOCH if row is None else row.leader_epoch
 
-    def same_topic(self, other: ClusterMetadata, topic: str) -> bool:
-        """Whether both surely say the same of a topic and of where its leaders are; cheap."""
-        return self.brokers is other.brokers and self.topics.get(topic) is other.topics.get(topic)
+    def changed(self, before: ClusterMetadata, topics: Collection[str]) -> list[str]:
+        """Those of some topics of which this may say something else than an earlier snapshot, or
+        of where their leaders are; cheap.
+        """
+        if self.brokers is not before.brokers:
+            return list(topics)
+        version, among = self._news
+        if version == self.version == before.version + 1:
+            among = [name for name in among if name in topics]
+        else:
+            among = topics
+        now, then = self.topics.get, before.topics.get
+        code, former = self.errors.get, before.errors.get
+        return [n for n in among if now(n) is not then(n) or code(n) != former(n)]
+
+    def lacks_leaders(self, topic: str) -> bool:
+        """Whether a topic that is known, or a leader in it, will be there soon: elections end."""
+        found = self.topics.get(topic)
+        if found is not None:
+            return any(row.leader_id < 0 for row in found.partitions.values())
+        code = self.errors.get(topic)
+        return code is not None and issubclass(for_code(code), InvalidMetadataError)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Ids of the brokers that hold the partition."""
@@ -150,19 +180,26 @@ class ClusterMetadata:
         `whole` says that the answer is about all topics, so one that it lacks is gone. Of the
         topics that the answer is not about, those in `keep` stay (None: all of them).
         """
-        topics, errors = self._kept(whole=whole, keep=keep)
+        topics, errors, names = self._kept(whole=whole, keep=keep)
+        dropped = whole or keep is not None
+        news = {*self.topics, *self.errors} if dropped else set[str]()
         for row in answer.topics:
             name = row.name if row.name is not None else self._names.get(row.topic_id)
             if name is None:
                 continue  # asked for by an id that nobody has
-            topics.pop(name, None)
-            errors.pop(name, None)
-            if row.error_code:
+            news.add(name)
+            before = self.topics.get(name)
+            topic = None if row.error_code else _merged_topic(name, before, row)
+            if before is not None and topic is not before:
+                topics.pop(name, None)
+                names.pop(before.topic_id, None)
+            if topic is None:
                 errors[name] = row.error_code
-            else:
-                topics[name] = _merged_topic(name, self.topics.get(name), row)
-        names = {topic.topic_id: name for name, topic in topics.items()}
-        names.pop(NO_ID, None)
+                continue
+            errors.pop(name, None)
+            topics[name] = topic
+            if topic.topic_id.int and (dropped or topic is not before):
+                names[topic.topic_id] = name
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
         return ClusterMetadata(
             brokers=self.brokers if brokers == self.brokers else brokers,
@@ -172,34 +209,50 @@ class ClusterMetadata:
             errors=errors,
             version=self.version + 1,
             _names=names,
+            _news=(self.version + 1, news),
         )
 
     def _kept(
         self, *, whole: bool, keep: Container[str] | None
-    ) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
+    ) -> tuple[dict[str, TopicMetadata], dict[str, int], dict[UUID, str]]:
         if whole:
-            return {}, {}
+            return {}, {}, {}
         if keep is None:
-            return dict(self.topics), dict(self.errors)
+            return dict(self.topics), dict(self.errors), dict(self._names)
         return (
             {name: topic for name, topic in self.topics.items() if name in keep},
             {name: code for name, code in self.errors.items() if name in keep},
+            {key: name for key, name in self._names.items() if name in keep},
         )
+
+    def only(self, wanted: Container[str]) -> ClusterMetadata:
+        """The snapshot without topics that nobody wants."""
+        topics, errors, names = self._kept(whole=False, keep=wanted)
+        return replace(self, topics=topics, errors=errors, _names=names, version=self.version + 1)
+
+    def with_leaders(self, hints: Iterable[LeaderHint]) -> ClusterMetadata:
+        """The snapshot after brokers' hints at newer leaders (KIP-951); itself if none is newer."""
+        topics, nodes, news = dict(self.topics), list[Node](), set[str]()
+        for (name, number), leader_id, epoch, endpoint in hints:
+            topic = topics.get(name)
+            row = None if topic is None else topic.partitions.get(number)
+            if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
+                continue
+            row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
+            topics[name] = topic._replace(partitions={**topic.partitions, number: row})
+            news.add(name)
+            if endpoint is not None:
+                nodes.append(endpoint)
+        if not news:
+            return self
+        after = self._with(nodes)
+        return replace(after, topics=topics, _news=(after.version, news))
 
     def with_leader(
         self, partition: TopicPartition, leader_id: int, epoch: int, endpoint: Node | None = None
     ) -> ClusterMetadata:
-        """The snapshot after a broker's hint at a newer leader (KIP-951); itself if it is not
-        newer.
-        """
-        topic = self.topics.get(partition.topic)
-        row = self._partition(partition)
-        if topic is None or row is None or leader_id < 0 or epoch <= row.leader_epoch:
-            return self
-        row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
-        topic = topic._replace(partitions={**topic.partitions, partition.partition: row})
-        topics = {**self.topics, partition.topic: topic}
-        return replace(self._with([endpoint] if endpoint else ()), topics=topics)
+        """The snapshot after one hint."""
+        return self.with_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
 
     def with_broker(self, node: Node) -> ClusterMetadata:
         """The snapshot after a broker's address was learnt elsewhere (FindCoordinator)."""
@@ -207,6 +260,8 @@ class ClusterMetadata:
 
     def _with(self, nodes: Iterable[Node]) -> ClusterMetadata:
         brokers = {**self.brokers, **{node.id: node for node in nodes}}
+        if brokers == self.brokers:
+            brokers = self.brokers
         return replace(self, brokers=brokers, version=self.version + 1)
 
     def rebootstrapped(self) -> ClusterMetadata:

@@ -1,8 +1,10 @@
 """The metadata loop: one task a client keeps the snapshot fresh and tells everybody.
 
 Callers never ask a broker for metadata themselves. They leave what they want to know in the next
-`Ask`, and the loop puts all of it into one request (a second one for topics that may be created by
-asking). A round is repeated, with another broker if possible, until it succeeds or the client ends;
+`Ask`, and the loop puts all of it into one round: requests of some hundred topics each, apart for
+topics that may be created by asking. A round is about what was asked for; about everything that is
+tracked only when that is due, so that a client of thousands of topics that learns of one more
+asks for one. It is repeated, with another broker if possible, until it succeeds or the client ends;
 those who wait for it give up at their own deadlines. What nobody waits for (a nudge after an error,
 age, a topic without leader) is asked for at most once per back-off.
 """
@@ -11,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.backoff import Backoff
@@ -24,7 +26,6 @@ from kafka_async.config import seconds
 from kafka_async.errors import (
     BootstrapError,
     BrokerNotAvailableError,
-    InvalidMetadataError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -41,18 +42,21 @@ if TYPE_CHECKING:
     from kafka_async.cluster.broker import Brokers
     from kafka_async.cluster.connection import Wiring
     from kafka_async.cluster.lane import Lane
+    from kafka_async.cluster.metadata import LeaderHint
     from kafka_async.protocol.messages.metadata import (
         MetadataRequest,
         MetadataRequestTopic,
         MetadataResponse,
     )
-    from kafka_async.types import Node, TopicPartition
+    from kafka_async.types import Node
 
 logger = logging.getLogger("kafka_async.cluster")
 
 Listener = Callable[[ClusterMetadata], None]
 
-MANY: Final = 1000
+TOPICS_A_REQUEST: Final = 500
+"""More are asked for one request after the other: each is to hold the loop for a millisecond."""
+MERGED_IN_LOOP: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""
 MERGES_ASIDE: Final = 2
 """Merges in a thread that what has come meanwhile may make void; the next one is made at once."""
@@ -64,6 +68,7 @@ CONNECT_PATIENCE: Final = 1.0
 class Ask:
     """What the next round is to find out, and who waits for it."""
 
+    tracked: bool = False
     topics: set[str] = field(default_factory=set[str])
     created: set[str] = field(default_factory=set[str])
     ids: set[UUID] = field(default_factory=set["UUID"])
@@ -74,6 +79,7 @@ class Ask:
 
     def absorb(self, other: Ask) -> None:
         """Take over another's wishes and waiters."""
+        self.tracked |= other.tracked
         self.topics |= other.topics
         self.created |= other.created
         self.ids |= other.ids
@@ -96,8 +102,9 @@ class MetadataUpdater:
             enabled=config.metadata_recovery_strategy == "rebootstrap",
             after=seconds(config.metadata_recovery_rebootstrap_trigger_ms),
         )
-        self._tracked: Counter[str] = Counter()
+        self._tracked: dict[str, int] = {}
         self._recent: dict[str, float] = {}
+        self._lacking: set[str] = set()  # tracked, and without a leader
         self._listeners: list[Listener] = []
         self._ask = Ask()
         self._nudged = False
@@ -110,16 +117,28 @@ class MetadataUpdater:
 
     def track(self, topics: Iterable[str]) -> None:
         """Keep topics fresh until they are untracked as often as they were tracked."""
-        new = [topic for topic in _checked(topics) if not self._count(topic, 1)]
-        unknown = {topic for topic in new if topic not in self.snapshot.topics}
-        if unknown:
-            self._ask.topics |= unknown
+        tracked, known = self._tracked, self.snapshot.topics
+        for topic in _checked(topics):
+            count = tracked.get(topic, 0)
+            tracked[topic] = count + 1
+            if count:
+                continue
+            if topic not in known:
+                self._ask.topics.add(topic)
+            elif self.snapshot.lacks_leaders(topic):
+                self._lacking.add(topic)
+        if self._ask.topics:
             self._call()
 
     def untrack(self, topics: Iterable[str]) -> None:
         """Undo `track`."""
+        tracked = self._tracked
         for topic in topics:
-            self._count(topic, -1)
+            count = tracked.pop(topic, 0)
+            if count > 1:
+                tracked[topic] = count - 1
+            else:
+                self._lacking.discard(topic)
 
     def nudge(self) -> None:
         """Renew soon what is tracked; many nudges are one."""
@@ -140,20 +159,22 @@ class MetadataUpdater:
         self,
         timeout: float,
         *,
+        tracked: bool = False,
         topics: Iterable[str] = (),
         created: Iterable[str] = (),
         ids: Iterable[UUID] = (),
         everything: bool = False,
     ) -> ClusterMetadata:
-        """The snapshot after a round that begins now or later, about these topics and the tracked.
+        """The snapshot after a round that begins now or later, about brokers and these topics.
 
-        `created` are topics that the cluster may create when it is asked for them.
+        `tracked`: and about all that are tracked. `created` are topics that the cluster may create
+        when it is asked for them.
 
         Raises:
             KafkaTimeoutError: there was no answer within `timeout` seconds; it says why.
         """
         waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
-        self._ask.absorb(Ask(set(topics), set(created), set(ids), everything, [waiter]))
+        self._ask.absorb(Ask(tracked, set(topics), set(created), set(ids), everything, [waiter]))
         self._call()
         try:
             return await self._wiring.lifetime.wait(waiter, self._loop.time() + timeout)
@@ -183,7 +204,9 @@ class MetadataUpdater:
             left = deadline - self._loop.time()
             created = missing if create else ()
             snapshot = await self.update(left, topics=missing, created=created)
-            errors = [error for topic in missing if (error := snapshot.error(topic)) is not None]
+            # One error a code: thousands of topics may lack the same.
+            codes = {snapshot.errors[name]: name for name in missing if name in snapshot.errors}
+            errors = [error_for(code, topic=name) for code, name in codes.items()]
             for error in errors:
                 if not isinstance(error, RetriableError):
                     raise error
@@ -194,11 +217,9 @@ class MetadataUpdater:
                 raise errors[0]
             await self._wiring.lifetime.sleep(delay)
 
-    def hint_leader(
-        self, partition: TopicPartition, leader_id: int, epoch: int, endpoint: Node | None
-    ) -> None:
-        """A broker said who leads a partition now (KIP-951); taken in only if newer."""
-        self._replace(self.snapshot.with_leader(partition, leader_id, epoch, endpoint))
+    def hint_leaders(self, hints: Iterable[LeaderHint]) -> None:
+        """Brokers said who leads partitions now (KIP-951); taken in only if newer."""
+        self._replace(self.snapshot.with_leaders(hints))
 
     def hint_broker(self, node: Node) -> None:
         """A broker said where another one is."""
@@ -211,17 +232,25 @@ class MetadataUpdater:
         try:
             while True:
                 await self._wait_until_due()
-                self._nudged = False
-                ask = Ask()
+                ask = self._due()
                 while not await self._round(brokers, ask):
                     pass
         except KafkaError as error:
             if error is not self._wiring.lifetime.ended:
                 raise
 
+    def _due(self) -> Ask:
+        """What is to be renewed now, whether or not somebody asks."""
+        now = self._loop.time()
+        soon = self._not_before <= now
+        if self._expires <= now or (self._nudged and soon):
+            return Ask(tracked=True)
+        return Ask(topics=set(self._lacking) if soon else set())
+
     async def _wait_until_due(self) -> None:
         while not (self._ask.waiters or self._ask.topics):
-            due = min(self._expires, self._not_before) if self._nudged else self._expires
+            hurry = self._nudged or self._lacking
+            due = min(self._expires, self._not_before) if hurry else self._expires
             if due <= self._loop.time():
                 return
             self._called = self._loop.create_future()
@@ -236,9 +265,12 @@ class MetadataUpdater:
         """One attempt; whether `ask` is answered. What was asked for meanwhile joins it."""
         ask.absorb(self._ask)
         self._ask = Ask()
+        if ask.tracked:
+            self._nudged = False
         now = self._loop.time()
         self._trigger.attempted(now)
-        self._rebootstrap_if_due(brokers, now)
+        if self._rebootstrap_if_due(brokers, now):
+            ask.tracked = True
         lane = brokers.least_loaded(now)
         if lane is None:
             await self._wiring.lifetime.sleep(max(0.0, brokers.available_at() - now))
@@ -263,12 +295,19 @@ class MetadataUpdater:
         # A broker that takes long to connect goes on connecting while others are tried.
         await lane.connect(CONNECT_PATIENCE)
         timeout = seconds(self._wiring.config.request_timeout_ms)
-        for request in _requests(ask, self._wanted() | ask.topics):
-            answer = await lane.send(request, timeout=timeout, offload=self._wiring.offload)
-            whole = request.topics is None
-            if not whole:
-                ask.topics.update(row.name for row in answer.topics if row.name is not None)
-            await self._take(answer, ask, whole=whole)
+        before = self.snapshot
+        try:
+            for request in _requests(ask, self._wanted() if ask.tracked else set()):
+                answer = await lane.send(request, timeout=timeout, offload=self._wiring.offload)
+                whole = request.topics is None
+                if not whole:
+                    ask.topics.update(row.name for row in answer.topics if row.name is not None)
+                await self._take(answer, ask, whole=whole)
+            if ask.tracked and not ask.everything:
+                self._forget(ask)
+        finally:
+            if self.snapshot is not before:
+                self._tell()  # once a round: listeners look at all that is theirs
 
     async def _take(self, answer: MetadataResponse, ask: Ask, *, whole: bool) -> None:
         if answer.error_code:
@@ -277,33 +316,51 @@ class MetadataUpdater:
             raise BrokerNotAvailableError("a broker answers that it knows of no brokers yet")
         self._trigger.answered(len(answer.brokers))
         self._wiring.cluster_id = answer.cluster_id or self._wiring.cluster_id
-        keep = self._wanted() | ask.topics
-        if sum(len(topic.partitions) for topic in answer.topics) <= MANY:
-            self._replace(self.snapshot.merged(answer, whole=whole, keep=keep))
-            return
-        for _ in range(MERGES_ASIDE):
-            before, keep = self.snapshot, self._wanted() | ask.topics
-            merging = partial(before.merged, answer, whole=whole, keep=keep)
-            merged = await self._wiring.offload(merging)
-            # Again if a broker's hint has come meanwhile, or a topic is wanted that was not.
-            if self.snapshot is before and self._wanted() <= keep:
-                break
+        if sum([len(topic.partitions) for topic in answer.topics]) <= MERGED_IN_LOOP:
+            merged, lacking = self._merged(self.snapshot, answer, whole=whole)
         else:
-            merged = self.snapshot.merged(answer, whole=whole, keep=self._wanted() | ask.topics)
-        self._replace(merged)
+            for _ in range(MERGES_ASIDE):
+                before = self.snapshot
+                merging = partial(self._merged, before, answer, whole=whole)
+                merged, lacking = await self._wiring.offload(merging)
+                if self.snapshot is before:  # else a broker's hint has come meanwhile
+                    break
+            else:
+                merged, lacking = self._merged(self.snapshot, answer, whole=whole)
+        self.snapshot = merged
+        about = self._tracked if whole else [row.name for row in answer.topics if row.name]
+        self._lacking.difference_update(about)
+        self._lacking.update(lacking)
+
+    def _merged(
+        self, before: ClusterMetadata, answer: MetadataResponse, *, whole: bool
+    ) -> tuple[ClusterMetadata, list[str]]:
+        """The snapshot after an answer, and what is tracked and lacks a leader in it."""
+        after = before.merged(answer, whole=whole)
+        names = [row.name for row in answer.topics if row.name and row.name in self._tracked]
+        return after, [name for name in names if after.lacks_leaders(name)]
+
+    def _forget(self, ask: Ask) -> None:
+        """Drop what nobody wants any more: neither tracked, nor asked for of late."""
+        wanted = self._wanted() | ask.topics | ask.created
+        if not wanted.issuperset(self.snapshot.topics) or not wanted.issuperset(
+            self.snapshot.errors
+        ):
+            self.snapshot = self.snapshot.only(wanted)
 
     def _succeeded(self, brokers: Brokers, ask: Ask) -> None:
         now = self._loop.time()
         self._failure = None
-        self._expires = now + self._max_age
-        self._recent.update(dict.fromkeys(ask.topics | ask.created, self._expires))
+        end = now + self._max_age
+        self._recent.update(dict.fromkeys(ask.topics | ask.created, end))
+        if ask.tracked or ask.everything:
+            self._expires = end
         brokers.follow(self.snapshot.brokers)
-        if self._incomplete():
-            self._nudged = True
-            self._not_before = now + self._backoff.next()
-        else:
+        if not self._lacking:
             self._backoff.reset()
-            self._not_before = now + self._backoff.initial
+        if ask.tracked or self._not_before <= now:  # else many small rounds would put it off
+            pause = self._backoff.next() if self._lacking else self._backoff.initial
+            self._not_before = now + pause
         for waiter in ask.waiters:
             if not waiter.done():
                 waiter.set_result(self.snapshot)
@@ -317,12 +374,12 @@ class MetadataUpdater:
                 if not waiter.done():
                     waiter.set_exception(failure)
 
-    def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> None:
+    def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:
-            return
+            return False
         reason = self._trigger.reason(now, available=brokers.available(now))
         if reason is None:
-            return
+            return False
         logger.info("bootstrapping again: %s", reason)
         self._trigger.done()
         self._wiring.cluster_id = None
@@ -331,6 +388,7 @@ class MetadataUpdater:
         self.on_rebootstrap()
         if self._wiring.hooks.active:
             self._wiring.hooks.emit(Rebootstrapped(self._wiring.config.client_id, reason))
+        return True
 
     # -- pieces -----------------------------------------------------------------------------------
 
@@ -339,29 +397,14 @@ class MetadataUpdater:
         self._recent = {topic: end for topic, end in self._recent.items() if end > now}
         return set(self._tracked) | set(self._recent)
 
-    def _incomplete(self) -> bool:
-        """Whether something tracked is missing that will be there soon, as elections end."""
-        for topic in self._tracked:
-            error = self.snapshot.error(topic)
-            if isinstance(error, InvalidMetadataError):
-                return True
-            found = self.snapshot.topic(topic)
-            if found is not None and any(p.leader_id < 0 for p in found.partitions.values()):
-                return True
-        return False
-
-    def _count(self, topic: str, by: int) -> int:
-        before = self._tracked[topic]
-        if before + by > 0:
-            self._tracked[topic] = before + by
-        else:
-            del self._tracked[topic]
-        return before
-
     def _replace(self, snapshot: ClusterMetadata) -> None:
         if snapshot is self.snapshot:
             return
         self.snapshot = snapshot
+        self._tell()
+
+    def _tell(self) -> None:
+        snapshot = self.snapshot
         for listener in list(self._listeners):
             listener(snapshot)
 
@@ -382,23 +425,34 @@ def bootstrap_error(brokers: Brokers) -> BootstrapError:
     return BootstrapError("cannot bootstrap:" + "".join(f"\n  {line}" for line in lines))
 
 
-def _requests(ask: Ask, keep: set[str]) -> Iterator[MetadataRequest]:
+def _requests(ask: Ask, tracked: set[str]) -> Iterator[MetadataRequest]:
     """What to ask: apart for topics that may be created, and for ids, which do not mix."""
     from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-    if ask.created:
-        yield MetadataRequest(topics=_named(ask.created), allow_auto_topic_creation=True)
+    nothing = True
+    for rows in _named(ask.created):
+        yield MetadataRequest(topics=rows, allow_auto_topic_creation=True)
+        nothing = False
     if ask.ids:
         rows = [MetadataRequestTopic(topic_id=key, name=None) for key in ask.ids]
         yield MetadataRequest(topics=rows, allow_auto_topic_creation=False)
-    topics = None if ask.everything else _named(keep - ask.created)
-    yield MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        nothing = False
+    if ask.everything:
+        yield MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return
+    for rows in _named((tracked | ask.topics) - ask.created):
+        yield MetadataRequest(topics=rows, allow_auto_topic_creation=False)
+        nothing = False
+    if nothing:
+        yield MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
 
-def _named(topics: set[str]) -> list[MetadataRequestTopic]:
+def _named(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
     from kafka_async.protocol.messages.metadata import MetadataRequestTopic
 
-    return [MetadataRequestTopic(name=name) for name in sorted(topics)]
+    names = iter(sorted(topics))
+    while some := list(islice(names, TOPICS_A_REQUEST)):
+        yield [MetadataRequestTopic(name=name) for name in some]
 
 
 def _nothing(*_: Any) -> None:

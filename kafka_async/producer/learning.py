@@ -79,9 +79,9 @@ class Learning:
         """Tell the accumulator who leads what, of the topics of which that may have changed."""
         before, self.seen = self.seen, metadata
         if metadata is not before:
-            for name, topic in self._accumulator.topics.items():
-                if not (topic.count and metadata.same_topic(before, name)):
-                    self._stale[topic] = None
+            topics = self._accumulator.topics
+            for name in metadata.changed(before, topics):
+                self._stale[topics[name]] = None
         for topic in list(islice(self._stale, MANY)):
             del self._stale[topic]
             if metadata.topic(topic.name) is None:

@@ -23,7 +23,7 @@ from kafka_async.cluster.destinations import (
     TransactionCoordinator,
 )
 from kafka_async.cluster.lane import LaneKind
-from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.errors import (
     BootstrapError,
     BrokerNotAvailableError,
@@ -503,6 +503,84 @@ async def test_a_leader_is_waited_for() -> None:
         await asyncio.sleep(1)
         world.topics["t"] = [1]
         await asking
+
+
+def asked(world: World, since: int = 0) -> list[list[str]]:
+    """The topics of each metadata request but so many."""
+    requests = world.brokers[1].asked(METADATA)[since:]
+    return [[topic.name for topic in request.topics] for request in requests]
+
+
+async def test_one_topic_more_is_asked_for_without_those_that_are_tracked() -> None:
+    world = World()
+    for name in ("t", "u", "v"):
+        world.add(name, 1)
+    async with world.client() as client:
+        client.track_topics(["t", "u"])
+        await until(lambda: len(client.metadata.topics) == 2)
+        before = len(asked(world))
+        await client.metadata_for(["v"], timeout=1.0)
+        assert sorted(client.metadata.topics) == ["t", "u", "v"]
+        assert asked(world, before) == [["v"]]
+
+
+async def test_thousands_of_topics_are_asked_for_some_hundred_a_request() -> None:
+    world = World()
+    names = [f"topic-{number:04}" for number in range(1_200)]
+    for name in names:
+        world.add(name, 1)
+    async with world.client() as client:
+        heard: list[ClusterMetadata] = []
+        client.on_metadata(heard.append)
+        before = len(asked(world))
+        client.track_topics(names)
+        await until(lambda: len(client.metadata.topics) == len(names))
+        assert asked(world, before) == [names[:500], names[500:1_000], names[1_000:]]
+        await client.refresh_metadata()
+        assert [len(some) for some in asked(world, before + 3)] == [500, 500, 200]
+        assert [len(metadata.topics) for metadata in heard] == [len(names)] * 2
+
+
+async def test_only_what_lacks_a_leader_is_asked_about_again() -> None:
+    world = World()
+    world.add("t", -1)
+    world.add("u", 1)
+    async with world.client() as client:
+        client.track_topics(["t", "u"])
+        await until(lambda: len(client.metadata.topics) == 2)
+        before = len(asked(world))
+        await asyncio.sleep(5)
+        again = asked(world, before)
+        assert again == [["t"]] * len(again)
+        assert again
+
+
+async def test_small_rounds_that_keep_coming_do_not_put_off_a_nudge() -> None:
+    world = World(brokers=1)
+    for name in ("t", *map(str, range(100))):
+        world.add(name, 1)
+    async with world.client(retry_backoff_ms=100) as client:
+        client.track_topics(["t"])
+        await until(lambda: client.metadata.leader(P0) is not None)
+        before = len(asked(world))
+        client.request_metadata_update()
+        for name in map(str, range(100)):
+            await client.metadata_for([name], timeout=1.0)
+            await asyncio.sleep(0.01)
+        assert any("t" in topics for topics in asked(world, before))
+
+
+async def test_many_hints_are_one_change() -> None:
+    world = World(brokers=2)
+    world.add("t", 1, 1)
+    async with world.client() as client:
+        await client.metadata_for(["t"], timeout=1.0)
+        heard: list[ClusterMetadata] = []
+        client.on_metadata(heard.append)
+        client.note_leaders([LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)])
+        assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
+        client.note_leaders([LeaderHint(P0, 1, 0)])
+        assert heard == [client.metadata]
 
 
 async def test_a_hint_at_a_leader_is_taken_in() -> None:
