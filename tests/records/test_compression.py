@@ -206,6 +206,12 @@ def test_lz4_blocks_are_independent_as_java_needs_them() -> None:
     assert not flags & 0x08
 
 
+@pytest.mark.parametrize(("size", "block"), [(60_000, 4), (128 * 1024, 5), (1 << 20, 5)])
+def test_a_batch_of_the_usual_size_is_one_lz4_block(size: int, block: int) -> None:
+    # 4 is 64 KiB and 5 is 256: a small batch makes its reader allocate no more than it holds.
+    assert compress(Codec.lz4, bytes(size))[5] >> 4 == block
+
+
 @pytest.mark.parametrize("size", [10, (1 << 63) - 1])
 def test_a_size_that_lies(size: int) -> None:
     frame = bytearray(lz4.frame.compress(WORDS, store_size=True))  # pyright: ignore
