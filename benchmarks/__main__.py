@@ -8,13 +8,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from benchmarks import machine, specials, topics, written
-from benchmarks.cases import CASES, MAIN_ROUNDS, Case
+from benchmarks import children, machine, specials, topics, written
+from benchmarks.cases import CASES, FEW_ROUNDS, MAIN_ROUNDS, Case, Contender
 from benchmarks.contenders import PEERS
-from benchmarks.rounds import Ledger, measure, remains
+from benchmarks.progress import Progress, Step
+from benchmarks.rounds import Ledger, measure, remaining
 from benchmarks.topics import WrongResultError
 from kafka_async.testing.backends import BackendUnavailableError, create_backend
 
@@ -30,18 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, measure, show, write; the exit code."""
     options = _parse(arguments)
     cases = [case for case in CASES.values() if _is_wanted(case, options)]
-    apart = [name for name in specials.names() if _is_wanted_apart(name, options)]
+    wanted = [name for name in specials.names() if _is_wanted_apart(name, options)]
+    apart = sorted(wanted, key=specials.brokers)
     table = "bench_defaults" if options.defaults else "bench"
     table += "" if _is_whole(options) else "_part"
-    context = machine.describe(options.backend)
+    context = {**machine.describe(options.backend), "date": date.today().isoformat()}
     if options.scale != 1.0:
         context["records, times the usual"] = str(options.scale)
     ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
     away = absent(options.peers)
+    plan = _plan(cases, apart, set(options.peers) - set(away), ledger, options)
     failure = ""
     try:
-        _measure_cases(cases, set(options.peers) - set(away), ledger, options)
-        _measure_apart(apart, ledger, options)
+        _measure_cases(cases, plan, ledger, options)
+        _measure_apart(apart, plan, ledger, options)
     except WrongResultError as error:
         failure = f"wrong result: {error}"
     except BackendUnavailableError as error:
@@ -49,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         failure = "interrupted; --resume goes on from here"
     reasons = {PEERS[name].title: reason for name, reason in away.items()}
-    everything = written.results(ledger, reasons, tuned=not options.defaults)
+    asked = [case.name for case in cases] + apart if options.only else None
+    everything = written.results(ledger, reasons, tuned=not options.defaults, wanted=asked)
     whole = not failure and _is_whole(options)
     folder = RESULTS if whole else options.output
     written.write(everything, table, folder)
@@ -82,37 +90,57 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--backend", type=_backend, default="apache", help="apache, apache-VERSION, embedded"
     )
     parser.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="CASE",
-        choices=_names(),
-        help=", ".join(_names()),
+        "--only", nargs="+", action=_Chosen, choices=_names(), metavar="CASE", help=_some(_names())
     )
     parser.add_argument(
-        "--peers", type=_peers, default=list(PEERS), help="some of: " + ",".join(PEERS)
+        "--peers", nargs="+", action=_Chosen, choices=PEERS, metavar="PEER", help=_some(PEERS)
     )
     parser.add_argument(
-        "--rounds", type=_rounds, default=MAIN_ROUNDS, help="at most so many a case"
+        "--rounds",
+        type=_rounds,
+        help=f"at most so many a case: {MAIN_ROUNDS}, with --defaults {FEW_ROUNDS}",
     )
     parser.add_argument("--defaults", action="store_true", help="every option at its default")
     parser.add_argument("--scale", type=_scale, default=1.0, help="so many times the usual records")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
     parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.peers = options.peers or list(PEERS)
+    options.rounds = options.rounds or (FEW_ROUNDS if options.defaults else MAIN_ROUNDS)
+    return options
+
+
+class _Chosen(argparse.Action):
+    """Names, with spaces or commas between them; the option may be given again."""
+
+    def __init__(self, *arguments: Any, choices: Iterable[str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._known = list(choices)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Add the names to those given before."""
+        names = [name for value in values for name in value.split(",") if name]
+        if unknown := [name for name in names if name not in self._known]:
+            parser.error(
+                f"{option_string}: there is no {str(self.metavar).lower()} {unknown[0]}; there are "
+                + ", ".join(self._known)
+            )
+        before: list[str] = getattr(namespace, self.dest) or []
+        setattr(namespace, self.dest, [*before, *names])
+
+
+def _some(names: Iterable[str]) -> str:
+    return "some of: " + ", ".join(names)
 
 
 def _names() -> list[str]:
     return [*CASES, *specials.names()]
-
-
-def _peers(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in PEERS]:
-        raise argparse.ArgumentTypeError(
-            f"there is no peer {unknown[0]}; there are {', '.join(PEERS)}"
-        )
-    return names
 
 
 def _backend(name: str) -> str:
@@ -152,14 +180,43 @@ def _is_whole(options: argparse.Namespace) -> bool:
     return not options.only and everybody and usual
 
 
-def _measure_cases(
-    cases: list[Case], present: set[str], ledger: Ledger, options: argparse.Namespace
-) -> None:
-    wanted = {
+@dataclass(frozen=True)
+class _Plan:
+    """Who takes part in each case, in how many rounds, and how far all that is."""
+
+    contenders: Mapping[str, Sequence[Contender]]
+    rounds: Mapping[str, int]
+    progress: Progress
+
+
+def _plan(
+    cases: Sequence[Case],
+    apart: Sequence[str],
+    present: Collection[str],
+    ledger: Ledger,
+    options: argparse.Namespace,
+) -> _Plan:
+    contenders = {
         case.name: [each for each in case.contenders if each.peer in present] for case in cases
     }
     rounds = {case.name: min(options.rounds, case.rounds) for case in cases}
-    left = [case for case in cases if remains(case, wanted[case.name], rounds[case.name], ledger)]
+    steps = [
+        step
+        for case in cases
+        for step in remaining(case, contenders[case.name], rounds[case.name], ledger)
+    ]
+    steps += [
+        Step(name, 0, specials.SECONDS.get(name, specials.TIME_LIMIT))
+        for name in apart
+        if name not in ledger.specials
+    ]
+    return _Plan(contenders, rounds, Progress(steps))
+
+
+def _measure_cases(
+    cases: Sequence[Case], plan: _Plan, ledger: Ledger, options: argparse.Namespace
+) -> None:
+    left = [case for case in cases if case.name in plan.progress.cases]
     if not left:
         return
     with create_backend(options.backend, {"brokers": 1}) as cluster:
@@ -167,32 +224,42 @@ def _measure_cases(
         for case in left:
             measure(
                 case,
-                wanted[case.name],
+                plan.contenders[case.name],
                 cluster.bootstrap_servers,
-                rounds[case.name],
+                plan.rounds[case.name],
                 ledger,
                 tuned=not options.defaults,
                 scale=options.scale,
+                progress=plan.progress,
             )
 
 
-def _measure_apart(names: list[str], ledger: Ledger, options: argparse.Namespace) -> None:
-    wanted = {name: specials.brokers(name) for name in names if name not in ledger.specials}
-    for count in sorted(set(wanted.values())):
-        group = [name for name, brokers in wanted.items() if brokers == count]
+def _measure_apart(
+    names: Sequence[str], plan: _Plan, ledger: Ledger, options: argparse.Namespace
+) -> None:
+    left = [name for name in names if name in plan.progress.cases]
+    for count, group in groupby(left, specials.brokers):
         if not count:
-            _measure_group(group, ledger, options.rounds, None)
+            _measure_group(group, plan, ledger, options.rounds, None)
             continue
         with create_backend(options.backend, {"brokers": count}) as cluster:
-            _measure_group(group, ledger, options.rounds, cluster.bootstrap_servers)
+            servers = cluster.bootstrap_servers
+            _measure_group(group, plan, ledger, options.rounds, servers)
 
 
-def _measure_group(names: list[str], ledger: Ledger, rounds: int, bootstrap: str | None) -> None:
+def _measure_group(
+    names: Iterable[str], plan: _Plan, ledger: Ledger, rounds: int, bootstrap: str | None
+) -> None:
     for name in names:
+        sys.stderr.write(f"{plan.progress.line(name, 0)}\n")
         result = specials.launch(name, rounds, bootstrap)
         sys.stderr.write(f"{name}: {result.get('error', 'done')}\n")
         ledger.add_special(name, result)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    children.end_in_order()
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -226,7 +226,7 @@ _CASES = (
         "latency",
         "round_trip",
         _all("", ROUND_TRIPS),
-        operations=20,
+        operations=30,
         rate=1.0,
         together=True,
         rounds=FEW_ROUNDS,

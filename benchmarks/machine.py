@@ -7,13 +7,17 @@ import os
 import platform
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.contenders import PEERS
 from kafka_async.testing.backends import create_backend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+ROOT: Final = Path(__file__).parent.parent
+MEASURED: Final = ("kafka_async", "benchmarks/*.py", "benchmarks/peers", "benchmarks/special")
+"""What a result depends on."""
 
 
 def describe(backend: str) -> dict[str, str]:
@@ -25,7 +29,7 @@ def describe(backend: str) -> dict[str, str]:
         "CPU": _processor(),
         "system": _system(),
         "Python": platform.python_version(),
-        "uvloop": importlib.metadata.version("uvloop"),
+        "uvloop": _uvloop(),
     }
     for peer in PEERS.values():
         of_another = any(peer.title.startswith(f"{title} ") for title in found)
@@ -44,12 +48,25 @@ def sentence(context: Mapping[str, str]) -> str:
 
 def _revision() -> str:
     """The commit of this checkout: what was measured at another one does not go with this."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        commit = _git("rev-parse", "--short", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+    return f"{commit} with changes" if changed else commit
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()
+
+
+def _uvloop() -> str:
+    try:
+        return importlib.metadata.version("uvloop")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed (asyncio's own loop)"
 
 
 def _processor() -> str:

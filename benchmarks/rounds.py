@@ -9,31 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import time
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import payload, topics
-from benchmarks.cases import Case, Contender
+from benchmarks import children, payload, topics
+from benchmarks.cases import SECONDS, Case, Contender
 from benchmarks.contenders import PEERS
 from benchmarks.peers.task import Figures, Task
+from benchmarks.progress import Step
 from benchmarks.topics import Tally, WrongResultError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
+
+    from benchmarks.progress import Progress
+
 TIME_LIMIT = 60.0
 """Seconds after which a client's process is ended."""
-ROOT: Final = Path(__file__).parent.parent
 CHECK: Final = 0
 """The number of the round in which consumers are checked; timed ones count from 1."""
 UNTUNED: Final = 0.0075
 """Of the single operations, where nothing is tuned: a client may wait a second to fill a batch."""
+
+
+READY: Final = 8.0
+"""Seconds until all contenders of a case that run side by side are connected."""
 
 
 class FailedError(RuntimeError):
@@ -113,8 +117,10 @@ class Ledger:
     def _load(self) -> None:
         first, *lines = self._path.read_text("utf-8").splitlines()
         before = json.loads(first)["context"]
-        if before != self.context:
-            changed = [key for key in self.context if before.get(key) != self.context[key]]
+        keys = (self.context.keys() | before.keys()) - {"date"}  # a night may lie in between
+        changed = sorted(key for key in keys if before.get(key) != self.context.get(key))
+        self.context = {**self.context, **before}
+        if changed:
             raise SystemExit(
                 f"{self._path} was made on something else ({', '.join(changed)} differ): run "
                 "without --resume"
@@ -152,13 +158,14 @@ def measure(
     *,
     tuned: bool = True,
     scale: float = 1.0,
+    progress: Progress | None = None,
 ) -> None:
     """Make the runs of a case that the ledger has not.
 
     Raises:
         WrongResultError: a client lost, invented or changed records.
     """
-    course = _Course(case, bootstrap, ledger, tuned=tuned, scale=scale)
+    course = _Course(case, bootstrap, ledger, progress, tuned=tuned, scale=scale)
     try:
         for number in _numbers(case, rounds):
             course.round(order(contenders, number), number)
@@ -166,13 +173,24 @@ def measure(
         course.end()
 
 
-def remains(case: Case, contenders: Sequence[Contender], rounds: int, ledger: Ledger) -> bool:
-    """Whether a case has runs that the ledger has not."""
-    return any(
-        ledger.find(case, contender, number) is None
-        for contender in contenders
-        for number in _numbers(case, rounds)
-    )
+def remaining(
+    case: Case, contenders: Sequence[Contender], rounds: int, ledger: Ledger
+) -> list[Step]:
+    """The rounds of a case in which there are runs that the ledger has not."""
+    steps: list[Step] = []
+    for number in _numbers(case, rounds):
+        missing = [each for each in contenders if ledger.find(case, each, number) is None]
+        if missing:
+            steps.append(Step(case.name, number, _seconds(case, missing)))
+    return steps
+
+
+def _seconds(case: Case, contenders: Sequence[Contender]) -> float:
+    """How long a round is likely to take."""
+    timed = case.operations / case.rate if case.rate else SECONDS
+    if case.together:
+        return READY + timed + len(contenders)
+    return sum(timed + PEERS[each.peer].around for each in contenders)
 
 
 def _numbers(case: Case, rounds: int) -> range:
@@ -184,11 +202,19 @@ class _Course:
     """A case under way: its topics, and what is to be found in them."""
 
     def __init__(
-        self, case: Case, bootstrap: str, ledger: Ledger, *, tuned: bool, scale: float
+        self,
+        case: Case,
+        bootstrap: str,
+        ledger: Ledger,
+        progress: Progress | None,
+        *,
+        tuned: bool,
+        scale: float,
     ) -> None:
         self._case = case
         self._bootstrap = bootstrap
         self._ledger = ledger
+        self._progress = progress
         self._tuned = tuned
         self._scale = scale * (UNTUNED if case.operations and not tuned else 1.0)
         self._filled: dict[int, str] = {}
@@ -200,15 +226,33 @@ class _Course:
             for contender in contenders
             if self._ledger.find(self._case, contender, number) is None
         ]
+        if not missing:
+            return
+        if self._progress is not None:
+            sys.stderr.write(f"{self._progress.line(self._case.name, number)}\n")
         if self._case.together:
-            with ThreadPoolExecutor(max(len(missing), 1)) as pool:
-                runs = list(pool.map(self._run, missing, [number] * len(missing)))
-            for run in runs:
+            for run in self._all_at_once(missing, number):
                 self._keep(run)
             return
         for contender in missing:
             if not self._ledger.failed(self._case, contender):
                 self._keep(self._run(contender, number))
+
+    def _all_at_once(self, contenders: Sequence[Contender], number: int) -> list[Run]:
+        """All of a round side by side, their operations spread evenly over the time between two."""
+        start = time.time() + READY
+        share = 1 / (self._case.rate * len(contenders))
+        with ThreadPoolExecutor(len(contenders)) as pool:
+            under_way = [
+                pool.submit(self._run, contender, number, start + place * share)
+                for place, contender in enumerate(contenders)
+            ]
+            try:
+                wait(under_way, return_when=FIRST_EXCEPTION)
+                return [future.result() for future in under_way if future.done()]
+            finally:
+                while wait(under_way, timeout=0.1).not_done:  # none of them is waited for, then
+                    children.end_all()
 
     def end(self) -> None:
         """Delete the topics that were filled."""
@@ -224,18 +268,21 @@ class _Course:
         name = "check" if run.number == CHECK else f"round {run.number}"
         sys.stderr.write(f"{run.case}, {name}: {run.peer} {run.way}: {said}\n")
 
-    def _run(self, contender: Contender, number: int) -> Run:
-        run = self._consume if self._case.kind == "consume" else self._produce
+    def _run(self, contender: Contender, number: int, start: float = 0.0) -> Run:
         try:
-            figures = run(contender, verify=number == CHECK)
+            if self._case.kind == "consume":
+                figures = self._consume(contender, verify=number == CHECK)
+            else:
+                figures = self._produce(contender, start)
         except FailedError as error:
             return Run(self._case.name, contender.peer, contender.way, number, error=str(error))
         return Run(self._case.name, contender.peer, contender.way, number, figures)
 
-    def _produce(self, contender: Contender, *, verify: bool) -> Figures:
+    def _produce(self, contender: Contender, start: float) -> Figures:
         topic = asyncio.run(topics.create(self._bootstrap))
         try:
-            task = self._task(contender, topic, self._case.records(contender, self._scale), verify)
+            task = self._task(contender, topic, self._case.records(contender, self._scale))
+            task = replace(task, start=start)
             figures = launch(contender, task)
             _check_sent(self._case, contender, task, figures, self._bootstrap)
             return figures
@@ -245,7 +292,7 @@ class _Course:
     def _consume(self, contender: Contender, *, verify: bool) -> Figures:
         case, scale = self._case, self._scale
         records = case.checked(scale) if verify else case.records(contender, scale)
-        task = self._task(contender, self._topic(records), records, verify)
+        task = replace(self._task(contender, self._topic(records), records), verify=verify)
         figures = launch(contender, task)
         _check_read(self._case, contender, task, figures)
         return figures
@@ -269,7 +316,7 @@ class _Course:
         )
         return topic
 
-    def _task(self, contender: Contender, topic: str, records: int, verify: bool) -> Task:
+    def _task(self, contender: Contender, topic: str, records: int) -> Task:
         case = self._case
         return Task(
             kind=case.kind,
@@ -284,7 +331,6 @@ class _Course:
             rate=case.rate,
             concurrency=case.concurrency,
             tuned=self._tuned,
-            verify=verify,
         )
 
 
@@ -326,13 +372,12 @@ def launch(contender: Contender, task: Task) -> Figures:
     """
     peer = PEERS[contender.peer]
     command = [sys.executable, "-m", peer.module, json.dumps(asdict(task))]
-    with _process(command, {**os.environ, **peer.environment}) as process:
-        try:
-            printed, complaint = process.communicate(timeout=TIME_LIMIT)
-        except subprocess.TimeoutExpired:
-            raise FailedError(f"it took longer than {TIME_LIMIT:.0f} s") from None
-    if process.returncode:
-        raise FailedError(f"exit code {process.returncode}: {_last_line(complaint)}")
+    try:
+        code, printed, complaint = children.run(command, TIME_LIMIT, peer.environment)
+    except children.TimeLimitError as error:
+        raise FailedError(str(error)) from None
+    if code:
+        raise FailedError(f"exit code {code}: {_last_line(complaint)}")
     try:
         return Figures(**json.loads(printed.splitlines()[-1]))
     except (ValueError, IndexError, TypeError) as error:
@@ -343,23 +388,3 @@ def _last_line(text: str) -> str:
     """Of a traceback, what was raised."""
     lines = text.strip().splitlines()
     return lines[-1].replace(sys.executable, "python")[-500:] if lines else "it said nothing"
-
-
-@contextmanager
-def _process(command: list[str], environment: dict[str, str]) -> Generator[subprocess.Popen[str]]:
-    """A process in a group of its own, so that none of its children outlives it."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        cwd=ROOT,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()

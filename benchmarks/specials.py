@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import subprocess
 import sys
 from typing import Any, Final
 
-from benchmarks import special
+from benchmarks import children, special
 
 TIME_LIMIT: Final = 300.0
+SECONDS: Final = {"metadata": 10, "assignor": 20, "fairness": 150, "memory": 150, "idle": 130}
+"""How long some take, about; the others as long as a case may."""
 
 
 def names() -> list[str]:
@@ -38,16 +39,14 @@ def launch(name: str, rounds: int, bootstrap: str | None) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.specials", name, str(rounds)]
     command += [bootstrap] if bootstrap else []
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=TIME_LIMIT
-        )
-        result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        return {"case": name, "error": f"it took longer than {TIME_LIMIT:.0f} s"}
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        code, printed, complaint = children.run(command, TIME_LIMIT)
+    except children.TimeLimitError as error:
+        return {"case": name, "error": str(error)}
+    if code:
+        said = complaint.strip().splitlines()[-1:] or ["it said nothing"]
         text = said[0].replace(sys.executable, "python")[-500:]
-        return {"case": name, "error": f"exit code {error.returncode}: {text}"}
+        return {"case": name, "error": f"exit code {code}: {text}"}
+    result: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return result
 
 

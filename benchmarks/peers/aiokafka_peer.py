@@ -184,7 +184,7 @@ async def round_trip(task: Task) -> Figures:
         await producer.send_and_wait(task.topic, payload.WARM_UP)
         topic, send = task.topic, producer.send_and_wait
         with Stopwatch() as watch:
-            times = await round_trips(lambda value: send(topic, value), values_of(task), task.rate)
+            times = await round_trips(lambda value: send(topic, value), values_of(task), task)
     latency = percentiles(times)
     return Figures(
         watch.seconds, watch.cpu_seconds, len(times), latency_us=latency, settings=options

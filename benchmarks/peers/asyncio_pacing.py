@@ -6,26 +6,33 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from benchmarks.peers.paced import delay
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+    from benchmarks.peers.task import Task
 
-async def paced(values: Iterable[bytes], rate: float) -> AsyncIterator[bytes]:
-    """The values, each when its time has come: `rate` a second, with 0 at once."""
-    start = perf_counter()
+
+async def paced(values: Iterable[bytes], rate: float, start: float = 0.0) -> AsyncIterator[bytes]:
+    """The values, each when its time has come: `rate` a second, with 0 at once.
+
+    With a `start`, in seconds since the epoch, the first is due then (`delay`).
+    """
+    begin = perf_counter() + delay(start, rate)
     for number, value in enumerate(values):
-        wait = start + number / rate - perf_counter() if rate else 0.0
+        wait = begin + number / rate - perf_counter() if rate else 0.0
         if wait > 0:
             await asyncio.sleep(wait)
         yield value
 
 
 async def round_trips(
-    send: Callable[[bytes], Awaitable[object]], values: Iterable[bytes], rate: float
+    send: Callable[[bytes], Awaitable[object]], values: Iterable[bytes], task: Task
 ) -> list[float]:
-    """The seconds that each `await send(value)` took, one after the other."""
+    """The seconds that each `await send(value)` took, one after the other, at the task's rate."""
     durations: list[float] = []
-    async for value in paced(values, rate):
+    async for value in paced(values, task.rate, task.start):
         begun = perf_counter()
         await send(value)
         durations.append(perf_counter() - begun)

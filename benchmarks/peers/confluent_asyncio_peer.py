@@ -181,7 +181,7 @@ async def round_trip(task: Task) -> Figures:
             await sent
 
         with Stopwatch() as watch:
-            taken = await round_trips(send, values, task.rate)
+            taken = await round_trips(send, values, task)
     latency = percentiles(taken)
     return Figures(
         watch.seconds, watch.cpu_seconds, len(taken), latency_us=latency, settings=settings

@@ -228,7 +228,7 @@ def round_trip(task: Task) -> Figures:
         arrived.append(True)
 
     with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate):
+        for _ in paced(task.records, task.rate, start=task.start):
             begin = time.perf_counter()
             producer.produce(task.topic, value, on_delivery=delivered)
             while not arrived:

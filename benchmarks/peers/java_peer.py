@@ -126,7 +126,7 @@ def _send(task: Task) -> Figures:
             "Sender",
             *(task.kind, task.topic, str(file), str(task.size), str(task.records)),
             str(WARM_UP_ROUND_TRIPS if single else min(WARM_UP_RECORDS, task.records)),
-            *(str(payload.KEYS if task.keyed else 0), str(task.rate)),
+            *(str(payload.KEYS if task.keyed else 0), str(task.rate), str(int(task.start * 1000))),
             f"bootstrap.servers={task.bootstrap}",
             *_properties(settings),
         )

@@ -118,7 +118,7 @@ def round_trip(task: Task) -> Figures:
     value, taken = payload.values(task.size)[0], list[float]()
     send, topic = producer.send, task.topic
     with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate):
+        for _ in paced(task.records, task.rate, start=task.start):
             begin = time.perf_counter()
             send(topic, value).get(PATIENCE)
             taken.append(time.perf_counter() - begin)

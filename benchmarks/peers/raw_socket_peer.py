@@ -198,7 +198,7 @@ def round_trip(task: Task) -> Figures:
     taken: list[float] = []
     last = b""
     with Stopwatch() as watch:
-        for _ in paced(task.records, task.rate):
+        for _ in paced(task.records, task.rate, start=task.start):
             begin = time.perf_counter()
             send(request)
             last = receive()

@@ -12,11 +12,12 @@ import json
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks import payload
+from benchmarks.peers import loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,8 +30,10 @@ class Task:
     `kind` picks the function, `way` the call of the client where it has several (`enqueue`,
     `send_many`, `send_batch`, `send`; `poll`, `iterate`, `batches`, `arrow`). `records` is how many
     to send or read, `size` the bytes of a value, `rate` the operations a second where a case paces
-    them. `tuned` is false for the table in which everything is at its defaults, except what names
-    the cluster and the topic and asks for acks=all. `verify` asks a consumer for the checksum.
+    them, and `start` when the first of them is due, in seconds since the epoch: who is late then
+    begins some whole turns later. `tuned` is false for the table in which everything is at its
+    defaults, except what names the cluster and the topic and asks for acks=all. `verify` asks a
+    consumer for the checksum.
     """
 
     kind: str
@@ -43,6 +46,7 @@ class Task:
     keyed: bool = False
     compression: str = "none"
     rate: float = 0.0
+    start: float = 0.0
     concurrency: int = 1
     tuned: bool = True
     verify: bool = False
@@ -88,15 +92,14 @@ Run: TypeAlias = "Callable[[Task], Figures] | Callable[[Task], Coroutine[Any, An
 
 
 def main(runs: Mapping[str, Run]) -> None:
-    """Run the task of the command line, coroutines on uvloop, and print its figures."""
+    """Run the task of the command line, coroutines on the clients' loop, and print its figures."""
     task = Task(**json.loads(sys.argv[1]))
     payload.values(task.size, compressible=task.compression != "none")  # made before the clock runs
     payload.keys()
     result = runs[task.kind](task)
     if inspect.iscoroutine(result):
-        import uvloop
-
-        figures: Figures = uvloop.run(result)
+        figures: Figures = loop.run(result)
+        figures = replace(figures, settings={**figures.settings, "loop": loop.name()})
     else:
         assert isinstance(result, Figures)
         figures = result

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+from benchmarks.peers import loop
 from benchmarks.peers.task import Figures, Task
 
 
@@ -52,11 +53,9 @@ async def hold(peer: str, task: Task) -> dict[str, Any]:
 
 def main() -> None:
     """Run the task of the command line."""
-    import uvloop
-
     task = json.loads(sys.argv[1])
     peer = task.pop("peer")
-    sys.stdout.write(json.dumps(uvloop.run(hold(peer, Task(**task)))) + "\n")
+    sys.stdout.write(json.dumps(loop.run(hold(peer, Task(**task)))) + "\n")
 
 
 if __name__ == "__main__":

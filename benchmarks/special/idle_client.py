@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from benchmarks.peers import loop
+
 SETTLE = 5.0
 """Seconds of quiet before the clock starts: joins, first fetches and imports are over."""
 
@@ -169,9 +171,7 @@ def main() -> None:
     run = CLIENTS[task["client"]]
     result = run(task["bootstrap"], task["topic"], task["group"], task["seconds"])
     if inspect.iscoroutine(result):
-        import uvloop
-
-        spent: float = uvloop.run(result)
+        spent: float = loop.run(result)
     else:
         spent = cast("float", result)
     sys.stdout.write(json.dumps({"cpu_seconds": spent}) + "\n")

@@ -14,6 +14,7 @@ from itertools import cycle
 from typing import Any
 
 from benchmarks import payload
+from benchmarks.peers import loop
 from benchmarks.peers.task import peak_mb
 from benchmarks.special.topics_client import topic_names
 
@@ -69,10 +70,8 @@ async def consume(task: dict[str, Any]) -> int:
 
 def main() -> None:
     """Run the task of the command line."""
-    import uvloop
-
     task = json.loads(sys.argv[1])
-    records = uvloop.run({"produce": produce, "consume": consume}[task["do"]](task))
+    records = loop.run({"produce": produce, "consume": consume}[task["do"]](task))
     sys.stdout.write(json.dumps({"peak_mb": peak_mb(), "records": records}) + "\n")
 
 

@@ -13,6 +13,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from benchmarks import payload
+from benchmarks.peers import loop
 from benchmarks.peers.task import Stopwatch, peak_mb
 
 SIZE = 100
@@ -75,10 +76,8 @@ async def read(task: dict[str, Any]) -> dict[str, int]:
 
 def main() -> None:
     """Run the task of the command line."""
-    import uvloop
-
     task = json.loads(sys.argv[1])
-    printed: dict[str, Any] = uvloop.run({"write": write, "read": read}[task["do"]](task))
+    printed: dict[str, Any] = loop.run({"write": write, "read": read}[task["do"]](task))
     sys.stdout.write(json.dumps(printed) + "\n")
 
 

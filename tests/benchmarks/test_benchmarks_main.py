@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import rounds
 from benchmarks.contenders import OURS, PEERS, PLAIN, Peer
-from benchmarks.peers.task import Figures
+from benchmarks.peers.task import Figures, Task
 from kafka_async.testing.backends.base import Backend, BackendUnavailableError
+
+if TYPE_CHECKING:
+    from benchmarks.cases import Contender
 
 
 @pytest.fixture
@@ -154,7 +157,47 @@ def test_without_a_broker_one_line_says_what_to_do(
     assert "no broker: install Java 17 or newer; or --backend embedded" in capsys.readouterr().err
 
 
-def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            ["--peers", f"{OURS},pykafka"],
+            "--peers: there is no peer pykafka; there are kafka_async,",
+        ),
+        (["--peers", OURS, "pykafka"], "--peers: there is no peer pykafka; there are kafka_async,"),
+        (["--only", "produce-100,idle,nothing"], "--only: there is no case nothing; there are "),
+    ],
+)
+def test_an_unknown_name_is_refused(
+    option: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        program.main(["--peers", f"{OURS},pykafka"])
-    assert "there is no peer pykafka" in capsys.readouterr().err
+        program.main(option)
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ["--only", "round-trip,produce-100", "--peers", f"{PLAIN},aiokafka"],
+        ["--only", "round-trip", "produce-100", "--peers", PLAIN, "aiokafka"],
+        ["--only", "round-trip", "--only=produce-100", "--peers", f"{PLAIN},", "aiokafka,"],
+    ],
+)
+def test_names_are_taken_with_commas_and_with_spaces(
+    chosen: list[str],
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    launched: list[tuple[str, str]] = []
+
+    def launch(contender: Contender, task: Task) -> Figures:
+        launched.append((task.kind, contender.peer))
+        raise rounds.FailedError("it broke")
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    assert program.main([*arguments, *chosen]) == 1
+    kinds = ("produce", "round_trip")
+    assert launched == [(kind, peer) for kind in kinds for peer in (PLAIN, "aiokafka")]
+    assert "[case 2 of 2, round 1 of 1, about " in capsys.readouterr().err

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import rounds
-from benchmarks.cases import Case, Contender
+from benchmarks.cases import CASES, Case, Contender
 from benchmarks.contenders import PEERS, PLAIN, Peer
-from benchmarks.peers.task import Figures
+from benchmarks.peers.task import Figures, Task
 from benchmarks.rounds import Ledger, Run, measure, order
 from benchmarks.topics import WrongResultError
 from kafka_async.embedded import run_in_thread
@@ -107,6 +107,40 @@ def test_who_fails_is_left_out_and_the_others_go_on(
     ]
 
 
+def test_clients_side_by_side_have_their_turns_spread_over_the_time_between_two(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[float] = []
+
+    def launch(contender: Contender, task: Task) -> Figures:
+        starts.append(task.start)
+        raise rounds.FailedError("it broke")
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    case = CASES["round-trip-1"]
+    with run_in_thread(brokers=1) as cluster:
+        measure(case, case.contenders, cluster.bootstrap_servers, 1, ledger, scale=SCALE)
+    first, *_ = starts = sorted(starts)
+    count = len(case.contenders)
+    assert [start - first for start in starts] == [
+        pytest.approx(place / count, abs=1e-3) for place in range(count)
+    ]
+
+
+def test_a_wrong_client_among_those_side_by_side_ends_the_others_at_once(
+    ledger: Ledger, plant: Plant, bootstrap: str
+) -> None:
+    plant("hangs")
+    case = replace(PRODUCE, contenders=(), together=True, rate=1.0)
+    wrong = Contender("wrong", "enqueue")
+    with pytest.MonkeyPatch.context() as patch:
+        environment = {"KAFKA_ASYNC_PLANTED": "invents values"}
+        patch.setitem(PEERS, "wrong", replace(PEERS["planted"], environment=environment))
+        patch.setattr(rounds, "TIME_LIMIT", 600.0)
+        with pytest.raises(WrongResultError, match="wrong"):
+            measure(case, (*PRODUCE.contenders, wrong), bootstrap, 1, ledger, scale=SCALE)
+
+
 def test_what_was_measured_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bootstrap: str
 ) -> None:
@@ -141,6 +175,13 @@ def test_runs_of_another_machine_are_not_gone_on_with(tmp_path: Path) -> None:
     Ledger(path, CONTEXT, resume=False)
     with pytest.raises(SystemExit, match=r"made on something else \(cores differ\)"):
         Ledger(path, {"cores": "64"}, resume=True)
+
+
+def test_a_run_that_is_gone_on_with_keeps_the_date_of_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    Ledger(path, {**CONTEXT, "date": "2026-11-21"}, resume=False)
+    again = Ledger(path, {**CONTEXT, "date": "2026-11-22"}, resume=True)
+    assert again.context["date"] == "2026-11-21"
 
 
 def test_without_resume_the_runs_before_are_dropped(tmp_path: Path, ledger: Ledger) -> None:

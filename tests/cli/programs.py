@@ -17,11 +17,15 @@ MARK = "KAFKA_ASYNC_TEST_PROGRAM"
 
 
 class Program:
-    """`kafka-async ARGUMENTS`, and whatever it starts: all of them inherit a word of ours."""
+    """`kafka-async ARGUMENTS`, and whatever it starts: all of them inherit a word of ours.
+
+    Another `module` than kafka_async is a program of the project's own.
+    """
 
     def __init__(
         self,
         *arguments: str,
+        module: str = "kafka_async",
         environment: Mapping[str, str] | None = None,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: int = subprocess.PIPE,
@@ -30,7 +34,7 @@ class Program:
         self._mark = uuid.uuid4().hex
         plain = {"PYTHONDONTWRITEBYTECODE": "", "NO_COLOR": "1", **(environment or {})}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kafka_async", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

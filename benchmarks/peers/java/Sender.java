@@ -14,8 +14,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * is the tool's: a send with a callback for each record, then flush.
  *
  * <p>Arguments: mode (produce or round_trip), topic, file of values, bytes a value, records,
- * records of warm-up, how many keys (0: none), operations a second (0: back to back), and
- * properties as name=value. It prints nanoseconds, CPU nanoseconds and peak kB; for round trips the
+ * records of warm-up, how many keys (0: none), operations a second (0: back to back), when the first
+ * is due in milliseconds since the epoch (0: at once), and properties as name=value. It prints nanoseconds, CPU nanoseconds and peak kB; for round trips the
  * nanoseconds of each of them on a second line.
  */
 final class Sender {
@@ -33,11 +33,12 @@ final class Sender {
         int warmUp = Integer.parseInt(arguments[5]);
         byte[][] keys = keys(Integer.parseInt(arguments[6]));
         double rate = Double.parseDouble(arguments[7]);
-        try (var producer = new KafkaProducer<byte[], byte[]>(properties(arguments, 8))) {
+        long start = Long.parseLong(arguments[8]);
+        try (var producer = new KafkaProducer<byte[], byte[]>(properties(arguments, 9))) {
             if (mode.equals("produce")) {
                 send(producer, topic, new byte[][] {WARM_UP}, keys, warmUp);
             } else {
-                roundTrips(producer, topic, WARM_UP, warmUp, 0);
+                roundTrips(producer, topic, WARM_UP, warmUp, 0, 0);
             }
             long cpu = Clock.cpu();
             long begin = System.nanoTime();
@@ -45,7 +46,7 @@ final class Sender {
             if (mode.equals("produce")) {
                 send(producer, topic, values, keys, records);
             } else {
-                taken = roundTrips(producer, topic, values[0], records, rate);
+                taken = roundTrips(producer, topic, values[0], records, rate, start);
             }
             long time = System.nanoTime() - begin;
             cpu = Clock.cpu() - cpu;
@@ -76,10 +77,11 @@ final class Sender {
             String topic,
             byte[] value,
             int records,
-            double rate)
+            double rate,
+            long start)
             throws Exception {
         List<String> taken = new ArrayList<>(records);
-        long first = System.nanoTime();
+        long first = System.nanoTime() + delay(start, rate);
         for (int number = 0; number < records; number++) {
             if (rate > 0) {
                 long due = first + (long) (number * 1e9 / rate);
@@ -92,6 +94,13 @@ final class Sender {
             taken.add(Long.toString(System.nanoTime() - begin));
         }
         return taken;
+    }
+
+    /** Nanoseconds until the first turn; who is late waits for the next. */
+    private static long delay(long start, double rate) {
+        long left = start == 0 ? 0 : start - System.currentTimeMillis();
+        long each = rate > 0 ? (long) (1e3 / rate) : 1;
+        return 1_000_000 * (left >= 0 ? left : Math.floorMod(left, each));
     }
 
     /** A callback a record, as the tool has them: it notes when the record was sent. */
