@@ -14,7 +14,9 @@ accounting.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -25,11 +27,12 @@ from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
 from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.expiry import delivery_timed_out, topic_not_learnt
 from kafka_async.producer.ledger import Ledger
-from kafka_async.producer.memory import BufferMemory
-from kafka_async.producer.outcome import BatchOutcome, Undesignated
+from kafka_async.producer.memory import BufferMemory, Shortage
+from kafka_async.producer.outcome import BatchOutcome
 from kafka_async.producer.partitioner import ask, partition_for_key
 from kafka_async.producer.queues import PartitionQueue, TopicQueue
 from kafka_async.producer.schedule import Schedule
+from kafka_async.producer.undesignated import UndesignatedRecords
 from kafka_async.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.idempotence import Sequencer
-    from kafka_async.producer.memory import Holder, Place
+    from kafka_async.producer.memory import Place
     from kafka_async.producer.outcome import NewPromise
     from kafka_async.records.batch import RecordBatch
     from kafka_async.types import Headers, TopicPartition
@@ -49,23 +52,19 @@ FIRST_GRANT = 4096
 """Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
-MANY = 128
-"""Batches, or topics, that are dealt with in one turn of the event loop: a millisecond or two."""
-
-
-class Shortage(NamedTuple):
-    """There is no memory: how many bytes are needed, and who would hold them."""
-
-    size: int
-    holder: Holder
+BATCHES_A_REQUEST: Final = 128
+"""At most, so that neither a request nor its answer holds the event loop for long."""
+A_TURN: Final = 128
+"""Batches, partitions or records that are dealt with in one turn of the event loop, of each kind
+that there may be thousands of: a fraction of a millisecond."""
 
 
 class Accumulator:
     """All records of a producer that are neither acknowledged nor failed.
 
-    `unknown` are topics that records wait for; `obstacles` say why brokers cannot be connected to,
-    by node id; `closed` counts batches; `flushes` counts those who wait for everything to be
-    delivered.
+    `unknown` are topics that are to be learnt, until somebody takes them; `obstacles` say why
+    brokers cannot be connected to, by node id; `closed` counts batches; `flushes` counts those who
+    wait for everything to be delivered.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Accumulator:
         self.sequencer = sequencer
         self.memory = BufferMemory(config.buffer_memory, new_promise)
         self.topics: dict[str, TopicQueue] = {}
-        self.unknown: set[TopicQueue] = set()
+        self.unknown: dict[TopicQueue, None] = {}
         self.obstacles: dict[int, KafkaError] = {}
         self.schedule = Schedule()
         self.ledger = Ledger(self.memory, sequencer, self.schedule)
@@ -88,12 +87,20 @@ class Accumulator:
         self._partitioner = config.partitioner
         self._new_promise = new_promise
         self._rng = rng
+        self._transactions = 0
+        self._settling: dict[TopicQueue, Iterator[None]] = {}
+        self._now = 0.0
         self._batch_size = config.batch_size
         self._limit = max(0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD))
         self._max_request_size = config.max_request_size
         self._linger = seconds(config.linger_ms)
         self._patience = seconds(config.delivery_timeout_ms)
-        self._patience_unknown = min(self._patience, seconds(config.max_block_ms))
+        self._undesignated = UndesignatedRecords(
+            self.memory,
+            self.ledger,
+            new_promise,
+            patience=min(self._patience, seconds(config.max_block_ms)),
+        )
         self._sealed: deque[PartitionQueue] = deque()
 
     # -- appending --------------------------------------------------------------------------------
@@ -118,9 +125,9 @@ class Accumulator:
         queue = self._topic(topic)
         if place is not None:
             self.memory.redeem(place)
-        if queue.count == 0 and partition is None:
-            return self._append_undesignated(
-                queue, key, value, headers, timestamp, bound, now, place is not None
+        if partition is None and not self._designated(queue, now):
+            return self._undesignated.append(
+                queue, key, value, headers, timestamp, bound, now, overtake=place is not None
             )
         if partition is None and self._partitioner is not None:
             partition = ask(self._partitioner, topic, key, queue.count)
@@ -176,40 +183,23 @@ class Accumulator:
         self.schedule.offer(queue, now)
         return Delivery(batch.outcome, 0, contents.base_timestamp)
 
-    def _append_undesignated(
-        self,
-        queue: TopicQueue,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp: int,
-        size: int,
-        now: float,
-        overtake: bool,
-    ) -> Delivery | Shortage:
-        if not self.memory.take(size, queue, overtake=overtake):
-            return Shortage(size, queue)
-        record = Undesignated(
-            queue.name,
-            key,
-            value,
-            tuple(headers),
-            timestamp,
-            size=size,
-            created=now,
-            new_promise=self._new_promise,
-        )
-        queue.undesignated.append(record)
-        self.ledger.enter_record(record)
-        return Delivery(record, 0, timestamp)
-
     def _topic(self, name: str) -> TopicQueue:
         queue = self.topics.get(name)
         if queue is None:
             queue = self.topics[name] = TopicQueue(name, self._rng)
         if queue.count == 0:
-            self.unknown.add(queue)
+            self.unknown[queue] = None
         return queue
+
+    def _designated(self, topic: TopicQueue, now: float) -> bool:
+        """Whether a record may be given a partition: the topic is known, and nobody came before.
+
+        Else each that comes helps two of those before it, so that their line gets shorter.
+        """
+        for _ in range(2):
+            if topic.count and topic.undesignated is not None:
+                self._designate(topic, now)
+        return topic.count > 0 and topic.undesignated is None
 
     def _choose(self, queue: TopicQueue, key: bytes | None) -> int:
         if key is not None:
@@ -218,7 +208,7 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_promise)
-        patience = self._patience if queue.exists else self._patience_unknown
+        patience = self._patience if queue.exists else self._undesignated.patience
         order = (queue.next_order,)
         queue.next_order += 1
         batch = ProducerBatch(queue, outcome, created=now, deadline=now + patience, order=order)
@@ -314,7 +304,6 @@ class Accumulator:
     def take(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Batches for one request to a broker, at most one a partition, `room` bytes together.
 
-        And at most MANY, so that neither the request nor its answer holds up the event loop.
         They count as on the wire from now on; the ledger hears what became of each.
         """
         taken: list[ProducerBatch] = []
@@ -331,7 +320,7 @@ class Accumulator:
             self.ledger.put_on_wire(batch, node, now)
             taken.append(batch)
             self.schedule.offer(queue, now)
-            if len(taken) == MANY:
+            if len(taken) == BATCHES_A_REQUEST:
                 break
         return taken
 
@@ -353,40 +342,17 @@ class Accumulator:
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
-    @property
-    def on_wire(self) -> list[BatchOutcome]:
-        """The outcomes of what requests carry right now."""
-        return [batch.outcome for queue in self.queues() for batch in queue.on_wire]
-
-    def drop_unsent(self, error: Exception, now: float) -> None:
-        """Fail everything that is not on the wire, unreported: its transaction is aborted."""
-        for topic in self.topics.values():
-            self.ledger.fail_topic(topic, error, now, report=False)
-
-    def fail_all(self, error: Exception, now: float) -> None:
-        """Fail everything, on the wire or not: the producer is closing, or has died."""
-        for topic in self.topics.values():
-            self.ledger.fail_topic(topic, error, now)
-        for queue in self.queues():
-            self.ledger.fail_wire(queue, error, now)
-
-    def reschedule(self, now: float) -> None:
-        """Look at every partition again: what held all of them up is gone."""
-        for queue in self.queues():
-            self.schedule.offer(queue, now)
-
     def admit(self, queues: list[PartitionQueue], now: float) -> None:
         """The partitions belong to the transaction now: their batches may be sent."""
         for queue in queues:
-            queue.admitted = True
+            queue.admitted = self.schedule.admission
             self.schedule.offer(queue, now)
 
     def begin_admission(self, *, needed: bool) -> None:
         """A transaction begins; if `needed`, each partition has to be admitted to it."""
-        self.schedule.admission = needed
+        self._transactions += 1
+        self.schedule.admission = self._transactions if needed else 0
         self.schedule.unadmitted.clear()
-        for queue in self.queues():
-            queue.admitted = False
 
     # -- what the cluster looks like --------------------------------------------------------------
 
@@ -396,18 +362,38 @@ class Accumulator:
         if leaders == topic.leaders:
             return
         topic.leaders = leaders
-        topic.open.partitions = len(leaders)
-        topic.available = tuple(n for n, leader in enumerate(leaders) if leader is not None)
+        topic.available = tuple([n for n, leader in enumerate(leaders) if leader is not None])
         topic.sticky.forget()
+        # Nobody overtakes those who wait: the fast path is closed while somebody does.
+        topic.open.partitions = 0 if topic.undesignated else topic.count
         if topic.count:
             topic.error = None
-            self.unknown.discard(topic)
-        elif topic.undesignated or topic.partitions:
-            self.unknown.add(topic)
-        for number, queue in topic.partitions.items():
-            self._lead(queue, leaders[number] if number < topic.count else None, now)
-        while topic.count and topic.undesignated:
-            self._designate(topic, now)
+            self.unknown.pop(topic, None)
+        elif topic.wanted:
+            self.unknown[topic] = None
+            if topic.undesignated:
+                self._undesignated.watch(topic)
+        self._settling[topic] = self._settle(topic)
+        self._go_on_settling(now)
+
+    def _go_on_settling(self, now: float) -> None:
+        """Tell partitions of their leaders and records of their partitions, as a turn allows."""
+        self._now, left = now, A_TURN
+        while self._settling and left > 0:
+            topic, settling = next(iter(self._settling.items()))
+            for _ in islice(settling, left):
+                left -= 1
+            if left > 0:
+                del self._settling[topic]
+
+    def _settle(self, topic: TopicQueue) -> Iterator[None]:
+        for number, queue in list(topic.partitions.items()):
+            self._lead(queue, topic.leaders[number] if number < topic.count else None, self._now)
+            yield
+        while topic.count and topic.undesignated is not None:
+            self._designate(topic, self._now)
+            yield
+        topic.open.partitions = topic.count
 
     def _lead(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
         if queue.exists:
@@ -422,6 +408,7 @@ class Accumulator:
 
     def _designate(self, topic: TopicQueue, now: float) -> None:
         """Give the topic's oldest undesignated record a partition, and its place in a batch."""
+        assert topic.undesignated is not None
         record = topic.undesignated[0]
         try:
             if self._partitioner is None:
@@ -431,7 +418,7 @@ class Accumulator:
         except Exception as error:  # noqa: BLE001  # the caller's partitioner may raise anything
             self.ledger.fail_record(topic, error)
             return
-        topic.undesignated.popleft()
+        topic.leave()
         self.ledger.leave_record(record)
         queue = topic.queue(partition)
         batch = self._batch_with_room(queue, record.size, record.created, now)
@@ -462,35 +449,33 @@ class Accumulator:
 
     # -- time -------------------------------------------------------------------------------------
 
-    def expedite(self, now: float) -> None:
-        """Let no open batch linger any longer: a flush is on, or memory is short."""
-        for batch in self.schedule.lingered(None):
-            self._let_go(batch, now)
+    def tick(self, now: float) -> bool:
+        """Do what is due: end lingering and back-offs, fail what has expired.
 
-    def tick(self, now: float) -> None:
-        """Do what is due: end lingering and back-offs, fail what has expired."""
-        for batch in self.schedule.lingered(now):
+        As much as a turn allows; whether something is left for the next one. No open batch lingers
+        while a flush is on, or memory is short.
+        """
+        schedule = self.schedule
+        hurry = self.flushes or self.memory.waiting
+        for batch in islice(schedule.lingered(inf if hurry else now), A_TURN):
             self._let_go(batch, now)
-        self.schedule.wake(now)
-        for batch in self.schedule.expired(now):
+        for _ in islice(schedule.wake(now), A_TURN):
+            pass
+        for batch in islice(schedule.expired(now), A_TURN):
             self.ledger.fail(batch, self.expired(batch), now)
-        for topic in list(self.unknown):
-            while topic.undesignated and self._expires(topic) <= now:
-                self.ledger.fail_record(
-                    topic, topic_not_learnt(topic, None, self._patience_unknown)
-                )
-            if not topic.undesignated and not any(q.load for q in topic.partitions.values()):
-                self.unknown.discard(topic)
+        self._undesignated.expire(now, A_TURN)
+        self._go_on_settling(now)
+        if self._settling or (hurry and schedule.lingers):
+            return True
+        due = self.next_due()
+        return due is not None and due <= now
 
     def next_due(self) -> float | None:
         """When to call `tick` next, unless something happens before."""
-        scheduled = self.schedule.next_due()
-        if not self.unknown:
-            return scheduled
-        dues = [self._expires(topic) for topic in self.unknown if topic.undesignated]
-        if scheduled is not None:
-            dues.append(scheduled)
-        return min(dues, default=None)
+        due, other = self.schedule.next_due(), self._undesignated.next_due()
+        if due is None or other is None:
+            return other if due is None else due
+        return min(due, other)
 
     def expired(self, batch: ProducerBatch) -> KafkaError:
         """The error of a batch whose time has run out."""
@@ -498,7 +483,8 @@ class Accumulator:
         if queue.exists:
             obstacle = None if queue.leader is None else self.obstacles.get(queue.leader)
             return delivery_timed_out(batch, self._patience, obstacle)
-        return topic_not_learnt(queue.topic, queue.partition.partition, self._patience_unknown)
+        patience = self._undesignated.patience
+        return topic_not_learnt(queue.topic, queue.partition.partition, patience)
 
     def _let_go(self, batch: ProducerBatch, now: float) -> None:
         batch.due = min(batch.due, now)
@@ -506,6 +492,3 @@ class Accumulator:
             self.close(batch, now)
         else:
             self.schedule.offer(batch.queue, now)
-
-    def _expires(self, topic: TopicQueue) -> float:
-        return topic.undesignated[0].created + self._patience_unknown

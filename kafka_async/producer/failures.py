@@ -20,11 +20,14 @@ class Failures:
     def __init__(self) -> None:
         self._outcomes: list[BatchOutcome | Undesignated] = []
         self._more = 0
+        self._pruned = 0
 
     def add(self, outcome: BatchOutcome | Undesignated) -> None:
         """Note a failure."""
-        if len(self._outcomes) >= _KEPT:
+        self._pruned += 1
+        if len(self._outcomes) >= _KEPT <= self._pruned * 10:  # a look at all of them takes time
             self._outcomes = [kept for kept in self._outcomes if kept.unreported() is not None]
+            self._pruned = 0
         if len(self._outcomes) >= _KEPT:
             self._more += 1
         else:

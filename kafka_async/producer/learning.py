@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaError, RetriableError
-from kafka_async.producer.accumulator import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,13 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Learning"]
 
+TOPICS_A_TURN: Final = 32
+"""Topics that the accumulator is told of in one turn of the event loop: half a millisecond."""
+
 
 class Learning:
     """Has the topics that records wait for learnt, and tells the accumulator what is new of any.
 
-    Of MANY topics a turn of the event loop: telling of thousands would hold it up. `wake()` asks
-    for another look round; `delay()` gives the seconds between two attempts; `seen` is the metadata
-    that was looked at last.
+    `wake()` asks for another look round; `delay()` gives the seconds between two attempts; `seen`
+    is the metadata that was looked at last.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Learning:
         self._wake = wake
         self._delay = delay
         self._stale: dict[TopicQueue, None] = {}  # in the order in which they are to be told of
-        self._learning: set[str] = set()
+        self._learning: set[TopicQueue] = set()
         self._tracked: set[str] = set()
         self._unsubscribe = client.on_metadata(self._metadata_changed)
 
@@ -63,13 +64,11 @@ class Learning:
         """Tell what there is to tell, and have what is unknown learnt."""
         unknown = self._accumulator.unknown
         if unknown:
-            new = [topic for topic in unknown if topic.name not in self._learning]
-            self._stale.update(dict.fromkeys(new))
+            self._stale.update(unknown)
+            unknown.clear()
         metadata = self._client.metadata
         if metadata is not self.seen or self._stale:
             self._read(metadata, now)
-        if unknown:
-            self._follow(unknown.difference(self._stale))
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._read(metadata, self._now())
@@ -82,19 +81,18 @@ class Learning:
             topics = self._accumulator.topics
             for name in metadata.changed(before, topics):
                 self._stale[topics[name]] = None
-        for topic in list(islice(self._stale, MANY)):
+        some = list(islice(self._stale, TOPICS_A_TURN))
+        for topic in some:
             del self._stale[topic]
             if metadata.topic(topic.name) is None:
                 topic.error = metadata.error(topic.name) or topic.error
             self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
+        new = [topic for topic in some if topic.wanted and topic not in self._learning]
+        if new:
+            self._learning.update(new)
+            self._supervisor.spawn(self._learn, new, name="learning about topics")
         if self._stale:
             self._wake()
-
-    def _follow(self, unknown: set[TopicQueue]) -> None:
-        new = [topic for topic in unknown if topic.name not in self._learning]
-        if new:
-            self._learning.update(topic.name for topic in new)
-            self._supervisor.spawn(self._learn, new, name="learning about topics")
 
     async def _learn(self, topics: Sequence[TopicQueue]) -> None:
         """Ask for topics, which may create them, for as long as somebody waits for them."""
@@ -102,7 +100,7 @@ class Learning:
         self._client.track_topics(names - self._tracked)
         self._tracked |= names
         try:
-            while topics := [topic for topic in topics if topic in self._accumulator.unknown]:
+            while topics := self._wanted(topics):
                 try:
                     await self._client.metadata_for(
                         [topic.name for topic in topics],
@@ -117,12 +115,18 @@ class Learning:
                     failed = _concerned(topics, error)
                     for topic in failed:
                         self._accumulator.ledger.fail_topic(topic, error, self._now())
-                    topics = [topic for topic in topics if topic not in failed]
                 else:
                     break
         finally:
-            self._learning -= names
+            self._learning.difference_update(topics)
         self._wake()
+
+    def _wanted(self, topics: Sequence[TopicQueue]) -> list[TopicQueue]:
+        """Those that somebody waits for; the others may be asked for anew."""
+        wanted = [topic for topic in topics if topic.wanted]
+        self._learning.difference_update(topics)
+        self._learning.update(wanted)
+        return wanted
 
 
 def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:

@@ -6,10 +6,12 @@ memory back, tells who waits, and lets its partition go on.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.failures import Failures
+from kafka_async.producer.queues import TopicQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.idempotence import Sequencer
     from kafka_async.producer.memory import BufferMemory
     from kafka_async.producer.outcome import BatchOutcome, Undesignated
-    from kafka_async.producer.queues import PartitionQueue, TopicQueue
+    from kafka_async.producer.queues import PartitionQueue
     from kafka_async.producer.schedule import Schedule
 
 __all__ = ["Ledger"]
@@ -35,21 +37,27 @@ class Ledger:
         self._memory = memory
         self._sequencer = sequencer
         self._schedule = schedule
-        self._incomplete: dict[BatchOutcome | Undesignated, None] = {}
+        self._incomplete: dict[BatchOutcome | Undesignated, ProducerBatch | TopicQueue] = {}
 
     @property
     def incomplete(self) -> list[BatchOutcome | Undesignated]:
         """The outcomes of all that is neither acknowledged nor failed, oldest first."""
         return list(self._incomplete)
 
+    @property
+    def on_wire(self) -> list[BatchOutcome]:
+        """The outcomes of what requests carry right now."""
+        batches = [each for each in self._incomplete.values() if isinstance(each, ProducerBatch)]
+        return [batch.outcome for batch in batches if batch.state is BatchState.ON_WIRE]
+
     def enter(self, batch: ProducerBatch) -> None:
         """A batch begins."""
-        self._incomplete[batch.outcome] = None
+        self._incomplete[batch.outcome] = batch
         self._schedule.watch(batch)
 
-    def enter_record(self, record: Undesignated) -> None:
+    def enter_record(self, record: Undesignated, topic: TopicQueue) -> None:
         """A record begins to wait for its topic to be known."""
-        self._incomplete[record] = None
+        self._incomplete[record] = topic
 
     def leave_record(self, record: Undesignated) -> None:
         """The record is in a batch now."""
@@ -61,7 +69,7 @@ class Ledger:
         """A request is about to carry the partition's next batch; it is stamped if it never was."""
         queue = batch.queue
         assert queue.waiting[0] is batch
-        queue.waiting.popleft()
+        del queue.waiting[0]
         if batch.stamp is None:
             unresolved = bool(queue.on_wire)
             batch.restamp(self._sequencer.stamp(queue.chain, batch.count, unresolved=unresolved))
@@ -154,19 +162,35 @@ class Ledger:
         self, topic: TopicQueue, error: Exception, now: float, *, report: bool = True
     ) -> None:
         """Fail what a topic has that is not on the wire."""
-        while topic.undesignated:
+        while topic.undesignated is not None:
             self.fail_record(topic, error, report=report)
         for queue in topic.partitions.values():
             self.fail_waiting(queue, error, now, report=report)
 
-    def fail_wire(self, queue: PartitionQueue, error: Exception, now: float) -> None:
-        """Fail what a partition has on the wire: its answer will not be heard."""
-        for batch in list(queue.on_wire):
-            self.fail(batch, error, now)
+    def fail_some(self, error: Exception, now: float, most: int) -> bool:
+        """Fail the oldest, on the wire or not, so many at most; whether some are left."""
+        for each in list(islice(self._incomplete.values(), most)):
+            if isinstance(each, TopicQueue):
+                self.fail_record(each, error)
+            else:
+                self.fail(each, error, now)
+        return bool(self._incomplete)
+
+    def fail_all(self, error: Exception, now: float) -> None:
+        """Fail everything, on the wire or not: the producer is closing, or has died."""
+        self.fail_some(error, now, len(self._incomplete))
+
+    def drop_unsent(self, error: Exception, now: float) -> None:
+        """Fail everything that is not on the wire, unreported: its transaction is aborted."""
+        for each in list(self._incomplete.values()):
+            if isinstance(each, TopicQueue):
+                self.fail_record(each, error, report=False)
+            elif each.state is not BatchState.ON_WIRE:
+                self.fail(each, error, now, report=False)
 
     def fail_record(self, topic: TopicQueue, error: Exception, *, report: bool = True) -> None:
         """Fail the topic's oldest undesignated record."""
-        record = topic.undesignated.popleft()
+        record = topic.leave()
         self._incomplete.pop(record)
         record.fail(self.judge(error))
         if report:

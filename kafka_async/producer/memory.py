@@ -12,12 +12,12 @@ so the rest can go on. A stranded holder in the line is passed over, not waited 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafka_async.producer.outcome import NewPromise, Promise
 
-__all__ = ["BufferMemory", "Holder", "Place"]
+__all__ = ["BufferMemory", "Holder", "Place", "Shortage"]
 
 
 class Holder:
@@ -28,6 +28,13 @@ class Holder:
     def __init__(self, *, stranded: bool) -> None:
         self.held = 0
         self.stranded = stranded
+
+
+class Shortage(NamedTuple):
+    """There is no memory: how many bytes are needed, and who would hold them."""
+
+    size: int
+    holder: Holder
 
 
 class Place:

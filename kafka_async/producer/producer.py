@@ -19,7 +19,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from kafka_async.producer.accumulator import Accumulator
+from kafka_async.producer.accumulator import A_TURN, Accumulator
 from kafka_async.producer.idempotence import Sequencer
 from kafka_async.producer.preload import preload
 from kafka_async.producer.sender import Sender
@@ -152,7 +152,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             )
 
         def died(error: KafkaError) -> None:
-            accumulator.fail_all(error, sender.now())
+            accumulator.ledger.fail_all(error, sender.now())
             accumulator.memory.wake_all()
 
         self._supervisor.on_failure(died)
@@ -198,7 +198,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             error = KafkaTimeoutError(
                 f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
             )
-            accumulator.fail_all(error, sender.now())
+            # A turn of the loop between some and the next: there may be thousands.
+            while accumulator.ledger.fail_some(error, sender.now(), A_TURN):  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
     async def _tear_down(self) -> None:
         """End all tasks and connections, whatever happens, however often the caller is cancelled;
@@ -222,7 +224,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._sending.cancel()
             await self._sending.wait()
             closed = ClientClosedError(f"{self._supervisor.name} is closed")
-            accumulator.fail_all(closed, sender.now())
+            accumulator.ledger.fail_all(closed, sender.now())
             accumulator.memory.wake_all()
             await sender.close()
         if self.driver is not None:

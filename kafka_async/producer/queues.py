@@ -28,7 +28,7 @@ class PartitionQueue(Holder):
 
     `leader` is the broker that takes them, None while there is none; `wire_node` is the one that
     what is on the wire was sent to. `not_before` is when the next attempt may be made. `busy` says
-    that its last batch was more than half full.
+    that its last batch was more than half full, `admitted` which transaction it was admitted to.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class PartitionQueue(Holder):
         self.topic = topic
         self.partition = TopicPartition(topic.name, partition)
         self.open: ProducerBatch | None = None
-        self.waiting: deque[ProducerBatch] = deque()
+        self.waiting: list[ProducerBatch] = []  # a few: a deque has room for 64, in 0.7 KB
         self.on_wire: list[ProducerBatch] = []
         self.chain = Chain()
         self.leader: int | None = None
@@ -60,7 +60,7 @@ class PartitionQueue(Holder):
         self.not_before = 0.0
         self.timer = 0.0
         self.next_order = 0
-        self.admitted = False
+        self.admitted = 0
         self.busy = False
 
     @property
@@ -119,7 +119,10 @@ class PartitionQueue(Holder):
 
 
 class TopicQueue(Holder):
-    """What a producer knows of a topic. `open` is where the fast path appends."""
+    """What a producer knows of a topic. `open` is where the fast path appends.
+
+    `undesignated` are the records that wait for their partition, None if none do.
+    """
 
     __slots__ = (
         "available",
@@ -140,13 +143,34 @@ class TopicQueue(Holder):
         self.error: Exception | None = None
         self.partitions: dict[int, PartitionQueue] = {}
         self.open = OpenBatches()
-        self.undesignated: deque[Undesignated] = deque()
+        self.undesignated: deque[Undesignated] | None = None
         self.sticky = StickyChoice(rng, self.open)
 
     @property
     def count(self) -> int:
         """How many partitions it has; 0 until they are known."""
-        return self.open.partitions
+        return len(self.leaders)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits for its partitions to be known."""
+        if self.leaders:
+            return False
+        return bool(self.undesignated) or any(queue.load for queue in self.partitions.values())
+
+    def wait(self, record: Undesignated) -> None:
+        """A record waits for its partition, behind the others."""
+        if self.undesignated is None:
+            self.undesignated = deque()
+        self.undesignated.append(record)
+
+    def leave(self) -> Undesignated:
+        """The oldest record waits no longer."""
+        assert self.undesignated is not None
+        record = self.undesignated.popleft()
+        if not self.undesignated:
+            self.undesignated = None
+        return record
 
     def queue(self, partition: int) -> PartitionQueue:
         """A partition's queue."""

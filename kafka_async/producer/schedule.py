@@ -9,9 +9,9 @@ an answer.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.producer.batch import BatchState
 
@@ -23,22 +23,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Schedule"]
 
+LITTLE: Final = 256
+"""Entries that are not worth a look whether they are of batches that are done."""
+
 
 class Schedule:
     """Ready sets, back-off timers, lingering batches and deadlines of one producer.
 
-    With `admission`, a partition is held back until it is admitted to the transaction; those that
-    wait for that are in `unadmitted`.
+    `admission` is the transaction that a partition must be admitted to before it is sent, 0 if it
+    need not be; those that wait for that are in `unadmitted`.
     """
 
     def __init__(self) -> None:
-        self.admission = False
-        self.unadmitted: list[PartitionQueue] = []
+        self.admission = 0
+        self.unadmitted: dict[PartitionQueue, None] = {}
         self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
-        self._lingering: deque[ProducerBatch] = deque()
+        self._lingering: list[tuple[float, int, ProducerBatch]] = []
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._expiry: list[tuple[float, int, ProducerBatch]] = []
         self._ticket = 0
+        self._much = LITTLE
 
     # -- brokers ----------------------------------------------------------------------------------
 
@@ -83,9 +87,8 @@ class Schedule:
         if queue.not_before > now:
             self._set_timer(queue)
             return False
-        if self.admission and not queue.admitted:
-            if queue not in self.unadmitted:
-                self.unadmitted.append(queue)
+        if self.admission and queue.admitted != self.admission:
+            self.unadmitted[queue] = None
             return False
         return True
 
@@ -98,30 +101,42 @@ class Schedule:
     # -- time -------------------------------------------------------------------------------------
 
     def linger(self, batch: ProducerBatch) -> None:
-        """An open batch may wait for company until its `due`; later batches are due later."""
-        self._lingering.append(batch)
+        """An open batch may wait for company until its `due`."""
+        self._ticket += 1
+        heapq.heappush(self._lingering, (batch.due, self._ticket, batch))
 
     def watch(self, batch: ProducerBatch) -> None:
         """Keep an eye on a batch's deadline."""
         expiry = self._expiry
         while expiry and expiry[0][2].state is BatchState.DONE:
             heapq.heappop(expiry)
+        if len(expiry) > self._much:
+            # An old batch that stays keeps those behind it that are done.
+            expiry[:] = [entry for entry in expiry if entry[2].state is not BatchState.DONE]
+            heapq.heapify(expiry)
+            self._much = 2 * len(expiry) + LITTLE
         self._ticket += 1
         heapq.heappush(expiry, (batch.deadline, self._ticket, batch))
 
-    def lingered(self, now: float | None) -> Iterator[ProducerBatch]:
-        """Batches that have waited long enough; with None, all that still wait."""
-        while self._lingering and (now is None or self._lingering[0].due <= now):
-            batch = self._lingering.popleft()
+    @property
+    def lingers(self) -> bool:
+        """Whether some batch may wait for company still."""
+        return bool(self._lingering)
+
+    def lingered(self, now: float) -> Iterator[ProducerBatch]:
+        """Batches that have waited long enough by `now`, inf for all, those due first before."""
+        while self._lingering and self._lingering[0][0] <= now:
+            batch = heapq.heappop(self._lingering)[2]
             if batch.state is BatchState.OPEN:
                 yield batch
 
-    def wake(self, now: float) -> None:
+    def wake(self, now: float) -> Iterator[PartitionQueue]:
         """Offer the partitions whose back-off is over."""
         while self._timers and self._timers[0][0] <= now:
             queue = heapq.heappop(self._timers)[2]
             queue.timer = 0.0
             self.offer(queue, now)
+            yield queue
 
     def expired(self, now: float) -> Iterator[ProducerBatch]:
         """Batches whose time has run out, less those on the wire.
@@ -142,7 +157,7 @@ class Schedule:
         """When something is due next, if nothing happens before."""
         due = inf
         if self._lingering:
-            due = self._lingering[0].due
+            due = self._lingering[0][0]
         if self._timers and self._timers[0][0] < due:
             due = self._timers[0][0]
         if self._expiry and self._expiry[0][0] < due:

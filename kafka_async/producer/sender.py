@@ -26,7 +26,7 @@ from kafka_async.errors import (
     UnknownServerError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
-from kafka_async.producer.accumulator import MANY
+from kafka_async.producer.accumulator import BATCHES_A_REQUEST
 from kafka_async.producer.batch import BatchState
 from kafka_async.producer.identity import new_identity
 from kafka_async.producer.learning import Learning
@@ -139,8 +139,10 @@ class Sender:
         self._accumulator.flushes += 1
         self.wake()
         try:
-            for outcome in self._ledger.incomplete:
+            for number, outcome in enumerate(self._ledger.incomplete, 1):
                 await outcome.settled()
+                if number % 1_000 == 0:  # those that are settled already suspend nobody
+                    await asyncio.sleep(0)
         finally:
             self._accumulator.flushes -= 1
 
@@ -197,15 +199,14 @@ class Sender:
     def _look_round(self, now: float) -> None:
         accumulator = self._accumulator
         self._learning.look_round(now)
-        if accumulator.memory.waiting or accumulator.flushes:
-            accumulator.expedite(now)
-        accumulator.tick(now)
+        if accumulator.tick(now):
+            self.wake()  # for the rest
         for batch in accumulator.to_compress():
             self._compress(batch)
         schedule = accumulator.schedule
         if schedule.unadmitted and self.admit is not None:
-            queues, schedule.unadmitted = schedule.unadmitted, []
-            self.admit(queues)
+            queues, schedule.unadmitted = schedule.unadmitted, {}
+            self.admit(list(queues))
         nodes = schedule.nodes()
         if nodes and not self._sequencer.ready:
             self._identify()
@@ -272,7 +273,7 @@ class Sender:
             if not batches:
                 return
             self._send(link, batches, now)
-            if len(batches) == MANY:
+            if len(batches) == BATCHES_A_REQUEST:
                 self.wake()  # the rest in the loop's next turn
                 return
 
@@ -458,9 +459,8 @@ class Sender:
             self._sequencer.adopt(await new_identity(self._config, self._client, self._rng))
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
-            self._accumulator.fail_all(error, self.now())
+            self._ledger.fail_all(error, self.now())
         self._identifying = False
-        self._accumulator.reschedule(self.now())
         self.wake()
 
     # -- small things -----------------------------------------------------------------------------

@@ -332,7 +332,7 @@ class TransactionDriver:
         self._sender.draining = dropped
         attempts = Attempts()
         try:
-            self._accumulator.drop_unsent(dropped, self._sender.now())
+            self._accumulator.ledger.drop_unsent(dropped, self._sender.now())
             await self._wire_empty(deadline)
             await self._end_aborted(deadline, attempts)
         except KafkaError as error:
@@ -369,7 +369,7 @@ class TransactionDriver:
     async def _wire_empty(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                for outcome in self._accumulator.on_wire:
+                for outcome in self._accumulator.ledger.on_wire:
                     await outcome.settled()
         except TimeoutError:
             self._suspect = True

@@ -62,10 +62,10 @@ async def test_a_record_that_need_not_linger_leaves_in_the_next_look_round(
     looks = 0
     tick = Accumulator.tick
 
-    def counted(accumulator: Accumulator, now: float) -> None:
+    def counted(accumulator: Accumulator, now: float) -> bool:
         nonlocal looks
         looks += 1
-        tick(accumulator, now)
+        return tick(accumulator, now)
 
     async with Bench({"clicks": [1]}, linger_ms=0) as bench:
         await bench.producer.send("clicks", b"warm-up")

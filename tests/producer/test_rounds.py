@@ -41,10 +41,10 @@ async def test_an_idle_producer_sleeps() -> None:
         looks = 0
         tick = Accumulator.tick
 
-        def counted(accumulator: Accumulator, now: float) -> None:
+        def counted(accumulator: Accumulator, now: float) -> bool:
             nonlocal looks
             looks += 1
-            tick(accumulator, now)
+            return tick(accumulator, now)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Accumulator, "tick", counted)
