@@ -17,7 +17,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.list cimport PyList_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, \
+    PyTuple_SET_ITEM
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -141,6 +142,8 @@ cdef extern from *:
     ctypedef struct PyTypeObject:
         PyObject* tp_dict
         PyAsyncMethods* tp_as_async
+        Py_ssize_t tp_vectorcall_offset
+        unsigned long tp_flags
     const int T_OBJECT_EX
     const int READONLY
     const Py_ssize_t RECORD_ATTRIBUTES
@@ -421,11 +424,15 @@ cdef class OpenBatch:
         state = "sealed" if self.sealed else f"{self.size} of {self.capacity} bytes"
         return f"<OpenBatch {self.count} records, {state}>"
 
+    cdef inline int check_open(self) except -1:
+        if self.sealed:
+            raise IllegalStateError("the batch is sealed")
+        return 0
+
     cdef int64_t checked_time(self, object timestamp_ms) except? -2:
         cdef int64_t timestamp = -2
         cdef int overflow = 0
-        if self.sealed:
-            raise IllegalStateError("the batch is sealed")
+        self.check_open()
         # Not int(timestamp_ms): that would round.
         timestamp = PyLong_AsLongLongAndOverflow(PyNumber_Index(timestamp_ms), &overflow)
         if overflow or not -1 <= timestamp <= MAX_TIMESTAMP:
@@ -433,21 +440,23 @@ cdef class OpenBatch:
         return timestamp
 
     cdef object put(self, int64_t timestamp, object key, object value, object headers):
-        cdef int64_t base = self.base_timestamp if self.count else timestamp
-        cdef uint64_t time_delta = zigzag(timestamp - base)
-        cdef uint64_t offset_delta = zigzag(self.count)
+        cdef int64_t base
+        cdef uint64_t time_delta, offset_delta
         cdef Py_ssize_t body, size
         cdef tuple pairs = None
         cdef uint8_t* at
         key = as_field(key)
         value = as_field(value)
+        if headers is not EMPTY and len(headers):
+            pairs = as_headers(headers)
+        # No code of the caller's runs from here on.
+        self.check_open()
+        base = self.base_timestamp if self.count else timestamp
+        time_delta = zigzag(timestamp - base)
+        offset_delta = zigzag(self.count)
         body = 1 + varint_size(time_delta) + varint_size(offset_delta)
         body += field_size(key) + field_size(value)
-        if headers is EMPTY or not len(headers):
-            body += 1
-        else:
-            pairs = as_headers(headers)
-            body += headers_size(pairs)
+        body += 1 if pairs is None else headers_size(pairs)
         size = self.size + varint_size(zigzag(body)) + body
         if size > self.capacity and self.count:
             return None
@@ -578,6 +587,233 @@ cdef inline Delivery new_delivery(object outcome, int32_t index, int64_t timesta
     delivery.index = index
     delivery.timestamp = timestamp
     return delivery
+
+
+# -- a record a call ------------------------------------------------------------------------------
+
+# Making, running and freeing a coroutine of the interpreter costs more than appending a record. So
+# `at_once` puts an object in the place of the method, and that an `Enqueue` in the place of its
+# coroutine: whatever is not appending at once is left to the coroutine, which is made only then.
+# Both say of their class what they stand for, so that whoever asks for a function or a coroutine
+# takes them; C code that looks inside goes by the real type.
+
+
+cdef class Intake:
+    """What takes records. `_open` has the open batches of each topic.
+
+    They take a record at once while `_now()` is below `_fast_until`, one without a timestamp at
+    `_stamp`.
+    """
+
+    cdef public object _now
+    cdef public double _fast_until
+    cdef public int64_t _stamp
+    cdef public dict _open
+
+
+cdef extern from *:
+    """
+    static int resume(PyObject *coroutine, PyObject *value, PyObject **result) {
+        return (int)PyIter_Send(coroutine, value, result);
+    }
+    #define VECTORCALL \\
+        offsetof(struct __pyx_obj_11kafka_async_6kernel_8_ckernel_at_once, call)
+    """
+    int resume(object, object, PyObject**) except -1
+    const Py_ssize_t VECTORCALL
+    const unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    const unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
+    Py_ssize_t PyVectorcall_NARGS(size_t)
+    object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
+    object PyVectorcall_Call(object, object, object)
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Enqueue:
+    """A call of `enqueue`, as its coroutine: it appends the record when it is first awaited."""
+
+    cdef object function
+    cdef Intake intake
+    cdef object topic
+    cdef object value
+    cdef object key
+    cdef object partition
+    cdef object timestamp
+    cdef object headers
+    cdef object coroutine  # the function's, once it is needed
+    cdef bint appended
+
+    __class__ = property(lambda self: types.CoroutineType)
+
+    def __dealloc__(self):
+        if not self.appended and self.coroutine is None and self.intake is not None:
+            coroutine_of(self)  # which says that it was never awaited
+
+    def __reduce__(self):
+        raise uncopied(self)
+
+    def __repr__(self):
+        return f"<coroutine object {self.function.__qualname__} at {id(self):#x}>"
+
+    def __getattr__(self, name):
+        return getattr(coroutine_of(self), name)
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        cdef PyObject* result = NULL
+        cdef int more = send_enqueue(self, value, &result)
+        given = <object>result
+        Py_DECREF(given)
+        if more:
+            return given
+        raise StopIteration(given)
+
+    def throw(self, *error):
+        return coroutine_of(self).throw(*error)
+
+    def close(self):
+        coroutine_of(self).close()
+
+
+cdef object coroutine_of(Enqueue call):
+    if call.coroutine is None:
+        call.coroutine = call.function(
+            call.intake, call.topic, call.value, call.key, call.partition, call.timestamp,
+            call.headers,
+        )
+        if call.appended:
+            call.coroutine.close()  # as one that has returned
+    return call.coroutine
+
+
+cdef int send_enqueue(object self, object value, PyObject** result) except -1:
+    cdef Enqueue call = <Enqueue>self
+    if call.coroutine is None and not call.appended and value is None:
+        try:
+            delivery = append_at_once(call, call.intake)
+        except Exception:
+            delivery = None  # nothing was appended: the coroutine meets the same, and says it well
+        if delivery is not None:
+            call.appended = True
+            Py_INCREF(delivery)
+            result[0] = <PyObject*>delivery
+            return 0  # PYGEN_RETURN
+    return resume(coroutine_of(call), value, result)
+
+
+(<PyTypeObject*>Enqueue).tp_as_async.am_send = <void*>send_enqueue
+
+
+cdef object append_at_once(Enqueue call, Intake intake):
+    cdef int64_t timestamp = intake._stamp
+    cdef OpenBatch batch
+    if <double>intake._now() >= intake._fast_until:
+        return None
+    batches = intake._open.get(call.topic)
+    if batches is None:
+        return None
+    batch = (<OpenBatches?>batches).batch_of(call.key, call.partition)
+    if batch is None:
+        return None
+    if call.timestamp is not None or not -1 <= timestamp <= MAX_TIMESTAMP:
+        timestamp = batch.checked_time(call.timestamp)
+    return batch.put(timestamp, call.key, call.value, call.headers)
+
+
+ctypedef object (*vectorcall)(object, PyObject**, size_t, PyObject*)
+
+cdef tuple PARAMETERS = ("self", "topic", "value", "key", "partition", "timestamp", "headers")
+
+
+@cython.final
+cdef class at_once:
+    """The method `enqueue` of an `Intake`, around the `async def` that can do all of it.
+
+    A record that an open batch has room for is appended without a coroutine.
+    """
+
+    cdef vectorcall call
+    cdef readonly object __wrapped__
+
+    __class__ = property(lambda self: types.FunctionType)
+    __doc__ = property(lambda self: self.__wrapped__.__doc__)
+
+    def __init__(self, function):
+        self.__wrapped__ = function
+        self.call = call_enqueue
+
+    def __reduce__(self):
+        raise uncopied(self)
+
+    def __getattr__(self, name):
+        return getattr(self.__wrapped__, name)
+
+    def __get__(self, instance, owner):
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *given, **named):
+        return PyVectorcall_Call(self, given, named)
+
+
+cdef object call_enqueue(object method, PyObject** given, size_t flags, PyObject* names):
+    cdef PyObject* found[7]
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags), place, at
+    cdef Enqueue call
+    function = (<at_once>method).__wrapped__
+    if not 1 <= count <= 7 or not isinstance(<object>given[0], Intake):
+        return PyObject_Vectorcall(function, given, flags, names)
+    for place in range(7):
+        found[place] = given[place] if place < count else <PyObject*>None
+    if count < 2:
+        found[1] = NULL
+    if count < 7:
+        found[6] = <PyObject*>EMPTY
+    for at in range(0 if names == NULL else PyTuple_GET_SIZE(<object>names)):
+        place = place_of(<object>PyTuple_GET_ITEM(<object>names, at))
+        if place < count:  # unknown, or given twice: the function knows what to say
+            return PyObject_Vectorcall(function, given, flags, names)
+        found[place] = given[count + at]
+    if found[1] == NULL:
+        return PyObject_Vectorcall(function, given, flags, names)
+    call = Enqueue.__new__(Enqueue)
+    call.function = function
+    call.intake = <Intake>found[0]
+    call.topic = <object>found[1]
+    call.value = <object>found[2]
+    call.key = <object>found[3]
+    call.partition = <object>found[4]
+    call.timestamp = <object>found[5]
+    call.headers = <object>found[6]
+    return call
+
+
+cdef Py_ssize_t place_of(object name) noexcept:
+    cdef Py_ssize_t place
+    for place in range(7):
+        if <PyObject*>name == PyTuple_GET_ITEM(PARAMETERS, place):  # both are interned
+            return place
+    return -1
+
+
+cdef int make_method() except -1:
+    # Called without a tuple of arguments, and without a bound method.
+    cdef PyTypeObject* kind = <PyTypeObject*>at_once
+    kind.tp_vectorcall_offset = VECTORCALL
+    kind.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
+    PyType_Modified(kind)
+    return 0
+
+
+make_method()
 
 
 # -- reading --------------------------------------------------------------------------------------

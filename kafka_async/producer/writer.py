@@ -1,9 +1,9 @@
 """The calls that take records: what a producer and a transaction have in common.
 
-`enqueue` is the hot path: a record that finds its partition's batch open is appended in one frame
-and the kernel's append. Everything else goes the long way: opening and closing batches, waiting
-for memory, serializers, partitioners, and giving up the loop, which happens before a record is
-appended, so that a caller who is cancelled there knows that it was not.
+`enqueue` is the hot path: a record that finds its partition's batch open is appended in one frame,
+or none where the kernel is compiled (`at_once`). Everything else goes the long way: opening and
+closing batches, waiting for memory, serializers, partitioners, and giving up the loop, which
+happens before a record is appended, so that a caller who is cancelled there knows that it was not.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SerializationError,
 )
+from kafka_async.kernel import Intake, at_once
 from kafka_async.producer.accumulator import Shortage
 from kafka_async.producer.fitness import check_record, check_timestamp
 from kafka_async.types import TopicPartition
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.memory import Place
-    from kafka_async.producer.queues import TopicQueue
     from kafka_async.producer.sender import Sender
     from kafka_async.records.batch import RecordBatch
     from kafka_async.supervisor import Supervisor
@@ -77,7 +77,7 @@ class Engine:
         self.max_block = seconds(config.max_block_ms)
 
 
-class RecordWriter(Generic[K, V]):
+class RecordWriter(Intake, Generic[K, V]):
     """Takes records. Subclasses say when (`_check_writable`) and what their errors leave as."""
 
     def __init__(self) -> None:
@@ -86,11 +86,12 @@ class RecordWriter(Generic[K, V]):
         self._stamp = 0
         self._turned = False
         self._engine: Engine | None = None
-        self._topics: dict[str, TopicQueue] = {}
-        self._now: Callable[[], float] = _never
+        self._open = {}
+        self._now = _never
 
     # -- one record -------------------------------------------------------------------------------
 
+    @at_once
     async def enqueue(
         self,
         topic: str,
@@ -111,17 +112,18 @@ class RecordWriter(Generic[K, V]):
             RecordTooLargeError: the record is larger than max_request_size.
             SerializationError: a serializer failed; its cause says how.
         """
-        # The arguments have places, and the clock is not called as a method: a tenth faster, each.
+        # In plain Python, or where the compiled kernel could not append. The arguments have places,
+        # and the clock is not called as a method: a tenth faster, each.
         now = self._now
         if now() < self._fast_until:
-            queue = self._topics.get(topic)
-            if queue is not None:
+            batches = self._open.get(topic)
+            if batches is not None:
                 # Without serializers they are bytes; cast() would be two calls a record.
                 raw_key: Any = key
                 raw: Any = value
                 stamp = self._stamp if timestamp is None else timestamp
                 try:
-                    delivery = queue.open.append(stamp, raw_key, raw, headers, partition)
+                    delivery = batches.append(stamp, raw_key, raw, headers, partition)
                 except (TypeError, ValueError):
                     check_record(topic, key, value, headers)
                     check_timestamp(stamp)
@@ -253,7 +255,9 @@ class RecordWriter(Generic[K, V]):
                 topic, partition, data_key, data, headers, stamp, self._now(), place
             )
 
-        return await self._append(engine, append)
+        delivery = await self._append(engine, append)
+        self._open[topic] = engine.accumulator.topics[topic].open
+        return delivery
 
     async def _append(
         self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
@@ -309,13 +313,13 @@ class RecordWriter(Generic[K, V]):
         partition: int | None,
     ) -> list[Delivery]:
         """As many of the values as open batches take at once; none if the first has to wait."""
-        queue = self._topics.get(topic)
-        if self._now() >= self._fast_until or queue is None:
+        batches = self._open.get(topic)
+        if self._now() >= self._fast_until or batches is None:
             return []
         raw_keys: Any = keys
         raw: Any = values
         try:
-            return queue.open.append_many(self._stamp, raw, raw_keys, partition)
+            return batches.append_many(self._stamp, raw, raw_keys, partition)
         except (TypeError, ValueError):
             return []  # the first cannot be appended; enqueue says why
 
@@ -330,7 +334,6 @@ class RecordWriter(Generic[K, V]):
 
     def _open_writer(self, engine: Engine) -> None:
         self._engine = engine
-        self._topics = engine.accumulator.topics
         self._now = engine.now
 
     def _shut_writer(self) -> None:
