@@ -1,6 +1,7 @@
 """What a producer and a consumer do for a record, against a cluster in memory on virtual time.
 
-Where a path ends with an acknowledgement, the embedded cluster's own work is counted too.
+Where a path ends with an acknowledgement, it is a `CannedBroker` that gives it; a consumer has
+fetched everything before its path begins.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafka_async.embedded import EmbeddedCluster
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
+from tools.instructions.canned_broker import CannedBroker
 from tools.instructions.kernel_paths import FEW, HUNDRED, KEY, MANY, RECORDS, TIME, VALUE
 from tools.instructions.path import Path, Work
 
@@ -50,7 +52,7 @@ def writing(name: str, write: Write, operations: int = MANY, **options: Any) -> 
     async def prepare(count: int) -> AsyncGenerator[Work]:
         async with (
             cluster() as (address, network),
-            Producer(address, dialer=network, **options) as producer,
+            Producer(address, dialer=CannedBroker(network), **options) as producer,
         ):
             await producer.send(TOPIC, b"warm-up")
             await producer.enqueue(TOPIC, b"opens the batch")
