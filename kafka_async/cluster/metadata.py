@@ -225,10 +225,19 @@ class ClusterMetadata:
             {key: name for key, name in self._names.items() if name in keep},
         )
 
-    def only(self, wanted: Container[str]) -> ClusterMetadata:
-        """The snapshot without topics that nobody wants."""
-        topics, errors, names = self._kept(whole=False, keep=wanted)
-        return replace(self, topics=topics, errors=errors, _names=names, version=self.version + 1)
+    def without(self, unwanted: Collection[str]) -> ClusterMetadata:
+        """The snapshot without some topics."""
+        topics, errors, names = self._kept(whole=False, keep=None)
+        for name in unwanted:
+            topic = topics.pop(name, None)
+            errors.pop(name, None)
+            if topic is not None:
+                names.pop(topic.topic_id, None)
+        version = self.version + 1
+        news = (version, unwanted)
+        return replace(
+            self, topics=topics, errors=errors, _names=names, version=version, _news=news
+        )
 
     def with_leaders(self, hints: Iterable[LeaderHint]) -> ClusterMetadata:
         """The snapshot after brokers' hints at newer leaders (KIP-951); itself if none is newer."""

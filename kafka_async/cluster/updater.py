@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.backoff import Backoff
@@ -54,7 +54,7 @@ logger = logging.getLogger("kafka_async.cluster")
 
 Listener = Callable[[ClusterMetadata], None]
 
-TOPICS_A_REQUEST: Final = 500
+TOPICS_A_REQUEST: Final = 250
 """More are asked for one request after the other: each is to hold the loop for a millisecond."""
 MERGED_IN_LOOP: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""
@@ -300,16 +300,20 @@ class MetadataUpdater:
             for request in _requests(ask, self._wanted() if ask.tracked else set()):
                 answer = await lane.send(request, timeout=timeout, offload=self._wiring.offload)
                 whole = request.topics is None
-                if not whole:
+                if ask.ids and not whole:
                     ask.topics.update(row.name for row in answer.topics if row.name is not None)
-                await self._take(answer, ask, whole=whole)
+                await self._take(answer, whole=whole)
+            end = self._loop.time() + self._max_age
+            recent = (ask.topics | ask.created).difference(self._tracked)
+            self._recent.update(dict.fromkeys(recent, end))
             if ask.tracked and not ask.everything:
-                self._forget(ask)
+                await asyncio.sleep(0)  # what comes now looks at all topics
+                self._forget()
         finally:
             if self.snapshot is not before:
                 self._tell()  # once a round: listeners look at all that is theirs
 
-    async def _take(self, answer: MetadataResponse, ask: Ask, *, whole: bool) -> None:
+    async def _take(self, answer: MetadataResponse, *, whole: bool) -> None:
         if answer.error_code:
             raise error_for(answer.error_code)
         if not answer.brokers:
@@ -340,21 +344,19 @@ class MetadataUpdater:
         names = [row.name for row in answer.topics if row.name and row.name in self._tracked]
         return after, [name for name in names if after.lacks_leaders(name)]
 
-    def _forget(self, ask: Ask) -> None:
+    def _forget(self) -> None:
         """Drop what nobody wants any more: neither tracked, nor asked for of late."""
-        wanted = self._wanted() | ask.topics | ask.created
-        if not wanted.issuperset(self.snapshot.topics) or not wanted.issuperset(
-            self.snapshot.errors
-        ):
-            self.snapshot = self.snapshot.only(wanted)
+        tracked, recent, snapshot = self._tracked, self._recent, self.snapshot
+        known = chain(snapshot.topics, snapshot.errors)
+        unwanted = {name for name in known if name not in tracked and name not in recent}
+        if unwanted:
+            self.snapshot = snapshot.without(unwanted)
 
     def _succeeded(self, brokers: Brokers, ask: Ask) -> None:
         now = self._loop.time()
         self._failure = None
-        end = now + self._max_age
-        self._recent.update(dict.fromkeys(ask.topics | ask.created, end))
         if ask.tracked or ask.everything:
-            self._expires = end
+            self._expires = now + self._max_age
         brokers.follow(self.snapshot.brokers)
         if not self._lacking:
             self._backoff.reset()

@@ -52,8 +52,8 @@ FIRST_GRANT = 4096
 """Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
-BATCHES_A_REQUEST: Final = 128
-"""At most, so that neither a request nor its answer holds the event loop for long."""
+BATCHES_A_REQUEST: Final = 64
+"""At most, so that neither a request nor its answer holds the event loop: a millisecond or two."""
 A_TURN: Final = 128
 """Batches, partitions or records that are dealt with in one turn of the event loop, of each kind
 that there may be thousands of: a fraction of a millisecond."""
@@ -321,6 +321,7 @@ class Accumulator:
             taken.append(batch)
             self.schedule.offer(queue, now)
             if len(taken) == BATCHES_A_REQUEST:
+                self.schedule.served(node)
                 break
         return taken
 

@@ -72,6 +72,10 @@ class Schedule:
                 return
             yield ready.popitem(last=False)[0]
 
+    def served(self, node: int) -> None:
+        """A broker has had its turn: the others come first."""
+        self._ready[node] = self._ready.pop(node)
+
     def put_back(self, queue: PartitionQueue, node: int) -> None:
         """It is this partition's turn still: there was no room for its batch."""
         ready = self._ready[node]
@@ -112,7 +116,8 @@ class Schedule:
             heapq.heappop(expiry)
         if len(expiry) > self._much:
             # An old batch that stays keeps those behind it that are done.
-            expiry[:] = [entry for entry in expiry if entry[2].state is not BatchState.DONE]
+            done = BatchState.DONE
+            expiry[:] = [entry for entry in expiry if entry[2].state is not done]
             heapq.heapify(expiry)
             self._much = 2 * len(expiry) + LITTLE
         self._ticket += 1

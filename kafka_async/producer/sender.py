@@ -212,7 +212,9 @@ class Sender:
             self._identify()
             return
         for node in nodes:
-            self._serve(node, now)
+            if self._serve(node, now):
+                self.wake()  # the rest, and the other brokers, in the loop's next turn
+                break
 
     # -- compression ------------------------------------------------------------------------------
 
@@ -252,30 +254,29 @@ class Sender:
 
     # -- to the brokers ---------------------------------------------------------------------------
 
-    def _serve(self, node: int, now: float) -> None:
-        """Give a broker what is ready for it, as far as its connection takes it."""
+    def _serve(self, node: int, now: float) -> bool:
+        """Give a broker what its connection takes; whether it was as much as a turn allows."""
         link = self._links.get(node)
         if link is None:
             link = self._links[node] = Link(self._client.lane(node, LaneKind.PRODUCE, self))
         if link.connecting:
-            return
+            return False
         if not link.lane.connected:
             link.connecting = True
             self._supervisor.spawn(self._connect, link, name=f"connecting to broker {node}")
-            return
+            return False
         if link.lane.throttled_until > now:
             self._again_at = min(self._again_at, link.lane.throttled_until)
-            return
+            return False
         schedule = self._accumulator.schedule
         most = self._config.max_in_flight_requests_per_connection
         while link.in_flight < most and schedule.holds(node):
             batches = self._accumulator.take(node, self.requests.room, now)
-            if not batches:
-                return
-            self._send(link, batches, now)
-            if len(batches) == BATCHES_A_REQUEST:
-                self.wake()  # the rest in the loop's next turn
-                return
+            if batches:
+                self._send(link, batches, now)
+            if len(batches) in (0, BATCHES_A_REQUEST):
+                return bool(batches)
+        return False
 
     async def _connect(self, link: Link) -> None:
         try:
