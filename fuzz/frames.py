@@ -78,7 +78,7 @@ def _by_client(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
     frames: list[bytes] = []
     try:
         for count in _arriving(reader, stream, piece):
-            frames += map(bytes, reader.received(count))
+            reader.received(count, lambda frame: frames.append(bytes(frame)))
     except framing.FrameSizeError as error:
         refused_in_few_words(error, stream)
         return _whole(frames, stream, framing.SMALLEST), True

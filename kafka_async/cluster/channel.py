@@ -14,7 +14,7 @@ from kafka_async.errors import CorrelationIdMismatchError
 from kafka_async.protocol.header import encode_request, response_correlation_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from kafka_async.cluster.framing import Frame, FrameReader
     from kafka_async.protocol.message import Request
@@ -61,20 +61,24 @@ class Exchange(Generic[W]):
 
 
 class Channel(Generic[W]):
-    """Correlation of one connection. Owned by the connection."""
+    """Correlation of one connection. Owned by the connection.
 
-    def __init__(self, client_id: str | None, reader: FrameReader) -> None:
+    `answered(exchange, frame)` is called for each answer, in order, while bytes are `received`.
+    `under_way` holds the requests without an answer, oldest first; it is for looking only.
+    """
+
+    def __init__(
+        self,
+        client_id: str | None,
+        reader: FrameReader,
+        answered: Callable[[Exchange[W], Frame], None],
+    ) -> None:
+        self.under_way: deque[Exchange[W]] = deque()
+        self.room = reader.room
         self._client_id = client_id
         self._reader = reader
+        self._answered = answered
         self._next_id = 0
-        self._under_way: deque[Exchange[W]] = deque()
-        self.room = reader.room
-
-    def __len__(self) -> int:
-        return len(self._under_way)
-
-    def __iter__(self) -> Iterator[Exchange[W]]:
-        return iter(self._under_way)
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, list[BytesLike]]:
         """A correlation id and the frame's parts; raises EncodeError, UnsupportedVersionError."""
@@ -85,36 +89,34 @@ class Channel(Generic[W]):
 
     def sent(self, exchange: Exchange[W]) -> None:
         """An answer is expected; call it in the order in which the frames are written."""
-        self._under_way.append(exchange)
+        self.under_way.append(exchange)
 
-    def received(self, count: int) -> Iterator[tuple[Exchange[W], Frame]]:
-        """Take in `count` bytes that were put into `room()`; gives what they answer, in order.
-
-        Run it to its end, or to what it raises.
+    def received(self, count: int) -> None:
+        """Take in `count` bytes that were put into `room()`.
 
         Raises:
             FrameSizeError: a frame's size is absurd.
             CorrelationIdMismatchError: an answer that nobody asked for, or the beginning of one.
         """
-        for frame in self._reader.received(count):
-            yield self._matched(response_correlation_id(frame)), frame
-        if not self._under_way and self._reader.midway:
+        if self._reader.received(count, self._match) and not self.under_way:
             # Waiting for the rest would keep its memory booked for as long as the peer likes.
             raise CorrelationIdMismatchError("bytes came that answer no request")
 
-    def _matched(self, correlation_id: int) -> Exchange[W]:
-        if not self._under_way:
+    def _match(self, frame: Frame) -> None:
+        correlation_id = response_correlation_id(frame)
+        if not self.under_way:
             raise CorrelationIdMismatchError(f"an answer came to no request (id {correlation_id})")
-        exchange = self._under_way[0]
+        exchange = self.under_way[0]
         if exchange.correlation_id != correlation_id:
             raise CorrelationIdMismatchError(
                 f"an answer to request {correlation_id} came; {exchange.correlation_id} is due"
             )
-        return self._under_way.popleft()
+        self.under_way.popleft()
+        self._answered(exchange, frame)
 
     def abandon(self) -> list[Exchange[W]]:
         """The connection is gone: everything that was under way, oldest first."""
-        lost = list(self._under_way)
-        self._under_way.clear()
+        lost = list(self.under_way)
+        self.under_way.clear()
         self._reader.close()
         return lost

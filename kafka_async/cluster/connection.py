@@ -17,6 +17,8 @@ import asyncio
 import logging
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kafka_async.cluster.channel import Channel, Exchange
@@ -34,7 +36,6 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import Connected, Disconnected, RequestAnswered, RequestSent
 from kafka_async.protocol.api import lookup
-from kafka_async.protocol.header import decode_response
 
 if TYPE_CHECKING:
     import ssl
@@ -119,20 +120,23 @@ class Connection:
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(UNAUTHENTICATED_CAP, wiring.budget, self._blocked)
-        self._channel: Channel[Waiter] = Channel(wiring.config.client_id, self._reader)
+        self._channel: Channel[Waiter] = Channel(
+            wiring.config.client_id, self._reader, self._answered
+        )
         self._stream: Stream | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._look_at = inf
         self._reason: KafkaError | None = None
         self._used_at = self._loop.time()
         self._patience = seconds(wiring.config.request_timeout_ms)
         idle = seconds(wiring.config.connections_max_idle_ms)
-        self._idle = idle if idle >= 0 else float("inf")
+        self._idle = idle if idle >= 0 else inf
         self.room = self._channel.room
 
     @property
     def in_flight(self) -> int:
         """Requests without an answer, those included that nobody waits for any more."""
-        return len(self._channel)
+        return len(self._channel.under_way)
 
     async def start(self, timeout: float) -> None:
         """Dial, and say what has to be said first.
@@ -161,7 +165,8 @@ class Connection:
         self.stage = Stage.OPEN
         self.open = self._reason is None
         self._used_at = self._loop.time()
-        self._watch(self._used_at + self._idle)
+        if (idle_until := self._used_at + self._idle) < self._look_at:
+            self._watch(idle_until)
         self._tell_connected(self._used_at - begun)
 
     async def _dial(self) -> None:
@@ -169,32 +174,28 @@ class Connection:
         context = await wiring.tls()
         name = None if context is None else address.host
         _, stream = await wiring.dialer.dial(
-            Stream, address.host, address.port, ssl=context, server_hostname=name
+            partial(Stream, self), address.host, address.port, ssl=context, server_hostname=name
         )
         if self._reason is not None:  # closed while it dialled, when there was nothing to close yet
             stream.abort()
             raise self._reason
         self._stream = stream
-        stream.attach(self)
+        stream.attach()
 
     def diagnosis(self, error: BaseException) -> Diagnosis:
         """What `error` means for a connection that has come this far."""
         tls = self._wiring.config.security_protocol == "SSL"
         return explain(error, self.stage, tls=tls)
 
-    def version(self, api_key: int) -> int:
-        """The version of an API that will be used; raises UnsupportedVersionError."""
-        return self.versions.version(api_key)
-
     def submit(
         self,
         request: Request[ResponseT],
-        version: int,
+        version: int | None,
         timeout: float,
         *,
         expect_response: bool = True,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request behind those already sent.
+        """Send a request behind those already sent, in the newest version if `version` is None.
 
         Without `expect_response` the future is resolved at once, with an empty response.
 
@@ -202,29 +203,14 @@ class Connection:
             KafkaConnectionError: the connection has ended.
             EncodeError, UnsupportedVersionError: the request cannot be said in that version.
         """
-        if not self.open:
-            raise self._gone()
-        response = request.RESPONSE
-        if not expect_response:
-            self._write(request, version)
-            future = ResponseFuture[ResponseT](loop=self._loop)
-            future.set_result(response())
-            return future
-
-        def opened(frame: Frame) -> ResponseT:
-            return decode_response(frame, response, version)[1]
-
-        def told(message: ResponseT) -> None:
-            self._on_answer(response.API_KEY, version, message)
-
-        future = ResponseFuture[ResponseT](opened, told, loop=self._loop)
-        self._send(request, version, timeout, future)
+        future = ResponseFuture[ResponseT](request.RESPONSE, self._on_answer, loop=self._loop)
+        self._send(request, version, timeout, future, expect_response)
         return future
 
     def ask(
         self,
         request: Request[ResponseT],
-        version: int,
+        version: int | None,
         timeout: float,
         heard: Callable[[ResponseT | KafkaError], None],
         *,
@@ -234,20 +220,8 @@ class Connection:
 
         Raises what `submit` raises.
         """
-        if not self.open:
-            raise self._gone()
-        response = request.RESPONSE
-        if not expect_response:
-            self._write(request, version)
-            self._loop.call_soon(heard, response())
-            return
-
-        def opened(frame: Frame) -> ResponseT:
-            message = decode_response(frame, response, version)[1]
-            self._on_answer(response.API_KEY, version, message)
-            return message
-
-        self._send(request, version, timeout, Hearing(opened, heard, self._loop))
+        hearing = Hearing(request.RESPONSE, self._on_answer, heard, self._loop)
+        self._send(request, version, timeout, hearing, expect_response)
 
     @property
     def full(self) -> bool:
@@ -278,14 +252,10 @@ class Connection:
 
     # -- what the stream calls --------------------------------------------------------------------
 
-    def received(self, count: int) -> None:
+    def received(self, nbytes: int) -> None:
         """Bytes have arrived."""
         try:
-            for exchange, frame in self._channel.received(count):
-                if not exchange.waiter.done():
-                    exchange.waiter.set_result(frame)
-                if self._hooks.active:
-                    self._tell_answered(exchange, len(frame))
+            self._channel.received(nbytes)
         except ProtocolError as error:
             self._broken(error)
 
@@ -294,6 +264,11 @@ class Connection:
         if self._reason is None:
             self._broken(error or ConnectionResetError("the broker closed the connection"))
         self._end(None)
+
+    def _answered(self, exchange: Exchange[Waiter], frame: Frame) -> None:
+        exchange.waiter.answered(frame, exchange.version)
+        if self._hooks.active:
+            self._tell_answered(exchange, len(frame))
 
     def _blocked(self, blocked: bool) -> None:
         if self._stream is not None:
@@ -320,34 +295,39 @@ class Connection:
         self._send(step.request, step.version, timeout, future)
         return await future
 
-    def _send(self, request: Request[Any], version: int, timeout: float, waiter: Waiter) -> None:
-        correlation_id = self._write(request, version)
-        now = self._used_at
+    def _send(
+        self,
+        request: Request[Any],
+        version: int | None,
+        timeout: float,
+        waiter: Waiter,
+        expect_response: bool = True,
+    ) -> None:
+        stream, channel = self._stream, self._channel
+        if self._reason is not None or stream is None:
+            raise self._gone()
+        if version is None:
+            version = self.versions.version(request.API_KEY)
+        correlation_id, parts = channel.encode(request, version)
+        now = self._used_at = self._loop.time()
+        # With nothing under way there is nothing to wait for: the caller's round trip begins now.
+        stream.write(parts, not channel.under_way)
+        if self._hooks.active:
+            self._tell_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
+        if not expect_response:
+            waiter.spared(request.RESPONSE())
+            return
         deadline = now + timeout
         patience = now + max(timeout, self._patience)
-        exchange = Exchange(
-            correlation_id, request.API_KEY, version, waiter, now, deadline, patience
+        channel.sent(
+            Exchange(correlation_id, request.API_KEY, version, waiter, now, deadline, patience)
         )
-        self._channel.sent(exchange)
-        self._watch(deadline)
+        if deadline < self._look_at:
+            self._watch(deadline)
 
-    def _write(self, request: Request[Any], version: int) -> int:
-        correlation_id, parts = self._channel.encode(request, version)
-        self._used_at = self._loop.time()
-        assert self._stream is not None
-        # With nothing under way there is nothing to wait for: the caller's round trip begins now.
-        self._stream.write(parts, hurry=not self._channel)
-        if self._hooks.active:
-            event = RequestSent(
-                self._wiring.config.client_id,
-                self.address.node_id,
-                request.API_KEY,
-                version,
-                correlation_id,
-                sum(map(len, parts)),
-            )
-            self._hooks.emit(event)
-        return correlation_id
+    def _tell_sent(self, api_key: int, version: int, correlation_id: int, size: int) -> None:
+        client_id, node_id = self._wiring.config.client_id, self.address.node_id
+        self._hooks.emit(RequestSent(client_id, node_id, api_key, version, correlation_id, size))
 
     def _tell_connected(self, took: float) -> None:
         logger.debug("%s: connected in %.3g s", self, took)
@@ -371,20 +351,18 @@ class Connection:
     # -- deadlines --------------------------------------------------------------------------------
 
     def _watch(self, at: float) -> None:
-        timer = self._timer
-        if timer is not None:
-            if timer.when() <= at:
-                return
-            timer.cancel()
-        if at != float("inf"):
-            self._timer = self._loop.call_at(at, self._look)
+        """Have it looked for what is overdue at that time, which is before any such time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look_at = at
+        self._timer = None if at == inf else self._loop.call_at(at, self._look)
 
     def _look(self) -> None:
-        self._timer = None
+        self._look_at, self._timer = inf, None
         now = self._loop.time()
-        following = float("inf") if self._channel else self._used_at + self._idle
+        following = inf if self._channel.under_way else self._used_at + self._idle
         dead: KafkaTimeoutError | None = None
-        for exchange in self._channel:
+        for exchange in self._channel.under_way:
             if exchange.deadline > now:
                 following = min(following, exchange.deadline)
                 continue

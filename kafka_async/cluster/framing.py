@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kafka_async.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 Frame: TypeAlias = "bytes | bytearray"
 
@@ -29,6 +29,7 @@ SMALL: Final = 64 * 1024
 SMALLEST: Final = 4
 """What a frame has at least: the number of the request that it answers."""
 _SIZE: Final = Struct(">i")
+_PREFIX: Final = _SIZE.size
 _ROOM: Final = SMALL // 4
 
 
@@ -100,13 +101,8 @@ class FrameReader:
         self._booked = 0
         self._asking = 0
 
-    @property
-    def midway(self) -> bool:
-        """Whether part of a frame has arrived."""
-        return self._large is not None or self._start != self._end
-
-    def room(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+    def room(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes go; never empty. How many are expected makes no difference."""
         if self._large is not None:
             return memoryview(self._large)[self._filled :]
         if self._start == self._end:
@@ -117,47 +113,53 @@ class FrameReader:
             self._start, self._end = 0, kept
         return self._view[self._end :]
 
-    def received(self, count: int) -> Iterator[Frame]:
-        """Take in `count` bytes that were put into `room()`; gives the frames they complete.
-
-        A frame begins after its size. Run it to its end, or to what it raises.
+    def received(self, count: int, deliver: Callable[[Frame], None]) -> bool:
+        """Take in `count` bytes that were put into `room()`; `deliver` gets the frames they
+        complete, without their sizes. Returns whether they end in the middle of a frame.
 
         Raises:
             FrameSizeError: a size is below 4 or above the cap.
         """
         if self._large is not None:
-            self._filled += count
-            if self._filled == self._large_size:
-                yield self._end_large(self._large)
-            elif self._filled == len(self._large):
-                self._large = _grown(self._large, self._filled, self._large_size)
-            return
-        self._end += count
-        while (available := self._end - self._start) >= _SIZE.size:
-            size = self._checked_size()
-            begin = self._start + _SIZE.size
-            if available - _SIZE.size < size:
-                if size > SMALL - _SIZE.size:
-                    self._begin_large(size, begin)
-                return
-            self._start = begin + size
-            yield self._view[begin : self._start].tobytes()
+            return self._received_large(self._large, count, deliver)
+        start = self._start
+        end = self._end = self._end + count
+        while end - start >= _PREFIX:
+            (size,) = _SIZE.unpack_from(self._buffer, start)
+            if not SMALLEST <= size <= self.cap:
+                raise self._absurd(size)
+            begin, start = start, start + _PREFIX + size
+            if start > end:
+                if size > SMALL - _PREFIX:
+                    self._begin_large(size, begin + _PREFIX)
+                return True
+            self._start = start
+            deliver(self._view[begin + _PREFIX : start].tobytes())
+        return start != end
 
     def close(self) -> None:
         """Give back what is booked; nothing more will be received."""
         self._settle()
         self._large = None
 
-    def _checked_size(self) -> int:
-        (size,) = _SIZE.unpack_from(self._buffer, self._start)
-        if SMALLEST <= size <= self.cap:
-            return size
+    def _absurd(self, size: int) -> FrameSizeError:
         head = self._view[self._start : min(self._end, self._start + 16)].tobytes()
-        raise FrameSizeError(
+        return FrameSizeError(
             f"a frame claims {size} bytes, {SMALLEST} to {self.cap} are allowed "
             f"(it begins with {head!r})",
             head,
         )
+
+    def _received_large(
+        self, large: bytearray, count: int, deliver: Callable[[Frame], None]
+    ) -> bool:
+        self._filled += count
+        if self._filled == self._large_size:
+            deliver(self._end_large(large))
+            return False
+        if self._filled == len(large):
+            self._large = _grown(large, self._filled, self._large_size)
+        return True
 
     def _begin_large(self, size: int, begin: int) -> None:
         arrived = self._end - begin

@@ -94,7 +94,8 @@ class Lane:
     """A lane to one broker; made by `Client.lane`, closed by who asked for it.
 
     `throttled_until` is when the broker's quota lets the next request pass, in seconds of the
-    loop's clock; `send` waits for it, and who uses `submit` has to look first (KIP-219).
+    loop's clock, in the past if at once; `send` waits for it, and who uses `submit` or `ask` has to
+    look first (KIP-219).
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Lane:
     ) -> None:
         self.node_id = node_id
         self.kind = kind
+        self.throttled_until = 0.0
         self._owner = owner
         self._wiring = wiring
         self._supervisor = supervisor
@@ -164,11 +166,6 @@ class Lane:
         connection = self._connection
         return "" if connection is None else connection.diagnosis(TimeoutError()).text
 
-    @property
-    def throttled_until(self) -> float:
-        """When the broker's quota lets the next request pass; in the past if at once."""
-        return self._throttle.until
-
     def version(self, api: Api | int) -> int:
         """The newest version of an API that both sides know; the lane must be connected.
 
@@ -176,7 +173,7 @@ class Lane:
             UnsupportedVersionError: there is none.
             KafkaConnectionError: the lane is not connected.
         """
-        return self._opened().version(api if isinstance(api, int) else api.key)
+        return self._opened().versions.version(api if isinstance(api, int) else api.key)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -199,12 +196,10 @@ class Lane:
             UnsupportedVersionError: the broker does not know the API in a version that we know.
         """
         connection = self._connection
-        if connection is None or not connection.open or self._throttle.until:
+        if connection is None or not connection.open or self.throttled_until:
             deadline = self._loop.time() + timeout
             connection = await self._ready(deadline)
             timeout = deadline - self._loop.time()
-        if version is None:
-            version = connection.versions.version(request.API_KEY)
         if connection.full:
             await connection.drain()
         answer = connection.submit(request, version, timeout)
@@ -228,8 +223,6 @@ class Lane:
             UnsupportedVersionError, EncodeError: the request cannot be said to this broker.
         """
         connection = self._opened()
-        if version is None:
-            version = connection.versions.version(request.API_KEY)
         return connection.submit(request, version, timeout, expect_response=expect_response)
 
     def ask(
@@ -247,8 +240,6 @@ class Lane:
         returned. It must not raise.
         """
         connection = self._opened()
-        if version is None:
-            version = connection.versions.version(request.API_KEY)
         connection.ask(request, version, timeout, heard, expect_response=expect_response)
 
     async def connect(self, timeout: float) -> None:
@@ -395,6 +386,7 @@ class Lane:
         if not throttle_time_ms:
             return
         pause = self._throttle.answered(api_key, version, throttle_time_ms, self._loop.time())
+        self.throttled_until = self._throttle.until
         if pause and self._wiring.hooks.active:
             event = Throttled(self._wiring.config.client_id, self.node_id, api_key, pause)
             self._wiring.hooks.emit(event)

@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from kafka_async.errors import DecodeError, KafkaError
+from kafka_async.protocol.header import read_response
+from kafka_async.protocol.message import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Offload
 
 R = TypeVar("R")
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+Told: TypeAlias = "Callable[[int, int, Response], None]"
 
 LARGE: Final = 64 * 1024
 """Bytes of a frame from which on decoding it may take milliseconds."""
@@ -22,35 +27,33 @@ LARGE: Final = 64 * 1024
 class ResponseFuture(asyncio.Future[R]):
     """An answer that will come, decoded by whoever looks at it first.
 
-    What resolves it is the frame; `opened` turns that into the message, once, which `told` hears
-    of. Cancelling it leaves the request's place in the connection's order alone. One that failed
-    and was forgotten stays quiet.
+    What resolves it is the frame; that becomes a `response` once, and `told(api_key, version,
+    message)` hears of it; without a `response` it stays the frame. Cancelling it leaves the
+    request's place in the connection's order alone. One that failed and was forgotten stays quiet.
     """
 
     def __init__(
         self,
-        opened: Callable[[Any], R] | None = None,
-        told: Callable[[R], None] | None = None,
+        response: type[R] | None = None,
+        told: Told | None = None,
         *,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
-        self._opened: Callable[[Any], R] | None = opened
+        self._response: Any = response
         self._told = told
+        self._version = -1
         self._message: R | None = None
         self._flaw: KafkaError | None = None
 
     def result(self) -> R:
         """The message; raises what `asyncio.Future.result` raises, and DecodeError."""
         frame = super().result()
-        opened = self._opened
-        if opened is not None:
-            self._opened = None
+        if self._response is not None:
             try:
-                self._message = opened(frame)
-                if self._told is not None:
-                    self._told(self._message)
+                self._take(read_response(cast("Frame", frame), self._response, self._version))
             except KafkaError as error:
+                self._response = None
                 self._flaw = error
         if self._flaw is not None:
             raise self._flaw
@@ -59,12 +62,19 @@ class ResponseFuture(asyncio.Future[R]):
     async def decoded(self, offload: Offload) -> R:
         """Wait for the message; that of a large frame is decoded by `offload`, in a thread."""
         await self._arrived()
-        frame = super().result()
-        opened = self._opened
-        if opened is not None and len(cast("Frame", frame)) >= LARGE:
-            message = await offload(opened, frame)
-            self._opened = lambda _: message
+        frame = cast("Frame", super().result())
+        response = self._response
+        if response is not None and len(frame) >= LARGE:
+            message = await offload(read_response, frame, response, self._version)
+            if self._response is not None:
+                self._take(message)
         return self.result()
+
+    def _take(self, message: Any) -> None:
+        response, self._response = self._response, None
+        self._message = message
+        if self._told is not None:
+            self._told(response.API_KEY, self._version, message)
 
     async def _arrived(self) -> None:
         # Not by awaiting it: the task would ask for its result before it goes on.
@@ -86,6 +96,17 @@ class ResponseFuture(asyncio.Future[R]):
                 return flaw
         return error
 
+    def answered(self, frame: Frame, version: int) -> None:
+        """The answer has come, in that version; nothing happens if nobody waits any more."""
+        if not self.done():
+            self._version = version
+            self.set_result(cast("R", frame))
+
+    def spared(self, message: R) -> None:
+        """There will be no answer, and none is needed: this one stands for it."""
+        self._response = None
+        self.set_result(message)
+
     def fail(self, error: Exception) -> None:
         """Fail it, unless it has ended."""
         if not self.done():
@@ -101,31 +122,36 @@ class ResponseFuture(asyncio.Future[R]):
     __iter__ = __await__
 
 
-class Hearing(Generic[R]):
-    """An answer that will come, decoded and handed over where it is received."""
+class Hearing(Generic[ResponseT]):
+    """An answer that will come, decoded and handed over where it is received.
 
-    __slots__ = ("_heard", "_loop", "_opened", "_over")
+    `told(api_key, version, message)` hears of it first, `heard` is who asked.
+    """
+
+    __slots__ = ("_heard", "_loop", "_over", "_response", "_told")
 
     def __init__(
         self,
-        opened: Callable[[Any], R],
-        heard: Callable[[R | KafkaError], None],
+        response: type[ResponseT],
+        told: Told,
+        heard: Callable[[ResponseT | KafkaError], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._opened = opened
+        self._response = response
+        self._told = told
         self._heard = heard
         self._loop = loop
         self._over = False
 
-    def done(self) -> bool:
-        """Whether it was heard, or given up."""
-        return self._over
-
-    def set_result(self, frame: Frame) -> None:
-        """The answer has come."""
+    def answered(self, frame: Frame, version: int) -> None:
+        """The answer has come, in that version; nothing happens if it was given up."""
+        if self._over:
+            return
         self._over = True
+        response = self._response
         try:
-            answer = self._opened(frame)
+            message = read_response(frame, response, version)
+            self._told(response.API_KEY, version, message)
         except KafkaError as error:
             self._heard(error)
         except Exception as fault:  # noqa: BLE001  # whatever it is, somebody waits for an outcome
@@ -133,7 +159,12 @@ class Hearing(Generic[R]):
             error.__cause__ = fault
             self._heard(error)
         else:
-            self._heard(answer)
+            self._heard(message)
+
+    def spared(self, message: ResponseT) -> None:
+        """There will be no answer, and none is needed: this one stands for it, in a while."""
+        self._over = True
+        self._loop.call_soon(self._heard, message)
 
     def fail(self, error: KafkaError) -> None:
         """There is none, unless there was. It is told in a turn of its own: whoever fails a request

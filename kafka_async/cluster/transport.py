@@ -35,11 +35,11 @@ NEXT_ADDRESS_AFTER: Final = 0.25
 class Receiver(Protocol):
     """What a stream hands its bytes to; every call comes from the loop."""
 
-    def room(self) -> memoryview:
+    def room(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
         ...
 
-    def received(self, count: int) -> None:
+    def received(self, nbytes: int) -> None:
         """So many bytes were put there."""
         ...
 
@@ -49,14 +49,18 @@ class Receiver(Protocol):
 
 
 class Stream(asyncio.BufferedProtocol):
-    """One connection's bytes, both ways. Owned by its connection.
+    """One connection's bytes, both ways. Owned by its connection, which is the receiver.
 
-    Nothing is read until `attach` names the receiver: of several addresses that are dialled at once
-    only one becomes the connection.
+    Nothing is read until it is attached: of several addresses that are dialled at once only one
+    becomes the connection.
     """
 
-    def __init__(self) -> None:
-        self._receiver: Receiver | None = None
+    def __init__(self, receiver: Receiver) -> None:
+        # What the transport calls for each read goes to the receiver without a call in between.
+        self.get_buffer = receiver.room
+        self.buffer_updated = receiver.received
+        self._receiver = receiver
+        self._attached = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[BytesLike] = []
@@ -73,23 +77,13 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=HIGH_WATER)
         self._transport.pause_reading()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the transport puts what it reads."""
-        assert self._receiver is not None
-        return self._receiver.room()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """The transport has read."""
-        assert self._receiver is not None
-        self._receiver.received(nbytes)
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The end, whoever wanted it."""
         self._outgoing.clear()
         if not self.ended.done():
             self.ended.set_result(None)
         self._wake()
-        if self._receiver is not None:
+        if self._attached:
             self._receiver.lost(exc)
 
     def pause_writing(self) -> None:
@@ -105,11 +99,11 @@ class Stream(asyncio.BufferedProtocol):
 
     # -- what the connection calls ----------------------------------------------------------------
 
-    def attach(self, receiver: Receiver) -> None:
+    def attach(self) -> None:
         """Begin to read; raises ConnectionResetError if the connection is lost already."""
         if self._transport is None or self.ended.done():
             raise ConnectionResetError("the broker closed the connection at once")
-        self._receiver = receiver
+        self._attached = True
         self._transport.resume_reading()
 
     @property
@@ -117,7 +111,7 @@ class Stream(asyncio.BufferedProtocol):
         """Whether the peer reads more slowly than we write."""
         return self._full
 
-    def write(self, parts: Sequence[BytesLike], *, hurry: bool) -> None:
+    def write(self, parts: Sequence[BytesLike], hurry: bool) -> None:
         """Send buffers, in order; those above 64 KiB are not copied here and must not change.
 
         In a `hurry` they leave at once, else with all that is written in this turn of the loop.

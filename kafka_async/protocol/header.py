@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol import api
-from kafka_async.protocol.message import COALESCE_BELOW
+from kafka_async.protocol.message import coalesce
 from kafka_async.protocol.wire import MAX_STRING, skip_tags
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from kafka_async.protocol.message import Request, Response
+    from kafka_async.protocol.message import Message, Request, Response
     from kafka_async.protocol.wire import BytesLike
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "decode_response",
     "encode_request",
     "encode_response",
+    "read_response",
     "request_header_version",
     "response_correlation_id",
     "response_header_version",
@@ -97,8 +98,8 @@ def encode_request(
     key = request.API_KEY
     tail = _request_tail(key, version, client_id)
     size = _FIXED.size + len(tail) + sum(map(len, body))
-    head = _SIZED.pack(size, key, version, correlation_id) + tail
-    return _headed(head, body)
+    head = _SIZED.pack(size, key, version, correlation_id)
+    return coalesce([head, tail, *body])
 
 
 def response_correlation_id(buffer: BytesLike) -> int:
@@ -124,14 +125,23 @@ def decode_response(
         DecodeError: the bytes are no such response.
         UnsupportedVersionError: the response has no such version.
     """
-    correlation_id = response_correlation_id(buffer)
+    return response_correlation_id(buffer), read_response(buffer, response, version)
+
+
+def read_response(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:
+    """The answer in a frame whose number was read before; `buffer` begins after the frame's size.
+
+    Raises:
+        DecodeError, UnsupportedVersionError: as `decode_response` does.
+    """
     start = _SIZE.size
     if response_header_version(response.API_KEY, version):
         # As good as every header has no tagged field: a zero.
         start = start + 1 if buffer[start : start + 1] == b"\0" else _skip_tags(buffer, start)
     message, end = response.decode_from(buffer, start, version)
-    _expect_end(buffer, end, response.__name__, version)
-    return correlation_id, message
+    if end != len(buffer):
+        raise _too_long(buffer, end, response, version)
+    return message
 
 
 # -- the server's side ----------------------------------------------------------------------------
@@ -152,7 +162,8 @@ def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
             f"{found.name} has no version {header.api_version}, only {found.versions}"
         )
     message, end = found.request.decode_from(buffer, start, header.api_version)
-    _expect_end(buffer, end, found.request.__name__, header.api_version)
+    if end != len(buffer):
+        raise _too_long(buffer, end, found.request, header.api_version)
     return header, message
 
 
@@ -187,7 +198,7 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
     body = response.encode_parts(version)
     tags = b"\0" if response_header_version(response.API_KEY, version) else b""
     size = _SIZE.size + len(tags) + sum(map(len, body))
-    return _headed(_SIZE.pack(size) + _SIZE.pack(correlation_id) + tags, body)
+    return coalesce([_SIZE.pack(size), _SIZE.pack(correlation_id), tags, *body])
 
 
 # -- pieces ---------------------------------------------------------------------------------------
@@ -198,14 +209,6 @@ def _request_tail(key: int, version: int, client_id: str | None) -> bytes:
     """What a request's header ends with, which every request of a connection repeats."""
     tail = _write_client_id(client_id)
     return tail + b"\0" if request_header_version(key, version) == 2 else tail
-
-
-def _headed(head: bytes, body: list[BytesLike]) -> list[BytesLike]:
-    """A head and the coalesced buffers that follow it, in one buffer where the first is small."""
-    if body and len(body[0]) < COALESCE_BELOW:
-        body[0] = b"".join((head, body[0]))
-        return body
-    return [head, *body]
 
 
 def _write_client_id(client_id: str | None) -> bytes:
@@ -243,6 +246,6 @@ def _skip_tags(buffer: BytesLike, position: int) -> int:
         raise DecodeError(f"the header's tagged fields make no sense: {error}") from error
 
 
-def _expect_end(buffer: BytesLike, end: int, name: str, version: int) -> None:
-    if end != len(buffer):
-        raise DecodeError(f"{name} version {version}: {len(buffer) - end} bytes after the message")
+def _too_long(buffer: BytesLike, end: int, kind: type[Message], version: int) -> DecodeError:
+    rest = len(buffer) - end
+    return DecodeError(f"{kind.__name__} version {version}: {rest} bytes after the message")

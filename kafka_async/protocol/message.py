@@ -114,13 +114,13 @@ class Message(Struct):
             UnsupportedVersionError: the message has no such version, or a field is set that the
                 version lacks and that must not be dropped.
         """
-        return b"".join(self._encoded(version))
+        return b"".join(self.encode_parts(version))
 
     def encode_parts(self, version: int) -> list[BytesLike]:
-        """Like `encode`, as buffers to be written in turn; large records are not copied."""
-        return coalesce(self._encoded(version))
+        """Like `encode`, as buffers to be written in turn; records are not copied.
 
-    def _encoded(self, version: int) -> list[BytesLike]:
+        There may be many small ones: see `coalesce`.
+        """
         encode = compiler.encoder(type(self), version)
         try:
             return encode(self)
@@ -188,8 +188,8 @@ class Request(Message, Generic[ResponseT]):
 
 def coalesce(parts: Sequence[BytesLike]) -> list[BytesLike]:
     """The same bytes in fewer buffers: runs of small ones joined, large ones left alone."""
-    if len(parts) == 1:
-        return list(parts)
+    if sum(map(len, parts)) < COALESCE_BELOW:
+        return [b"".join(parts)] if parts else []
     out: list[BytesLike] = []
     small: list[BytesLike] = []
     for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.cluster.channel import Channel, Exchange
-from kafka_async.cluster.framing import FrameReader, FrameSizeError, ReceiveBudget
+from kafka_async.cluster.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
 from kafka_async.errors import CorrelationIdMismatchError
 from kafka_async.protocol.header import decode_request_header
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
@@ -16,7 +16,7 @@ class Talk:
 
     def __init__(self) -> None:
         reader = FrameReader(1 << 20, ReceiveBudget(1 << 30), lambda _: None)
-        self.channel: Channel[str] = Channel("me", reader)
+        self.channel: Channel[str] = Channel("me", reader, self.note)
         self.answered: list[tuple[str, bytes]] = []
 
     def ask(self, name: str) -> int:
@@ -29,8 +29,10 @@ class Talk:
     def hear(self, data: bytes) -> None:
         room = self.channel.room()
         room[: len(data)] = data
-        for exchange, frame in self.channel.received(len(data)):
-            self.answered.append((exchange.waiter, bytes(frame[4:])))
+        self.channel.received(len(data))
+
+    def note(self, exchange: Exchange[str], frame: Frame) -> None:
+        self.answered.append((exchange.waiter, bytes(frame[4:])))
 
 
 def answer(correlation_id: int, body: bytes = b"") -> bytes:
@@ -41,11 +43,11 @@ def test_answers_are_matched_in_the_order_of_the_requests() -> None:
     talk = Talk()
     ids = [talk.ask(name) for name in "abc"]
     assert len(set(ids)) == 3
-    assert len(talk.channel) == 3
+    assert len(talk.channel.under_way) == 3
     talk.hear(answer(ids[0], b"1") + answer(ids[1], b"2"))
     talk.hear(answer(ids[2], b"3"))
     assert talk.answered == [("a", b"1"), ("b", b"2"), ("c", b"3")]
-    assert len(talk.channel) == 0
+    assert len(talk.channel.under_way) == 0
 
 
 @pytest.mark.parametrize("step", [1, 3, 8])
@@ -60,7 +62,7 @@ def test_answers_may_dribble(step: int) -> None:
 def test_a_request_that_nobody_waits_for_keeps_its_place() -> None:
     talk = Talk()
     first, second = talk.ask("cancelled"), talk.ask("waits")
-    (tombstone, _) = tuple(talk.channel)
+    (tombstone, _) = tuple(talk.channel.under_way)
     tombstone.waiter = "tombstone"
     talk.hear(answer(first) + answer(second, b"x"))
     assert talk.answered == [("tombstone", b""), ("waits", b"x")]
@@ -115,7 +117,7 @@ def test_abandoning_gives_back_what_was_under_way_oldest_first() -> None:
     for name in "ab":
         talk.ask(name)
     assert [exchange.waiter for exchange in talk.channel.abandon()] == ["a", "b"]
-    assert len(talk.channel) == 0
+    assert len(talk.channel.under_way) == 0
 
 
 def test_correlation_ids_begin_again_after_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster import connection
+from kafka_async.cluster import response
 from kafka_async.cluster.destinations import Broker
 from kafka_async.cluster.lane import Lane, LaneKind
 from kafka_async.errors import (
@@ -219,7 +219,7 @@ async def test_a_fault_in_decoding_is_an_outcome_too(
     def broken(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(connection, "decode_response", broken)
+    monkeypatch.setattr(response, "read_response", broken)
     heard: list[Any] = []
     setting.lane.ask(HeartbeatRequest(), heard.append, timeout=5.0)
     async with asyncio.timeout(5):

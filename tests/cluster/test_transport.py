@@ -31,6 +31,23 @@ async def dialer() -> AsyncIterator[SocketDialer]:
     await supervisor.stop()
 
 
+class Unconcerned:
+    """A receiver that receives nothing: its stream is not attached."""
+
+    def room(self, sizehint: int) -> memoryview:
+        raise NotImplementedError
+
+    def received(self, nbytes: int) -> None:
+        raise NotImplementedError
+
+    def lost(self, error: Exception | None) -> None:
+        raise NotImplementedError
+
+
+def new_stream() -> Stream:
+    return Stream(Unconcerned())
+
+
 class Listener:
     """A server that keeps what it accepts."""
 
@@ -78,7 +95,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 
 async def test_an_address_is_dialled_as_it_is(dialer: SocketDialer, listener: Listener) -> None:
     port = await listener.start()
-    opened, stream = await dialer.dial(Stream, "127.0.0.1", port)
+    opened, stream = await dialer.dial(new_stream, "127.0.0.1", port)
     assert isinstance(stream, Stream)
     assert opened.get_extra_info("peername") == ("127.0.0.1", port)
     raw = opened.get_extra_info("socket")
@@ -90,14 +107,14 @@ async def test_an_address_is_dialled_as_it_is(dialer: SocketDialer, listener: Li
 
 async def test_a_name_is_looked_up(dialer: SocketDialer, listener: Listener) -> None:
     port = await listener.start()
-    opened, stream = await dialer.dial(Stream, "localhost", port)
+    opened, stream = await dialer.dial(new_stream, "localhost", port)
     opened.abort()
     await stream.ended
 
 
 async def test_a_name_that_does_not_exist(dialer: SocketDialer) -> None:
     with pytest.raises(socket.gaierror):
-        await dialer.dial(Stream, "no-such-host.invalid", 9092)
+        await dialer.dial(new_stream, "no-such-host.invalid", 9092)
 
 
 async def test_all_addresses_of_a_name_are_tried(
@@ -105,7 +122,7 @@ async def test_all_addresses_of_a_name_are_tried(
 ) -> None:
     port = await listener.start("127.0.0.1")
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-    opened, stream = await dialer.dial(Stream, "broker", port)
+    opened, stream = await dialer.dial(new_stream, "broker", port)
     assert opened.get_extra_info("peername")[0] == "127.0.0.1"
     opened.abort()
     await stream.ended
@@ -116,7 +133,7 @@ async def test_when_all_addresses_fail_the_last_says_what_the_others_did(
 ) -> None:
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.3")
     with pytest.raises(ConnectionRefusedError) as caught:
-        await dialer.dial(Stream, "broker", 1)
+        await dialer.dial(new_stream, "broker", 1)
     assert [note.partition(":")[0] for note in caught.value.__notes__] == ["127.0.0.2"]
 
 
