@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.errors import KafkaError, error_for
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD
+from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
         ProduceResponse,
     )
 
-__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of"]
+__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "leader_hints"]
 
 LAST_BEFORE_TRANSACTIONS_V2 = 11
 """From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
@@ -93,6 +95,21 @@ def answers_by_partition(
             for row in topic.partition_responses:
                 answers[name, row.index] = row
     return answers
+
+
+def leader_hints(
+    response: ProduceResponse, answers: Mapping[tuple[str, int], PartitionProduceResponse]
+) -> list[LeaderHint]:
+    """Who leads the partitions that a broker refused, as far as it says so (KIP-951)."""
+    nodes = {
+        row.node_id: Node(row.node_id, row.host, row.port, row.rack)
+        for row in response.node_endpoints
+    }
+    return [
+        LeaderHint(TopicPartition(*where), hint.leader_id, hint.leader_epoch, nodes[hint.leader_id])
+        for where, row in answers.items()
+        if row.error_code and (hint := row.current_leader).leader_id in nodes
+    ]
 
 
 def error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> KafkaError:

@@ -36,11 +36,11 @@ from kafka_async.producer.requests import (
     ProduceRequests,
     answers_by_partition,
     error_of,
+    leader_hints,
 )
 from kafka_async.producer.statistics import Counters
 from kafka_async.records.batch import RecordBatch
 from kafka_async.records.compression import Codec, compress
-from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.batch import ProducerBatch
     from kafka_async.producer.queues import PartitionQueue
-    from kafka_async.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+    from kafka_async.protocol.messages.produce import ProduceResponse
     from kafka_async.supervisor import Supervisor
 
 __all__ = ["Sender"]
@@ -348,29 +348,17 @@ class Sender:
         now: float,
     ) -> None:
         answers = answers_by_partition(response, call.names)
+        if response.node_endpoints:
+            self._client.note_leaders(leader_hints(response, answers))
         for batch in batches:
             answer = answers.get(batch.queue.partition)
             if answer is None:
                 missing = UnknownServerError("the broker's answer leaves the partition out")
                 self._react(batch, missing, now)
             elif answer.error_code:
-                self._note_leader(batch.queue.partition, answer, response)
                 self._react(batch, error_of(batch, answer), now)
             else:
                 self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms, now)
-
-    def _note_leader(
-        self,
-        partition: TopicPartition,
-        answer: PartitionProduceResponse,
-        response: ProduceResponse,
-    ) -> None:
-        """Take in who leads the partition now, if the broker that refused it says so (KIP-951)."""
-        hint = answer.current_leader
-        for row in response.node_endpoints:
-            if row.node_id == hint.leader_id:
-                node = Node(row.node_id, row.host, row.port, row.rack)
-                self._client.note_leader(partition, hint.leader_id, hint.leader_epoch, node)
 
     # -- what became of batches -------------------------------------------------------------------
 

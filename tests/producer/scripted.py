@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from kafka_async.clock import LoopClock
-from kafka_async.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from kafka_async.cluster.metadata import (
+    ClusterMetadata,
+    LeaderHint,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -367,10 +372,8 @@ class ScriptedCluster:
     def request_metadata_update(self) -> None:
         self.updates += 1
 
-    def note_leader(
-        self, partition: TopicPartition, leader_id: int, epoch: int, endpoint: Node
-    ) -> None:
-        self.set_metadata(self.metadata.with_leader(partition, leader_id, epoch, endpoint))
+    def note_leaders(self, hints: Iterable[LeaderHint]) -> None:
+        self.set_metadata(self.metadata.with_leaders(hints))
 
     async def metadata_for(
         self, topics: Iterable[str], *, timeout: float, allow_auto_create: bool = False
