@@ -127,7 +127,7 @@ bench: $(VENV)/.installed-dev
 
 # The second table: fewer cases, every option of every client at its default.
 bench-defaults: $(VENV)/.installed-dev
-	@$(BIN)/python -m benchmarks --defaults --rounds 3 $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks --defaults $(BENCH_ARGS)
 
 # Messages and batches to bytes and back, beside the peers: make bench-wire WIRE_ARGS="--only fetch"
 bench-wire: $(VENV)/.installed-dev

@@ -196,8 +196,10 @@ def _plan(
     ledger: Ledger,
     options: argparse.Namespace,
 ) -> _Plan:
+    tuned = not options.defaults
     contenders = {
-        case.name: [each for each in case.contenders if each.peer in present] for case in cases
+        case.name: [each for each in case.taking_part(tuned=tuned) if each.peer in present]
+        for case in cases
     }
     rounds = {case.name: min(options.rounds, case.rounds) for case in cases}
     steps = [

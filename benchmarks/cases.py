@@ -26,6 +26,10 @@ class Contender:
     way: str = ""
 
 
+ONLY_TUNED: Final = (Contender("confluent", "callbacks"), Contender(JAVA, "program"))
+"""Reports of each record are confluent-kafka's default; the Java tool alone will do."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One line of the benchmark: the same work for every contender.
@@ -49,6 +53,15 @@ class Case:
     together: bool = False
     rounds: int = MAIN_ROUNDS
     defaults: bool = False
+
+    def taking_part(self, *, tuned: bool) -> tuple[Contender, ...]:
+        """The contenders; at the defaults of a client some of its calls are the same."""
+        if tuned:
+            return self.contenders
+        others = {each.peer for each in self.contenders if each not in ONLY_TUNED}
+        return tuple(
+            each for each in self.contenders if each not in ONLY_TUNED or each.peer not in others
+        )
 
     def records(self, contender: Contender, scale: float = 1.0) -> int:
         """How many records a run of this contender takes: thousands, so that all values occur.

@@ -32,8 +32,10 @@ TIME_LIMIT = 60.0
 """Seconds after which a client's process is ended."""
 CHECK: Final = 0
 """The number of the round in which consumers are checked; timed ones count from 1."""
-UNTUNED: Final = 0.0075
-"""Of the single operations, where nothing is tuned: a client may wait a second to fill a batch."""
+UNTUNED: Final = 0.5
+"""Of the records, where nothing is tuned: some clients take several times as long for them then."""
+UNTUNED_OPERATIONS: Final = 0.0075
+"""Of the single operations: a client may wait a second to fill a batch."""
 
 
 READY: Final = 8.0
@@ -216,7 +218,8 @@ class _Course:
         self._ledger = ledger
         self._progress = progress
         self._tuned = tuned
-        self._scale = scale * (UNTUNED if case.operations and not tuned else 1.0)
+        untuned = UNTUNED_OPERATIONS if case.operations else UNTUNED
+        self._scale = scale * (1.0 if tuned else untuned)
         self._filled: dict[int, str] = {}
 
     def round(self, contenders: Sequence[Contender], number: int) -> None:

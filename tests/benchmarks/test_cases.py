@@ -39,6 +39,16 @@ def test_cases_are_told_apart_by_size_keys_and_compression() -> None:
     assert len(produced) == len(shapes) == 12
 
 
+def test_at_the_defaults_no_client_is_measured_twice_in_the_same_way() -> None:
+    tuned, untuned = (CASES["produce-100"].taking_part(tuned=tuned) for tuned in (True, False))
+    assert set(tuned) - set(untuned) == {
+        Contender("confluent", "callbacks"),
+        Contender("java", "program"),
+    }
+    keyed = CASES["produce-100-keyed"].taking_part(tuned=False)
+    assert Contender("java", "program") in keyed  # which is the only one there
+
+
 def test_a_part_of_the_records_is_asked_for_by_scale() -> None:
     case, contender = CASES["produce-100"], Contender(OURS, "enqueue")
     assert case.records(contender, 0.5) == case.records(contender) // 2
