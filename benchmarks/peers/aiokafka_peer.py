@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import zlib
 from itertools import cycle, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from benchmarks import payload
 from benchmarks.peers.asyncio_pacing import paced, round_trips
+from benchmarks.peers.reading import one_by_one, weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 if TYPE_CHECKING:
@@ -138,13 +138,8 @@ async def consume(task: Task) -> Figures:
     return Figures(watch.seconds, watch.cpu_seconds, records, checksum, settings=options)
 
 
-def _weigh(task: Task) -> Callable[[Any], int]:
-    """What every value is touched with."""
-    return zlib.crc32 if task.verify else len
-
-
 async def _poll(consumer: Any, task: Task) -> tuple[int, int]:
-    weigh = _weigh(task)
+    touch = weigh(task)
     seen = total = 0
     getmany, wanted = consumer.getmany, task.records
     while seen < wanted:
@@ -153,26 +148,14 @@ async def _poll(consumer: Any, task: Task) -> tuple[int, int]:
             raise RuntimeError(f"the topic gave nothing more for {PATIENCE_MS:g} ms")
         for records in found.values():
             for record in records:
-                total += weigh(record.value)
+                total += touch(record.value)
             seen += len(records)
-    return seen, total
-
-
-async def _iterate(consumer: Any, task: Task) -> tuple[int, int]:
-    weigh = _weigh(task)
-    seen = total = 0
-    wanted = task.records
-    async for record in consumer:
-        total += weigh(record.value)
-        seen += 1
-        if seen == wanted:
-            break
     return seen, total
 
 
 _CONSUME: dict[str, Callable[[Any, Task], Awaitable[tuple[int, int]]]] = {
     "poll": _poll,
-    "iterate": _iterate,
+    "iterate": one_by_one,
 }
 
 

@@ -18,9 +18,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.aio import AIOConsumer, AIOProducer
 
 from benchmarks import payload
-from benchmarks.peers import confluent_peer
 from benchmarks.peers.asyncio_pacing import paced, round_trips
-from benchmarks.peers.confluent_peer import PATIENCE, READ_AT_ONCE, value_of
+from benchmarks.peers.confluent_settings import (
+    PATIENCE,
+    READ_AT_ONCE,
+    consumer_settings,
+    producer_settings,
+    value_of,
+    weigh_all,
+)
+from benchmarks.peers.reading import weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 if TYPE_CHECKING:
@@ -31,11 +38,9 @@ FLUSH = 0.005
 """Seconds that a flush waits for, when one follows the other."""
 
 
-def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
+def _settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
     """The options of librdkafka. Deliveries are reported: the reports resolve the futures."""
-    settings = confluent_peer.producer_settings(task, linger_ms)
-    settings.pop("delivery.report.only.error", None)
-    return settings
+    return producer_settings(task, linger_ms, reports=True)
 
 
 @asynccontextmanager
@@ -71,7 +76,7 @@ async def _flushed(producer: AIOProducer) -> AsyncGenerator[None]:
 async def produce(task: Task) -> Figures:
     """Send, and wait until all is acknowledged."""
     send, batch_size, linger_ms = _WAYS[task.way]
-    settings = producer_settings(task, linger_ms)
+    settings = _settings(task, linger_ms)
     values = payload.values(task.size, compressible=task.compression != "none")
     async with _producer(task, settings, batch_size) as producer:
         with Stopwatch() as watch:
@@ -127,43 +132,35 @@ async def _assign(consumer: AIOConsumer, task: Task) -> None:
 
 async def consume(task: Task) -> Figures:
     """Read from the beginning; the clock starts before the assignment."""
-    settings = confluent_peer.consumer_settings(task)
+    settings = consumer_settings(task)
     read = _READS[task.way]
     async with _consumer(task, settings) as consumer:
         with Stopwatch() as watch:
             await _assign(consumer, task)
-            count, checksum = await read(consumer, task)
+            count, total = await read(consumer, task)
+    checksum = total if task.verify else None
     return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
 
 
-async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int | None]:
-    ask, count, total = consumer.consume, 0, 0
+async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
+    ask, count, total, touch = consumer.consume, 0, 0, weigh(task)
     while count < task.records:
         messages = await ask(min(READ_AT_ONCE, task.records - count), PATIENCE)
         if not messages:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         count += len(messages)
-        if task.verify:
-            total += payload.checksum(map(value_of, messages))
-        else:
-            for message in messages:
-                if message.error():
-                    raise RuntimeError(str(message.error()))
-                total += len(message.value())
-    return count, total if task.verify else None
+        total += weigh_all(messages, touch)
+    return count, total
 
 
-async def _read_one_by_one(consumer: AIOConsumer, task: Task) -> tuple[int, int | None]:
-    poll, total = consumer.poll, 0
-    if task.verify:
-        read = [value_of(await poll(PATIENCE)) for _ in range(task.records)]
-        return task.records, payload.checksum(read)
+async def _read_one_by_one(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
+    poll, total, touch = consumer.poll, 0, weigh(task)
     for number in range(task.records):
         message = await poll(PATIENCE)
         if message is None or message.error():
             raise RuntimeError(f"record {number}: {message and message.error()}")
-        total += len(message.value())
-    return task.records, None
+        total += touch(message.value())
+    return task.records, total
 
 
 _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
@@ -171,7 +168,7 @@ _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 async def round_trip(task: Task) -> Figures:
     """One record after the other, each until its future is done."""
-    settings = producer_settings(task, linger_ms=0)
+    settings = _settings(task, linger_ms=0)
     values = islice(cycle(payload.values(task.size)), task.records)
     async with _producer(task, settings) as producer:
 
@@ -190,8 +187,8 @@ async def round_trip(task: Task) -> Figures:
 
 async def end_to_end(task: Task) -> Figures:
     """Send at a rate, and receive in the same process; a value begins with the time."""
-    sending = producer_settings(task, linger_ms=0)
-    reading = confluent_peer.consumer_settings(task)
+    sending = _settings(task, linger_ms=0)
+    reading = consumer_settings(task)
     values = islice(cycle(payload.values(task.size)), task.records)
     taken: list[float] = []
     async with _producer(task, sending, 1) as producer, _consumer(task, reading) as consumer:

@@ -14,34 +14,22 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from benchmarks import payload
+from benchmarks.peers.confluent_settings import (
+    PATIENCE,
+    READ_AT_ONCE,
+    consumer_settings,
+    producer_settings,
+    value_of,
+    weigh_all,
+)
 from benchmarks.peers.paced import paced
+from benchmarks.peers.reading import weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 POLL_EVERY = 1_000
 """Records between two looks for reports of failed deliveries."""
 SEND_AT_ONCE = 10_000
 """Messages handed to one call of produce_batch."""
-READ_AT_ONCE = 500
-"""Messages asked for by one call of consume: more cost a third more CPU time each."""
-PATIENCE = 60.0
-"""Seconds without a message after which a consumer gives up."""
-
-# INTRODUCTION.md and CONFIGURATION.md of librdkafka name these for throughput. Deliveries that went
-# well are not reported: flush says how many are missing, and those that failed still call.
-FAST_PRODUCER = {
-    "batch.size": 131_072,
-    "batch.num.messages": 100_000,
-    "queue.buffering.max.messages": 1_000_000,
-    "queue.buffering.max.kbytes": 1_048_576,
-    "delivery.report.only.error": True,
-    "enable.idempotence": True,
-}
-FAST_CONSUMER = {
-    "queued.min.messages": 1_000_000,
-    "queued.max.messages.kbytes": 1_048_576,
-    "fetch.queue.backoff.ms": 1,
-    "check.crcs": True,  # as all the others do
-}
 
 
 class DeliveryFailedError(RuntimeError):
@@ -51,20 +39,6 @@ class DeliveryFailedError(RuntimeError):
 def _failed(error: KafkaError | None, message: Message) -> None:
     if error is not None:
         raise DeliveryFailedError(f"{message.topic()}: {error}")
-
-
-def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """The options of a producer, as librdkafka calls them; without the cluster's address."""
-    settings: dict[str, Any] = {"acks": "all"}
-    if task.compression != "none":
-        settings["compression.type"] = task.compression
-    return settings | (FAST_PRODUCER | {"linger.ms": linger_ms} if task.tuned else {})
-
-
-def consumer_settings(task: Task) -> dict[str, Any]:
-    """The options of a consumer; a group is asked for even by those that never join one."""
-    needed = {"group.id": "benchmark", "enable.auto.commit": False}
-    return needed | (FAST_CONSUMER if task.tuned else {})
 
 
 def _producer(task: Task, settings: dict[str, Any]) -> Producer:
@@ -81,7 +55,7 @@ def _flush(producer: Producer) -> None:
 
 def produce(task: Task) -> Figures:
     """Send, and wait until all is acknowledged; the way `callbacks` counts what is reported."""
-    settings = producer_settings(task)
+    settings = producer_settings(task, reports=task.way == "callbacks")
     reported = 0
 
     def report(error: KafkaError | None, message: Message) -> None:
@@ -89,8 +63,6 @@ def produce(task: Task) -> Figures:
         _failed(error, message)
         reported += 1
 
-    if task.way == "callbacks":
-        settings.pop("delivery.report.only.error", None)
     # A callback for all records costs less than one that each call names.
     producer = _producer(task, {**settings, "on_delivery": report})
     values = payload.values(task.size, compressible=task.compression != "none")
@@ -170,56 +142,39 @@ def consume(task: Task) -> Figures:
     read = _READS[task.way]
     with Stopwatch() as watch:
         consumer.assign(partitions)
-        count, checksum = read(consumer, task)
+        count, total = read(consumer, task)
     consumer.close()
+    checksum = total if task.verify else None
     return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
 
 
-def _read_lists(consumer: Consumer, task: Task) -> tuple[int, int | None]:
-    ask, count, total = consumer.consume, 0, 0
+def _read_lists(consumer: Consumer, task: Task) -> tuple[int, int]:
+    ask, count, total, touch = consumer.consume, 0, 0, weigh(task)
     while count < task.records:
         messages = ask(min(READ_AT_ONCE, task.records - count), PATIENCE)
         if not messages:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         count += len(messages)
-        if task.verify:
-            total += payload.checksum(map(value_of, messages))
-        else:
-            for message in messages:
-                if message.error():
-                    raise RuntimeError(str(message.error()))
-                total += len(message.value())  # pyright: ignore[reportArgumentType]
-    return count, total if task.verify else None
+        total += weigh_all(messages, touch)
+    return count, total
 
 
-def _read_one_by_one(consumer: Consumer, task: Task) -> tuple[int, int | None]:
-    poll, total = consumer.poll, 0
-    if task.verify:
-        read = (value_of(poll(PATIENCE)) for _ in range(task.records))
-        return task.records, payload.checksum(read)
+def _read_one_by_one(consumer: Consumer, task: Task) -> tuple[int, int]:
+    poll, total, touch = consumer.poll, 0, weigh(task)
     for number in range(task.records):
         message = poll(PATIENCE)
         if message is None or message.error():
             raise RuntimeError(f"record {number}: {message and message.error()}")
-        total += len(message.value())  # pyright: ignore[reportArgumentType]
-    return task.records, None
+        total += touch(message.value())
+    return task.records, total
 
 
 _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 
-def value_of(message: Message | None) -> bytes:
-    """What a message says; raises if it is an error, or none came in time."""
-    if message is None or message.error():
-        raise RuntimeError(str(message and message.error()))
-    value = message.value()
-    assert isinstance(value, bytes)
-    return value
-
-
 def round_trip(task: Task) -> Figures:
     """One record after the other, each until its report has come."""
-    settings = producer_settings(task, linger_ms=0) | {"delivery.report.only.error": False}
+    settings = producer_settings(task, linger_ms=0, reports=True)
     producer = _producer(task, settings)
     value, arrived, taken = payload.values(task.size)[0], list[bool](), list[float]()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import payload
+from benchmarks.peers.reading import one_by_one, weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task
 from kafka_async import Consumer, TopicPartition
 
@@ -43,32 +43,15 @@ async def consume(task: Task) -> Figures:
     return Figures(watch.seconds, watch.cpu_seconds, records, checksum, settings=options)
 
 
-def _weigh(task: Task) -> Callable[[Any], int]:
-    """What every value is touched with."""
-    return zlib.crc32 if task.verify else len
-
-
 async def _poll(consumer: Consumer, task: Task) -> tuple[int, int]:
-    weigh = _weigh(task)
+    touch = weigh(task)
     seen = total = 0
     poll, wanted = consumer.poll, task.records
     while seen < wanted:
         records = await poll(timeout=PATIENCE)
         for record in records:
-            total += weigh(record.value)
+            total += touch(record.value)
         seen += _some(len(records))
-    return seen, total
-
-
-async def _iterate(consumer: Consumer, task: Task) -> tuple[int, int]:
-    weigh = _weigh(task)
-    seen = total = 0
-    wanted = task.records
-    async for record in consumer:
-        total += weigh(record.value)
-        seen += 1
-        if seen == wanted:
-            break
     return seen, total
 
 
@@ -115,7 +98,7 @@ def _some(count: int) -> int:
 
 _WAYS: dict[str, Callable[[Consumer, Task], Awaitable[tuple[int, int]]]] = {
     "poll": _poll,
-    "iterate": _iterate,
+    "iterate": one_by_one,
     "batches": _batches,
     "arrow": _arrow,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import payload
 from benchmarks.peers.paced import paced
+from benchmarks.peers.reading import weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 kafka: Any = importlib.import_module("kafka")
@@ -77,35 +78,30 @@ def consume(task: Task) -> Figures:
     consumer = _consumer(task, settings)
     read = _READS[task.way]
     with Stopwatch() as watch:
-        count, checksum = read(consumer, task)
+        count, total = read(consumer, task)
     consumer.close()
+    checksum = total if task.verify else None
     return Figures(watch.seconds, watch.cpu_seconds, count, checksum, settings=settings)
 
 
-def _read_lists(consumer: Any, task: Task) -> tuple[int, int | None]:
-    poll, count, total = consumer.poll, 0, 0
+def _read_lists(consumer: Any, task: Task) -> tuple[int, int]:
+    poll, count, total, touch = consumer.poll, 0, 0, weigh(task)
     while count < task.records:
         lists = poll(PATIENCE_MS)
         if not lists:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         for records in lists.values():
             count += len(records)
-            if task.verify:
-                total += payload.checksum(record.value for record in records)
-            else:
-                for record in records:
-                    total += len(record.value)
-    return count, total if task.verify else None
+            for record in records:
+                total += touch(record.value)
+    return count, total
 
 
-def _read_one_by_one(consumer: Any, task: Task) -> tuple[int, int | None]:
-    records = islice(consumer, task.records)
-    if task.verify:
-        return task.records, payload.checksum(record.value for record in records)
-    total = 0
-    for record in records:
-        total += len(record.value)
-    return task.records, None
+def _read_one_by_one(consumer: Any, task: Task) -> tuple[int, int]:
+    total, touch = 0, weigh(task)
+    for record in islice(consumer, task.records):
+        total += touch(record.value)
+    return task.records, total
 
 
 _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
