@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async.cluster.client import Client
+from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import DeliveryError
 from kafka_async.group.assignors import MemberSubscription
 from kafka_async.group.embedded_protocol import decode_assignment, encode_subscription
 from kafka_async.group.membership import Member
+from kafka_async.producer.accumulator import BATCHES_A_REQUEST
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
-from tests.fairness.conftest import VALUE
+from tests.fairness.conftest import FAST, VALUE
 from tests.fairness.holds import LIMIT, longest_hold
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ pytestmark = pytest.mark.asyncio
 WIDE, PARTITIONS = "wide", 10_000
 TOPICS = [f"service.events-{number}" for number in range(5_000)]
 MEMBERS = 500
+EARLY = 20_000 if FAST else 5_000
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +46,119 @@ async def test_the_metadata_of_all_topics_is_taken_in(large: BlockingCluster) ->
             await client.refresh_metadata(all_topics=True)  # what is new, and then what was known
             metadata = await client.refresh_metadata(all_topics=True)
             assert len(metadata.topics[WIDE].partitions) == PARTITIONS
+
+    assert await longest_hold(work) <= LIMIT
+
+
+async def to_every_topic(producer: Producer, times: int = 1) -> None:
+    """A record to each of the topics, in turn."""
+    for _ in range(times):
+        for name in TOPICS:
+            await producer.enqueue(name, VALUE)
+
+
+async def test_the_first_records_go_to_5000_topics(large: BlockingCluster) -> None:
+    async def work() -> None:
+        async with Producer(large.bootstrap_servers) as producer:
+            await to_every_topic(producer)
+            await producer.flush()
+            assert producer.statistics().record_send_total == len(TOPICS)
+
+    assert await longest_hold(work) <= LIMIT
+
+
+async def test_5000_topics_are_learnt_and_let_go_of_all_at_once(large: BlockingCluster) -> None:
+    async def work() -> None:
+        async with Producer(large.bootstrap_servers, linger_ms=60_000) as producer:
+            await to_every_topic(producer)
+            await producer.client.metadata_for(TOPICS, timeout=30)
+            await to_every_topic(producer)  # into batches that linger
+            await producer.flush()
+            assert producer.statistics().record_send_total == 2 * len(TOPICS)
+
+    assert await longest_hold(work) <= LIMIT
+
+
+async def test_records_go_on_to_5000_topics_while_their_metadata_are_renewed(
+    large: BlockingCluster,
+) -> None:
+    async with Producer(large.bootstrap_servers) as producer:
+        await to_every_topic(producer)
+        await producer.flush()
+
+        async def work() -> None:
+            renewing = asyncio.ensure_future(producer.client.refresh_metadata())
+            await to_every_topic(producer, 2)
+            assert len((await renewing).topics) >= len(TOPICS)
+            await producer.flush()
+
+        assert await longest_hold(work) <= LIMIT
+
+
+async def test_the_batches_of_5000_topics_linger_out_together(large: BlockingCluster) -> None:
+    async with Producer(large.bootstrap_servers, linger_ms=100) as producer:
+        await to_every_topic(producer)
+        await producer.flush()
+
+        async def work() -> None:
+            await to_every_topic(producer)
+            await producer.send(TOPICS[-1], VALUE)
+            await producer.flush()
+
+        assert await longest_hold(work) <= LIMIT
+
+
+async def test_5000_topics_get_another_leader_at_once(large: BlockingCluster) -> None:
+    async with Producer(large.bootstrap_servers) as producer:
+        await to_every_topic(producer)
+        await producer.flush()
+
+        async def work() -> None:
+            await to_every_topic(producer)
+            for leader in (2, 1):  # there is no broker 2: each partition loses its leader
+                await lead(producer.client, leader)
+            await producer.flush()
+
+        assert await longest_hold(work) <= LIMIT
+
+
+async def lead(client: Client, leader: int) -> None:
+    """As if brokers said, some in an answer, that all the topics have another leader."""
+    partitions = [TopicPartition(name, 0) for name in TOPICS]
+    for at in range(0, len(partitions), BATCHES_A_REQUEST):
+        hints = [
+            LeaderHint(partition, leader, client.metadata.leader_epoch(partition) + 1)
+            for partition in partitions[at : at + BATCHES_A_REQUEST]
+        ]
+        client.note_leaders(hints)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("timeout", [None, 0.0], ids=["delivering", "giving up"])
+async def test_a_producer_to_5000_topics_stops(
+    large: BlockingCluster, timeout: float | None
+) -> None:
+    async def work() -> None:
+        producer = Producer(large.bootstrap_servers, linger_ms=60_000)
+        await producer.start()
+        await to_every_topic(producer)
+        try:
+            await producer.stop(timeout)
+        except DeliveryError:
+            assert timeout is not None
+
+    assert await longest_hold(work) <= LIMIT
+
+
+async def test_what_was_enqueued_before_a_topic_was_known_follows_bit_by_bit(
+    large: BlockingCluster,
+) -> None:
+    async def work() -> None:
+        async with Producer(large.bootstrap_servers) as producer:
+            for _ in range(EARLY):
+                await producer.enqueue(WIDE, VALUE, key=b"key")
+            await producer.flush()
+            assert producer.statistics().record_send_total == EARLY
 
     assert await longest_hold(work) <= LIMIT
 
