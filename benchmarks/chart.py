@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.cases import CASES
-from benchmarks.contenders import PEERS, RAW
+from benchmarks.contenders import OURS, PEERS, RAW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +46,7 @@ class Bar:
 class Group:
     """The bars of a case, and the raw socket's figure where it was measured."""
 
+    case: str
     title: str
     bars: Sequence[Bar]
     limit: float | None
@@ -93,11 +94,17 @@ CONSUME: Final = (
     ("consume-1k", "poll"),
     ("consume-1k-zstd", "poll"),
 )
-LATENCY: Final = (("round-trip", ""), ("round-trip-1000", ""), ("end-to-end", ""))
+LATENCY: Final = (
+    ("round-trip", ""),
+    ("round-trip-1000", ""),
+    ("round-trip-1", ""),
+    ("end-to-end", ""),
+)
 CPU: Final = (
     ("produce-100", "enqueue"),
+    ("produce-1k", "enqueue"),
     ("consume-100", "poll"),
-    ("consume-100-iterate", "iterate"),
+    ("consume-1k-zstd", "poll"),
 )
 PANELS: Final = (
     Panel("Produce, records/s (more is better)", PRODUCE, _rate, _thousands),
@@ -126,7 +133,9 @@ def draw(rows: Sequence[Row], machine: str, path: Path) -> bool:
         for column, (panel, groups) in enumerate(line):
             where = grid[number, column] if len(line) == 2 else grid[number, :]
             _draw_panel(figure.add_subplot(where), panel, groups)
-    _draw_head(figure, [group for _, groups in panels for group in groups])
+    drawn = {group.case for _, groups in panels for group in groups}
+    rounds = max(row.rounds for row in rows if row.case in drawn)
+    _draw_head(figure, [group for _, groups in panels for group in groups], rounds)
     foot = "\n".join(textwrap.wrap(machine, 200))
     figure.text(0.005, 0.1 / height, foot, fontsize=7.5, color="#555555", va="bottom")
     figure.savefig(path, dpi=110)
@@ -144,7 +153,7 @@ def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
         limits = [panel.figure(row).median for row in mine if row.peer == RAW]
         limit = limits[0] if limits and panel.figure is not _cpu else None
         if bars:
-            found.append(Group(CASES[case].title, bars, limit))
+            found.append(Group(case, CASES[case].title, bars, limit))
     return found
 
 
@@ -156,14 +165,15 @@ def _rows(groups: Sequence[Group]) -> float:
 def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Group]) -> None:
     longest = max(bar.figure.high for group in groups for bar in group.bars)
     near = [group.limit for group in groups if group.limit and group.limit <= longest * 1.5]
-    end = max(longest, *near, 0.0) * 1.16
+    # Room for the name of a client beside the longest bar.
+    end = max(longest * 1.36, *(limit * 1.05 for limit in near), 0.0)
     place = 0.0
     for group in groups:
         axes.text(0, place, group.title, fontsize=9, fontweight="bold", va="center")
         first = place + 0.5
         for bar in group.bars:
             place += 1
-            _draw_bar(axes, panel, bar, place, end)
+            _draw_bar(axes, panel, bar, place)
         if group.limit is not None:
             _draw_limit(axes, panel, group.limit, (first, place + 0.5), end)
         place += 1.6
@@ -188,16 +198,21 @@ def _ticks(panel: Panel) -> Callable[[float, int], str]:
     return written
 
 
-def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float, end: float) -> None:
+def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float) -> None:
     spread = bar.figure
     axes.barh(place, spread.median, height=0.82, color=COLOURS[bar.peer])
     axes.plot([spread.low, spread.high], [place, place], color="#333333", linewidth=1.1)
-    axes.text(
-        max(spread.median, spread.high) + end * 0.008,
-        place,
-        panel.unit(spread.median),
+    ours = bar.peer == OURS
+    axes.annotate(
+        f"{panel.unit(spread.median)}  {PEERS[bar.peer].title}",
+        (max(spread.median, spread.high), place),
+        xytext=(4, 0),
+        textcoords="offset points",
         fontsize=7.5,
+        fontweight="bold" if ours else "normal",
+        color="#000000" if ours else "#444444",
         va="center",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
     )
 
 
@@ -212,7 +227,7 @@ def _draw_limit(
     axes.text(end, span[0] - 0.5, words, fontsize=7.5, ha="right", va="center", color=LIMIT)
 
 
-def _draw_head(figure: Any, groups: Sequence[Group]) -> None:
+def _draw_head(figure: Any, groups: Sequence[Group], rounds: int) -> None:
     """The title, and below it which colour is whose."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -226,7 +241,9 @@ def _draw_head(figure: Any, groups: Sequence[Group]) -> None:
     if any(group.limit for group in groups):
         marks.append(Line2D([], [], color=LIMIT, linestyle=DASHES, label=PEERS[RAW].title))
     height = figure.get_figheight()
-    title = "kafka_async beside its peers: medians; thin lines from the lowest round to the highest"
+    title = f"{PEERS[OURS].title} beside its peers: medians of {rounds} rounds"
+    if rounds > 1:
+        title += "; thin lines from the lowest to the highest"
     figure.text(0.005, 1 - 0.12 / height, title, fontsize=13, fontweight="bold", va="top")
     where = (0.0, 1 - 0.36 / height)
     figure.legend(

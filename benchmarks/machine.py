@@ -40,10 +40,10 @@ def describe(backend: str) -> dict[str, str]:
 
 def sentence(context: Mapping[str, str]) -> str:
     """The same in a sentence."""
-    rest = ", ".join(
-        f"{name} {value}" for name, value in context.items() if name not in {"cores", "system"}
-    )
-    return f"{context['cores']} cores, {context['system']}, {rest}."
+    first = {"date", "cores", "system"}
+    rest = [f"{name} {value}" for name, value in context.items() if name not in first]
+    date = [context["date"]] if "date" in context else []
+    return ", ".join([*date, f"{context['cores']} cores", context["system"], *rest]) + "."
 
 
 def _revision() -> str:

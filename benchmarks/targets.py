@@ -40,7 +40,7 @@ class Group(Enum):
     MAIN = "What was to be reached"
     CPU = "Client CPU a record: below every peer"
     PLAIN = "The kernel in plain Python: ahead of kafka-python"
-    INFORMATION = "No target: beside the best of the other clients"
+    INFORMATION = "Without a target: beside the best of the other clients"
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ def test_targets_are_about_tuned_clients_only(everything: Results, tmp_path: Pat
     ledger = Ledger(tmp_path / "runs.jsonl", dict(everything.context), resume=True)
     page = markdown(results(ledger, {}, tuned=False))
     assert "What was to be reached" not in page
+    assert "### Without a target: beside the best of the other clients" in page
     assert "Expected" not in page
     assert "at its defaults, acks=all; 2 rounds at most." in page
     lines = [line for line in page.splitlines() if line.startswith("| produce 100 B |")]
