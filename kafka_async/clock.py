@@ -49,6 +49,8 @@ class LoopClock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._offset = time.time() - loop.time()
+        if not keeps_virtual_time(loop):
+            self.wall = time.time
 
     def monotonic(self) -> float:
         """Seconds of `loop.time`."""
@@ -56,9 +58,7 @@ class LoopClock:
 
     def wall(self) -> float:
         """Seconds since the epoch, as far from the start as the loop's time is."""
-        if keeps_virtual_time(self._loop):
-            return self._loop.time() + self._offset
-        return time.time()
+        return self._loop.time() + self._offset
 
 
 def keeps_virtual_time(loop: asyncio.AbstractEventLoop) -> bool:

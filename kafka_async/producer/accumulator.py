@@ -177,7 +177,7 @@ class Accumulator:
             self.close(queue.open, now)
         batch = self._new_batch(queue, now)
         batch.held = contents.size
-        batch.contents = contents
+        batch.carry(contents)
         batch.state = BatchState.READY
         queue.waiting.append(batch)
         self.schedule.offer(queue, now)
@@ -295,7 +295,7 @@ class Accumulator:
         """A batch is compressed, or cannot be (None); the partition's next one may be."""
         self._sealed.append(batch.queue)
         if contents is not None and batch.state is BatchState.COMPRESSING:
-            batch.contents = contents
+            batch.carry(contents)
             batch.state = BatchState.READY
             self.schedule.offer(batch.queue, now)
 

@@ -42,13 +42,15 @@ class ProducerBatch:
 
     Times are the loop's, in seconds. `order` sorts the batches of a partition as they were filled;
     parts of a split batch sort where it was. `held` is what it takes of buffer_memory. `doubtful`
-    says that an attempt may have written it.
+    says that an attempt may have written it. `count` records are in a finished batch, of
+    `wire_size` bytes with its header; of an open one its `section` knows.
     """
 
     __slots__ = (
         "_frame",
         "attempts",
         "contents",
+        "count",
         "created",
         "deadline",
         "doubtful",
@@ -62,6 +64,7 @@ class ProducerBatch:
         "sent",
         "stamp",
         "state",
+        "wire_size",
     )
 
     def __init__(
@@ -83,6 +86,8 @@ class ProducerBatch:
         self.state = BatchState.OPEN
         self.section: OpenBatch | None = None
         self.contents: RecordBatch | None = None
+        self.count = 0
+        self.wire_size = 0
         self.stamp: Stamp | None = None
         self.attempts = 0
         self.doubtful = False
@@ -95,30 +100,28 @@ class ProducerBatch:
         section = self.section
         assert section is not None
         self.section = None
-        self.contents = RecordBatch(
-            section.seal(),
-            Codec.none,
-            section.count,
-            section.base_timestamp,
-            section.max_timestamp,
+        self.carry(
+            RecordBatch(
+                section.seal(),
+                Codec.none,
+                section.count,
+                section.base_timestamp,
+                section.max_timestamp,
+            )
         )
         self.state = BatchState.SEALED
+
+    def carry(self, contents: RecordBatch) -> None:
+        """Hold this finished batch."""
+        self.contents = contents
+        self.count = contents.count
+        self.wire_size = contents.size
 
     @property
     def sealed(self) -> RecordBatch:
         """The finished batch, without the header that says who sends it."""
         assert self.contents is not None
         return self.contents
-
-    @property
-    def count(self) -> int:
-        """How many records it holds."""
-        return self.sealed.count if self.section is None else self.section.count
-
-    @property
-    def wire_size(self) -> int:
-        """Bytes of the finished batch, header included."""
-        return self.sealed.size
 
     def restamp(self, stamp: Stamp | None) -> None:
         """Carry another identity and sequence: what was framed before is left alone, and unused."""
@@ -143,7 +146,7 @@ class ProducerBatch:
                 base_sequence=self.stamp.sequence,
                 transactional=transactional,
             )
-            if sealed.size >= KEPT_TWICE:
+            if self.wire_size >= KEPT_TWICE:
                 self.contents = replace(sealed, payload=memoryview(self._frame)[HEADER_SIZE:])
         return self._frame
 

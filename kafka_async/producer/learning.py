@@ -66,9 +66,8 @@ class Learning:
         if unknown:
             self._stale.update(unknown)
             unknown.clear()
-        metadata = self._client.metadata
-        if metadata is not self.seen or self._stale:
-            self._read(metadata, now)
+        if self._stale:
+            self._read(self._client.metadata, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._read(metadata, self._now())

@@ -94,7 +94,7 @@ class Ledger:
         self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
     ) -> None:
         """A batch will not be sent again; unless it is reported, flush says nothing of it."""
-        count = batch.count
+        count = batch.count if batch.section is None else batch.section.count
         self._sequencer.tear(batch.stamp)
         self._finish(batch)
         batch.outcome.fail(self.judge(error), count)
@@ -137,7 +137,7 @@ class Ledger:
                 deadline=batch.deadline,
                 order=(*batch.order, number),
             )
-            smaller.contents = part
+            smaller.carry(part)
             smaller.state = BatchState.READY
             smaller.attempts = batch.attempts
             smaller.restamp(stamp)

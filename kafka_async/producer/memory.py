@@ -67,7 +67,9 @@ class BufferMemory:
 
     def take(self, size: int, holder: Holder, *, overtake: bool = False) -> bool:
         """Take bytes if they are there and nobody came earlier (or one may overtake)."""
-        if not self._fits(size, holder) or (self._contested(holder) and not overtake):
+        if not self._fits(size, holder):
+            return False
+        if self._line and self._contested(holder) and not overtake:
             return False
         self._move(size, holder)
         return True
@@ -79,7 +81,8 @@ class BufferMemory:
     def give(self, size: int, holder: Holder) -> None:
         """Give bytes back, and serve the line."""
         self._move(-size, holder)
-        self._serve()
+        if self._line:
+            self._serve()
 
     def transfer(self, size: int, giver: Holder, taker: Holder) -> None:
         """Let another hold bytes that are taken already."""

@@ -71,7 +71,7 @@ class PartitionQueue(Holder):
     @property
     def exists(self) -> bool:
         """Whether the topic is known to have this partition."""
-        return self.partition.partition < self.topic.count
+        return self.partition.partition < len(self.topic.leaders)
 
     def due(self, now: float) -> bool:
         """Whether the next batch is ready, or open and through with lingering."""
@@ -184,8 +184,9 @@ class TopicQueue(Holder):
 
     def choose(self, rng: random.Random) -> int:
         """The partition for the next record without a key."""
-        if 0 <= self.sticky.current < self.count:
-            return self.sticky.current
+        current = self.open.sticky
+        if 0 <= current < len(self.leaders):
+            return current
         among = self.available or range(self.count)
         if len(among) > _CANDIDATES:
             among = rng.sample(among, _CANDIDATES)

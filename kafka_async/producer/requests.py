@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PartitionProduceResponse,
         ProduceRequest,
         ProduceResponse,
+        TopicProduceData,
     )
 
 __all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "leader_hints"]
@@ -33,11 +34,13 @@ _ACKS_ALL = -1
 
 
 class ProduceCall(NamedTuple):
-    """A request, the version to send it in, and the names of the topic ids in it."""
+    """A request, the version to send it in, and the names of the topic ids in it, which are
+    numbers here: a UUID's hash is a Python function.
+    """
 
     request: ProduceRequest
     version: int
-    names: Mapping[UUID, str]
+    names: Mapping[int, str]
 
 
 class ProduceRequests:
@@ -60,18 +63,22 @@ class ProduceRequests:
         """The request that carries these batches."""
         produce = self._messages
         transactional = self._transactional_id is not None
-        by_topic: dict[str, list[PartitionProduceData]] = {}
+        rows: dict[str, list[PartitionProduceData]] = {}
+        names: dict[int, str] = {}
+        topics: list[TopicProduceData] = []
         for batch in batches:
             topic, partition = batch.queue.partition
+            if topic not in rows:
+                rows[topic] = []
+                uuid = topic_id(topic)
+                names[uuid.int] = topic
+                topics.append(
+                    produce.TopicProduceData(name=topic, topic_id=uuid, partition_data=rows[topic])
+                )
             records = batch.frame(transactional=transactional)
-            rows = by_topic.setdefault(topic, [])
-            rows.append(produce.PartitionProduceData(index=partition, records=records))
-        topics = [
-            produce.TopicProduceData(name=name, topic_id=topic_id(name), partition_data=rows)
-            for name, rows in by_topic.items()
-        ]
+            rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
         version = lane.version(produce.ProduceRequest.API_KEY)
-        if not all(topic.topic_id.int for topic in topics):
+        if 0 in names:
             version = min(version, LAST_WITH_NAMES)
         if transactional and not self.transactions_v2:
             version = min(version, LAST_BEFORE_TRANSACTIONS_V2)
@@ -81,16 +88,16 @@ class ProduceRequests:
             timeout_ms=self._timeout_ms,
             topic_data=topics,
         )
-        return ProduceCall(request, version, {topic.topic_id: topic.name for topic in topics})
+        return ProduceCall(request, version, names)
 
 
 def answers_by_partition(
-    response: ProduceResponse, names: Mapping[UUID, str]
+    response: ProduceResponse, names: Mapping[int, str]
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
     """What the broker says of each partition; `names` are those of the ids that were sent."""
     answers: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
-        name = topic.name or names.get(topic.topic_id)
+        name = topic.name or names.get(topic.topic_id.int)
         if name is not None:
             for row in topic.partition_responses:
                 answers[name, row.index] = row

@@ -43,8 +43,9 @@ _COMPILED: Final = compiled_codec()
 _UNDECIDED: Final = (ValueError, TypeError, BufferError, OverflowError)
 """How the compiled codec says that it leaves a message or a value to plain Python."""
 
-_ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
-_DECODERS: Final[dict[tuple[type[Message], int], Decoder]] = {}
+# What is made already, for hot paths to look into before they ask `encoder` and `decoder`.
+ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
+DECODERS: Final[dict[tuple[type[Message], int], Decoder]] = {}
 _PLAIN: Final[dict[tuple[type[Source], type[Message], int], Any]] = {}
 
 _NAMES: Final[dict[str, object]] = {
@@ -82,13 +83,13 @@ def encoder(message: type[Message], version: int) -> Encoder:
     Raises:
         UnsupportedVersionError: the message has no such version.
     """
-    found = _ENCODERS.get((message, version))
+    found = ENCODERS.get((message, version))
     if found is None:
         if _has_layout(message):
             _keep_fast(message, version)
         else:
-            _ENCODERS[message, version] = plain_encoder(message, version)
-        found = _ENCODERS[message, version]
+            ENCODERS[message, version] = plain_encoder(message, version)
+        found = ENCODERS[message, version]
     return found
 
 
@@ -98,13 +99,13 @@ def decoder(message: type[Message], version: int) -> Decoder:
     Raises:
         UnsupportedVersionError: the message has no such version.
     """
-    found = _DECODERS.get((message, version))
+    found = DECODERS.get((message, version))
     if found is None:
         if _has_layout(message):
             _keep_fast(message, version)
         else:
-            _DECODERS[message, version] = plain_decoder(message, version)
-        found = _DECODERS[message, version]
+            DECODERS[message, version] = plain_decoder(message, version)
+        found = DECODERS[message, version]
     return found
 
 
@@ -130,8 +131,8 @@ def _keep_fast(message: type[Message], version: int) -> None:
     """Make the encoder and the decoder of a message: they share a table."""
     _require(message, version)
     layout = layout_of(_COMPILED.Layout, message, version)
-    _ENCODERS[message, version] = _fast_encoder(layout, message, version)
-    _DECODERS[message, version] = _fast_decoder(layout, message, version)
+    ENCODERS[message, version] = _fast_encoder(layout, message, version)
+    DECODERS[message, version] = _fast_decoder(layout, message, version)
 
 
 def _fast_encoder(layout: Layout, message: type[Message], version: int) -> Encoder:

@@ -121,7 +121,8 @@ class Message(Struct):
 
         There may be many small ones: see `coalesce`.
         """
-        encode = compiler.encoder(type(self), version)
+        kind = type(self)
+        encode = compiler.ENCODERS.get((kind, version)) or compiler.encoder(kind, version)
         try:
             return encode(self)
         except _BAD_VALUES as error:
@@ -153,9 +154,9 @@ class Message(Struct):
             DecodeError: the bytes are no such message or end too early.
             UnsupportedVersionError: the message has no such version.
         """
-        decode = compiler.decoder(cls, version)
+        decode = compiler.DECODERS.get((cls, version)) or compiler.decoder(cls, version)
         try:
-            return decode(octets(buffer), position)
+            return decode(buffer if type(buffer) is bytes else octets(buffer), position)
         except (IndexError, StructError) as error:
             raise DecodeError(f"{cls.__name__} version {version}: the bytes end early") from error
         except UnicodeDecodeError as error:

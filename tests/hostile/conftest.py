@@ -23,5 +23,5 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     if request.param == "c":
         codec = importlib.import_module("kafka_async.kernel._ccodec")
     monkeypatch.setattr(compiler, "_COMPILED", codec)
-    monkeypatch.setattr(compiler, "_DECODERS", {})
+    monkeypatch.setattr(compiler, "DECODERS", {})
     return module
