@@ -208,6 +208,7 @@ class Ledger:
         else:
             queue.waiting.remove(batch)
         batch.release()
+        self._schedule.unwatch()
         self._incomplete.pop(batch.outcome)
         held, batch.held = batch.held, 0
         self._memory.give(held, queue)

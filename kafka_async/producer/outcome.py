@@ -46,19 +46,28 @@ class Settles:
     def __init__(self, new_promise: NewPromise) -> None:
         self.done = False
         self._new_promise = new_promise
-        self._waiters: list[Promise] = []
+        self._waiters: list[Promise] | None = None  # most have none
 
     async def settled(self) -> None:
         """Wait until it is settled, well or badly."""
         if not self.done:
-            promise = self._new_promise()
+            await self.waiter()
+
+    def waiter(self) -> Promise:
+        """A promise that is fulfilled when it is settled."""
+        promise = self._new_promise()
+        if self._waiters is None:
+            self._waiters = [promise]
+        else:
             self._waiters.append(promise)
-            await promise
+        return promise
 
     def settle(self) -> None:
         """Wake everyone who waits."""
         self.done = True
-        waiters, self._waiters = self._waiters, []
+        if self._waiters is None:
+            return
+        waiters, self._waiters = self._waiters, None
         for promise in waiters:
             if not promise.done():
                 promise.set_result(None)
@@ -89,7 +98,7 @@ class BatchOutcome(Settles):
         self.error: Exception | None = None
         self._parts: Sequence[tuple[int, BatchOutcome]] = ()
         self._parent: BatchOutcome | None = None
-        self._told: set[int] = set()
+        self._told: set[int] | None = None
 
     def acknowledge(self, base_offset: int, append_time: int, count: int) -> None:
         """The batch is written. `append_time` is the broker's (ms), -1 with CreateTime."""
@@ -130,9 +139,7 @@ class BatchOutcome(Settles):
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the batch is done; the metadata of that record, or the batch's error."""
         if not self.done:
-            promise = self._new_promise()
-            self._waiters.append(promise)
-            yield from promise.__await__()
+            yield from self.waiter().__await__()
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:
@@ -157,13 +164,15 @@ class BatchOutcome(Settles):
 
     def unreported(self) -> DeliveryFailure | None:
         """What failed of this batch and nobody has been told."""
-        untold = self.count - len(self._told)
+        untold = self.count - (0 if self._told is None else len(self._told))
         if self.error is None or untold <= 0:
             return None
         return DeliveryFailure(self.topic, self.partition, untold, self.error)
 
     def tell(self, index: int) -> None:
         """Somebody has learnt that this record failed."""
+        if self._told is None:
+            self._told = set()
         self._told.add(index)
 
     def find(self, index: int) -> tuple[BatchOutcome, int]:

@@ -111,17 +111,21 @@ class Schedule:
 
     def watch(self, batch: ProducerBatch) -> None:
         """Keep an eye on a batch's deadline."""
-        expiry = self._expiry
-        while expiry and expiry[0][2].state is BatchState.DONE:
-            heapq.heappop(expiry)
+        expiry, done = self._expiry, BatchState.DONE
         if len(expiry) > self._much:
             # An old batch that stays keeps those behind it that are done.
-            done = BatchState.DONE
             expiry[:] = [entry for entry in expiry if entry[2].state is not done]
             heapq.heapify(expiry)
             self._much = 2 * len(expiry) + LITTLE
         self._ticket += 1
         heapq.heappush(expiry, (batch.deadline, self._ticket, batch))
+
+    def unwatch(self) -> None:
+        """A batch is done: forget some of those that are, so that none is kept for long."""
+        expiry, done = self._expiry, BatchState.DONE
+        for _ in range(2):
+            if expiry and expiry[0][2].state is done:
+                heapq.heappop(expiry)
 
     @property
     def lingers(self) -> bool:
