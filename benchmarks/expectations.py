@@ -28,7 +28,7 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Fulfilment:
+class Achievement:
     """What was expected and what was measured, in words; `reached` is None without a figure."""
 
     what: str
@@ -52,36 +52,36 @@ METADATA_MS: Final = 60.0
 """Of an answer with 10,000 partitions, from its bytes to the routing table."""
 
 
-def fulfilments(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Fulfilment]:
+def achievements(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Achievement]:
     """All of them, those that were not measured too."""
-    return [*(_fulfilment(each, rows) for each in EXPECTED), _metadata(specials)]
+    return [*(_achievement(each, rows) for each in EXPECTED), _metadata(specials)]
 
 
-def _fulfilment(each: Expectation, rows: Sequence[Row]) -> Fulfilment:
+def _achievement(each: Expectation, rows: Sequence[Row]) -> Achievement:
     mine = [row for row in rows if (row.case, row.peer, row.way) == (each.case, OURS, each.way)]
     unit = each.figure.value
     expected = f"{_digits(each.expected)} {unit}"
     if not mine:
-        return Fulfilment(each.what, expected, "not measured", "", None)
+        return Achievement(each.what, expected, "not measured", "", None)
     spread = mine[0].rate if each.figure is Figure.RATE else mine[0].cpu_us
     more = each.figure is Figure.RATE
     reached = spread.median >= each.expected if more else spread.median <= each.expected
-    return Fulfilment(
+    return Achievement(
         each.what, expected, f"{_digits(spread.median)} {unit}", _range(spread), reached
     )
 
 
-def _metadata(specials: Mapping[str, Any]) -> Fulfilment:
+def _metadata(specials: Mapping[str, Any]) -> Achievement:
     """The slowest of the shapes of metadata."""
     lines = specials.get("metadata", {}).get("rows", ())
     mine = [line for line in lines if line["client"] == OURS]
     what, expected = "10,000 partitions of metadata", f"{METADATA_MS:g} ms"
     if not mine:
-        return Fulfilment(what, expected, "not measured", "", None)
+        return Achievement(what, expected, "not measured", "", None)
     slowest = max(mine, key=lambda line: line["median"])
     spread = f"{slowest['low']:.3g} - {slowest['high']:.3g}"
     figure = slowest["median"]
-    return Fulfilment(what, expected, f"{figure:.3g} ms", spread, figure <= METADATA_MS)
+    return Achievement(what, expected, f"{figure:.3g} ms", spread, figure <= METADATA_MS)
 
 
 def _digits(figure: float) -> str:

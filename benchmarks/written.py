@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import chart, machine
 from benchmarks.cases import CASES
 from benchmarks.contenders import PEERS
-from benchmarks.expectations import Fulfilment, fulfilments
+from benchmarks.expectations import Achievement, achievements
 from benchmarks.outcomes import Outcome, of_specials, outcomes, summary
 from benchmarks.report import Row, rows
 from benchmarks.targets import TARGETS, Group, comparisons
@@ -34,7 +34,7 @@ class Results:
     tuned: bool
     rows: Sequence[Row]
     outcomes: Sequence[Outcome]
-    fulfilments: Sequence[Fulfilment]
+    achievements: Sequence[Achievement]
     specials: Mapping[str, Any]
     absent: Mapping[str, str]
     failed: Mapping[str, str]
@@ -67,7 +67,7 @@ def results(
         reached = [*outcomes(TARGETS, found, wanted), *of_specials(ledger.specials, wanted)]
     else:
         reached = outcomes(comparisons(), found, {row.case for row in found})
-    expected = fulfilments(found, specials) if tuned and wanted is None else []
+    expected = achievements(found, specials) if tuned and wanted is None else []
     return Results(ledger.context, tuned, found, reached, expected, specials, absent, failed)
 
 
@@ -94,8 +94,8 @@ def markdown(everything: Results) -> str:
     if everything.failed:
         parts.append(_list("Failed", everything.failed))
     parts += _reached(everything.outcomes)
-    if everything.fulfilments:
-        parts.append("### Expected on a quiet machine\n\n" + _expected(everything.fulfilments))
+    if everything.achievements:
+        parts.append("### Expected on a quiet machine\n\n" + _expected(everything.achievements))
     parts += [
         f"### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
         for case, mine in _by_case(everything.rows).items()
@@ -140,7 +140,7 @@ def _targets(reached: Sequence[Outcome]) -> str:
     return _table(heads, lines, words=2)
 
 
-def _expected(found: Sequence[Fulfilment]) -> str:
+def _expected(found: Sequence[Achievement]) -> str:
     words = {True: "reached", False: "not reached", None: "open"}
     heads = ["figure", "expected", "ours", "lowest - highest", ""]
     lines = [[one.what, one.expected, one.ours, one.spread, words[one.reached]] for one in found]

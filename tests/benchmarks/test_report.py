@@ -120,7 +120,7 @@ def test_of_a_part_only_what_was_asked_for_is_judged(tmp_path: Path) -> None:
         "produce 100 B",
         "idle, 3 brokers",
     }
-    assert part.fulfilments == []
+    assert part.achievements == []
 
 
 def test_expected_figures_are_shown_and_no_targets(everything: Results) -> None:
