@@ -280,6 +280,11 @@ class Accumulator:
         else:
             batch.state = BatchState.READY
 
+    @property
+    def compressible(self) -> bool:
+        """Whether `to_compress` may have something to give."""
+        return bool(self._sealed)
+
     def to_compress(self) -> Iterator[ProducerBatch]:
         """Batches to compress now: of each partition one at a time, in order."""
         for _ in range(len(self._sealed)):
@@ -489,7 +494,8 @@ class Accumulator:
 
     def _let_go(self, batch: ProducerBatch, now: float) -> None:
         batch.due = min(batch.due, now)
-        if self.compressing:
+        # Compressed ahead if it is the next to be sent; else it fills up until it is.
+        if self.compressing and not batch.queue.waiting:
             self.close(batch, now)
         else:
             self.schedule.offer(batch.queue, now)

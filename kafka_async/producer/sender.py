@@ -28,6 +28,7 @@ from kafka_async.errors import (
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
 from kafka_async.producer.accumulator import BATCHES_A_REQUEST
 from kafka_async.producer.batch import BatchState
+from kafka_async.producer.compressing import Compressing
 from kafka_async.producer.identity import new_identity
 from kafka_async.producer.learning import Learning
 from kafka_async.producer.reactions import DOUBTFUL, Reaction, reaction_to
@@ -39,8 +40,6 @@ from kafka_async.producer.requests import (
     leader_hints,
 )
 from kafka_async.producer.statistics import Counters
-from kafka_async.records.batch import RecordBatch
-from kafka_async.records.compression import Codec, compress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,8 +57,6 @@ __all__ = ["Sender"]
 
 logger = logging.getLogger("kafka_async.producer")
 
-OFFLOAD_BYTES = 32 * 1024
-"""Batches of this size and more are compressed in a thread: below, the way there costs more."""
 SHORTEST_NAP: Final = 0.001
 """Seconds. uvloop's timers count in milliseconds: one for less is due at once, before its time."""
 
@@ -106,7 +103,6 @@ class Sender:
         self._rng = rng
         self._loop = supervisor.loop
         self.now = ticker(self._loop)
-        self._codec = Codec[config.compression_type]
         self._links: dict[int, Link] = {}
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._woken = False
@@ -116,6 +112,9 @@ class Sender:
         self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
         self._identifying = False
         self._request_timeout = seconds(config.request_timeout_ms)
+        self._compressing = Compressing(
+            config, accumulator, supervisor, now=self.now, wake=self.wake, fail=self._fail
+        )
         self._learning = Learning(
             client,
             accumulator,
@@ -201,8 +200,7 @@ class Sender:
         self._learning.look_round(now)
         if accumulator.tick(now):
             self.wake()  # for the rest
-        for batch in accumulator.to_compress():
-            self._compress(batch)
+        self._compressing.look_round()
         schedule = accumulator.schedule
         if schedule.unadmitted and self.admit is not None:
             queues, schedule.unadmitted = schedule.unadmitted, {}
@@ -215,42 +213,8 @@ class Sender:
             if self._serve(node, now):
                 self.wake()  # the rest, and the other brokers, in the loop's next turn
                 break
-
-    # -- compression ------------------------------------------------------------------------------
-
-    def _compress(self, batch: ProducerBatch) -> None:
-        contents = batch.sealed
-        work = partial(compress, self._codec, contents.payload, self._config.compression_level)
-        if len(contents.payload) >= OFFLOAD_BYTES:
-            self._supervisor.spawn(self._compress_aside, batch, contents, work, name="compression")
-            return
-        try:
-            self._compressed(batch, contents, work())
-        except KafkaError as error:
-            self._not_compressed(batch, contents, error)
-
-    async def _compress_aside(
-        self, batch: ProducerBatch, contents: RecordBatch, work: Callable[[], bytes]
-    ) -> None:
-        try:
-            self._compressed(batch, contents, await self._supervisor.offload(work))
-        except KafkaError as error:
-            self._not_compressed(batch, contents, error)
-
-    def _compressed(self, batch: ProducerBatch, contents: RecordBatch, payload: bytes) -> None:
-        smaller = RecordBatch(
-            payload, self._codec, contents.count, contents.base_timestamp, contents.max_timestamp
-        )
-        self._accumulator.compressed(batch, smaller, self.now())
-        self.wake()
-
-    def _not_compressed(
-        self, batch: ProducerBatch, contents: RecordBatch, error: KafkaError
-    ) -> None:
-        self._accumulator.compressed(batch, None, self.now())
-        if batch.contents is contents:  # else it has failed or was split meanwhile
-            self._fail(batch, error, self.now())
-        self.wake()
+        if accumulator.compressible:
+            self.wake()  # what was open until it was its turn to be sent
 
     # -- to the brokers ---------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +18,8 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from kafka_async.producer import sender
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.reactions import PRODUCE_REACTIONS, Reaction, reaction_to
-from kafka_async.producer.sender import OFFLOAD_BYTES
 from kafka_async.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -357,48 +354,6 @@ async def test_requests_stay_below_max_request_size() -> None:
         sizes = [len(request.encode(12)) for request in bench.cluster.requests(ProduceRequest)]
         assert max(sizes) <= 10_000
         assert len(sizes) == 4
-
-
-# -- compression ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-async def test_batches_are_compressed_and_keep_their_order(codec: str) -> None:
-    async with Bench({"clicks": [1]}, compression_type=codec, linger_ms=5) as bench:
-        values = [b"%06d" % n * 20 for n in range(5000)]
-        await bench.producer.send_many("clicks", values)
-        await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == values
-        statistics = bench.producer.statistics()
-        assert statistics.byte_total < sum(map(len, values)) / 2
-        assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
-
-
-async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    codec_fails = itertools.chain([True], itertools.repeat(False))
-    compress = sender.compress
-
-    def failing_first(*args: Any) -> bytes:
-        if next(codec_fails):
-            raise KafkaError("the codec has no memory")
-        return compress(*args)
-
-    monkeypatch.setattr(sender, "compress", failing_first)
-    large = OFFLOAD_BYTES + 1000
-    async with Bench(
-        {"clicks": [1]}, compression_type="gzip", linger_ms=60_000, batch_size=large + 100
-    ) as bench:
-        values = [(b"%d" % number) * large for number in range(4)]
-        first, *others = await bench.producer.send_many("clicks", values)
-        async with asyncio.timeout(1):
-            with pytest.raises(KafkaError, match="no memory"):
-                await first
-            await others[0]
-            await others[1]
-        await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == values[1:]
 
 
 # -- topics ---------------------------------------------------------------------------------------
