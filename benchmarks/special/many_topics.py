@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import payload
 from benchmarks.special import processes
-from benchmarks.special.results import Goal, Result, Row, row
+from benchmarks.special.results import Result, Row, median_goal, row
 from benchmarks.special.topics_client import OPTIONS, SIZE, topic_names
 from benchmarks.wire_cases import WrongResultError
 from kafka_async import Admin
@@ -101,18 +101,19 @@ def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
             break
     ratios = [one["seconds"] / many["seconds"] for one, many in zip(*found.values(), strict=True)]
     reached = statistics.median(ratios)
-    cpu = statistics.median(
+    cpu = [
         one["cpu_seconds"] / many["cpu_seconds"] for one, many in zip(*found.values(), strict=True)
-    )
+    ]
+    rate_goal, cpu_goal = "rate in that of one topic", "one topic's CPU time in theirs"
     title = f"{RECORDS:,} records of {SIZE} bytes to {TOPICS:,} topics in turn, and to one"
     return Result(
         "many_topics",
         title,
         "the rate in the rate to one topic",
         [*lines(found[ONE], "one topic", 1.0), *lines(found[MANY], f"{TOPICS:,} topics", reached)],
-        (
-            Goal(f"{TOPICS:,} topics: rate in that of one topic", reached, 0.5, "x", True),
-            Goal(f"{TOPICS:,} topics: one topic's CPU time in theirs", cpu, 0.5, "x", True),
+        tuple(
+            median_goal(f"{TOPICS:,} topics: {what}", figures, 0.5, "x", more_is_better=True)
+            for what, figures in ((rate_goal, ratios), (cpu_goal, cpu))
         ),
     ).plain()
 

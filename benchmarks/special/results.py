@@ -89,9 +89,12 @@ def row(
     )
 
 
-def median_goal(what: str, figures: Sequence[float], limit: float, unit: str) -> Goal:
-    """A goal that the median of the rounds is to reach, where less is better."""
-    return Goal(what, statistics.median(figures), limit, unit, low=min(figures), high=max(figures))
+def median_goal(
+    what: str, figures: Sequence[float], limit: float, unit: str, *, more_is_better: bool = False
+) -> Goal:
+    """A goal that the median of the rounds is to reach."""
+    median = statistics.median(figures)
+    return Goal(what, median, limit, unit, more_is_better, min(figures), max(figures))
 
 
 def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import payload, wire_cases
 from benchmarks.special import assignor, idle, idle_client, many_topics, memory, metadata
-from benchmarks.special.results import Goal, Result, row
+from benchmarks.special.results import Goal, Result, median_goal, ratio_goal, row
 from benchmarks.special.topics_client import SIZE
 from benchmarks.wire_cases import WrongResultError
 from benchmarks.wire_cases import measure as measure_case
@@ -154,3 +154,19 @@ def test_memory_is_measured_while_the_broker_stands_still(monkeypatch: pytest.Mo
     assert found.keys() == {"producer", "consumer"}
     assert min(found.values()) > 10
     assert said == ["pause", "go on"] * 2
+
+
+def test_a_goal_of_the_median_has_the_rounds_around_it() -> None:
+    goal = median_goal("rate", [0.7, 0.4, 0.6], 0.5, "x", more_is_better=True)
+    assert (goal.figure, goal.low, goal.high, goal.met) == (0.6, 0.4, 0.7, True)
+    assert not median_goal("time", [0.7, 0.4, 0.6], 0.5, "s").met
+
+
+def test_the_nearest_of_the_other_clients_is_the_one_to_be_ahead_of() -> None:
+    ours = wire_cases.Row("first answer", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    plain = replace(ours, client="kafka_async in plain Python", ratio=1.1)
+    near = replace(ours, client="kafka-python", ratio=2.5, ratio_low=1.9, ratio_high=2.6)
+    far = replace(ours, client="aiokafka", ratio=4.0)
+    goal = ratio_goal([ours, plain, far, near], 2)
+    assert goal.what == "kafka-python, first answer: its time in ours"
+    assert (goal.figure, goal.low, goal.high, goal.met) == (2.5, 1.9, 2.6, True)
