@@ -77,7 +77,7 @@ class Peer:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     counts_only: bool = False
     prepare: Callable[[], None] = _prepared
-    around: float = 2.0
+    around: float = 0.3
 
     def missing(self) -> str | None:
         """Why it can't take part, or None if it can."""
@@ -150,7 +150,7 @@ _PEERS = (
         {"enqueue": 2_000, "program": 1_000, "poll": 3_500},
         counts_only=True,
         prepare=_compile_java,
-        around=4.0,
+        around=2.0,
     ),
     Peer(
         RAW,
