@@ -187,7 +187,7 @@ class Accumulator:
         queue = self.topics.get(name)
         if queue is None:
             queue = self.topics[name] = TopicQueue(name, self._rng)
-        if queue.count == 0:
+        if not queue.leaders:
             self.unknown[queue] = None
         return queue
 
@@ -196,10 +196,11 @@ class Accumulator:
 
         Else each that comes helps two of those before it, so that their line gets shorter.
         """
-        for _ in range(2):
-            if topic.count and topic.undesignated is not None:
-                self._designate(topic, now)
-        return topic.count > 0 and topic.undesignated is None
+        if topic.leaders and topic.undesignated is not None:
+            for _ in range(2):
+                if topic.undesignated is not None:
+                    self._designate(topic, now)
+        return bool(topic.leaders) and topic.undesignated is None
 
     def _choose(self, queue: TopicQueue, key: bytes | None) -> int:
         if key is not None:
@@ -225,7 +226,10 @@ class Accumulator:
             if self.memory.take(grant, queue, overtake=overtake):
                 batch = self._begin(queue, grant, now)
                 batch.due = now + self._linger
-                self.schedule.linger(batch)
+                if self._linger or self.compressing:
+                    self.schedule.linger(batch)
+                else:
+                    self.schedule.offer(queue, now)
                 return batch
         return None
 
@@ -463,6 +467,8 @@ class Accumulator:
         """
         schedule = self.schedule
         hurry = self.flushes or self.memory.waiting
+        if not (hurry or self._settling or self._is_due(now)):
+            return False
         for batch in islice(schedule.lingered(inf if hurry else now), A_TURN):
             self._let_go(batch, now)
         for _ in islice(schedule.wake(now), A_TURN):
@@ -471,8 +477,9 @@ class Accumulator:
             self.ledger.fail(batch, self.expired(batch), now)
         self._undesignated.expire(now, A_TURN)
         self._go_on_settling(now)
-        if self._settling or (hurry and schedule.lingers):
-            return True
+        return bool(self._settling) or (bool(hurry) and schedule.lingers) or self._is_due(now)
+
+    def _is_due(self, now: float) -> bool:
         due = self.next_due()
         return due is not None and due <= now
 

@@ -89,7 +89,7 @@ class BatchOutcome(Settles):
     )
 
     def __init__(self, topic: str, partition: int, new_promise: NewPromise) -> None:
-        super().__init__(new_promise)
+        Settles.__init__(self, new_promise)  # super() is slow, and this is done for each batch
         self.topic = topic
         self.partition = partition
         self.count = 0
@@ -127,7 +127,7 @@ class BatchOutcome(Settles):
 
     def settle(self) -> None:
         """Wake everyone who waits, of a batch that was split once all its parts are settled."""
-        super().settle()
+        Settles.settle(self)
         if self._parent is not None:
             self._parent.part_settled()
 

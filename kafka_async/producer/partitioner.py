@@ -58,7 +58,7 @@ class StickyChoice:
 
     def wrote(self, partition: int, size: int, enough: int) -> None:
         """Note that a batch was closed; after `enough` bytes the next choice is a new one."""
-        if partition == self.current:
+        if partition == self._batches.sticky:
             self._bytes += size
             if self._bytes >= enough:
                 self.forget()

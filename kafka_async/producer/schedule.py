@@ -61,8 +61,14 @@ class Schedule:
 
     def offer(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition where its broker finds it, if it has anything to send now."""
-        if queue.leader is not None and self.sendable(queue, now):
-            self._ready.setdefault(queue.leader, OrderedDict())[queue] = None
+        leader = queue.leader
+        if leader is None or not (queue.waiting or queue.open is not None):
+            return
+        if self.sendable(queue, now):
+            ready = self._ready.get(leader)
+            if ready is None:
+                ready = self._ready[leader] = OrderedDict()
+            ready[queue] = None
 
     def rotate(self, node: int) -> Iterator[PartitionQueue]:
         """The partitions of a broker's set, each taken out and visited at most once."""
@@ -86,7 +92,7 @@ class Schedule:
         """Whether a partition's next batch may go to its leader now."""
         if queue.leader is None or not queue.due(now):
             return False
-        if not queue.free_to_send(queue.leader):
+        if queue.on_wire and not queue.free_to_send(queue.leader):
             return False
         if queue.not_before > now:
             self._set_timer(queue)

@@ -76,7 +76,7 @@ class Sender:
 
     `admit` is called with partitions that must join the transaction before they are sent; while
     `draining` is set, what comes back from a broker fails with it instead of being sent again.
-    `in_flight` counts the requests without an answer.
+    `in_flight` counts the requests without an answer, `turns` the looks round.
     `now()` is the time that everything here goes by, and that the writers append by: uvloop's own
     stands still within a turn, and what was appended in it would be due in the future.
     """
@@ -94,6 +94,7 @@ class Sender:
         self.requests = ProduceRequests(config)
         self.draining: Exception | None = None
         self.in_flight = 0
+        self.turns = 0
         self._config = config
         self._client = client
         self._accumulator = accumulator
@@ -164,6 +165,7 @@ class Sender:
 
     def _turn(self) -> None:
         self._woken = False
+        self.turns += 1
         if self._over.done():
             return
         now = self.now()

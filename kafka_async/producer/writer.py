@@ -84,7 +84,7 @@ class RecordWriter(Intake, Generic[K, V]):
         self._fast_until = SHUT
         self._pause_at = SHUT
         self._stamp = 0
-        self._turned = False
+        self._turn = 0
         self._engine: Engine | None = None
         self._open = {}
         self._now = _never
@@ -263,7 +263,7 @@ class RecordWriter(Intake, Generic[K, V]):
         self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
     ) -> Delivery:
         if self._now() >= self._pause_at:
-            if not self._turned:
+            if engine.sender.turns == self._turn:
                 # One of many tasks gives up the loop for all; those behind it go on.
                 self._start_turn(engine)
                 await asyncio.sleep(0)
@@ -276,7 +276,7 @@ class RecordWriter(Intake, Generic[K, V]):
         if engine.accumulator.closed != closed:
             # A batch was closed: the next call gives up the loop, so that it is sent.
             self._pause_at = self._fast_until = SHUT
-            self._await_turn(engine)
+            self._turn = engine.sender.turns
         engine.sender.wake()
         return got
 
@@ -335,6 +335,7 @@ class RecordWriter(Intake, Generic[K, V]):
     def _open_writer(self, engine: Engine) -> None:
         self._engine = engine
         self._now = engine.now
+        self._turn = engine.sender.turns
 
     def _shut_writer(self) -> None:
         """Send every call the long way, where it is checked."""
@@ -345,15 +346,9 @@ class RecordWriter(Intake, Generic[K, V]):
         self._stamp = int(engine.clock.wall() * 1000)
         self._pause_at = now + TURN
         self._fast_until = self._pause_at if engine.plain else SHUT
-        self._await_turn(engine)
-
-    def _await_turn(self, engine: Engine) -> None:
-        """Learn of the loop's next turn: who waited for something meanwhile need not give it up."""
-        self._turned = False
-        engine.supervisor.loop.call_soon(self._note_turn)
-
-    def _note_turn(self) -> None:
-        self._turned = True
+        # Every append has the sender look round in the loop's next turn: who finds that it has,
+        # has waited for something meanwhile and need not give up the loop.
+        self._turn = engine.sender.turns
 
     def _check(self) -> Engine:
         self._check_writable()
@@ -383,6 +378,9 @@ class RecordWriter(Intake, Generic[K, V]):
         assert self._engine is not None
         config = self._engine.config
         data: list[Any] = [key, value]
+        if config.key_serializer is None and config.value_serializer is None:
+            check_record(topic, key, value, headers)
+            return data[0], data[1]
         for at, (name, serializer) in enumerate(
             (("key", config.key_serializer), ("value", config.value_serializer))
         ):
