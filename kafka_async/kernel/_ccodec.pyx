@@ -693,21 +693,43 @@ cdef int write_string(Writer* w, bint compact, object value) except -1:
 
 
 cdef int write_octets(Writer* w, bint compact, object value) except -1:
-    cdef Py_buffer view
+    write_octets_size(w, compact, octets_size(value))
+    return write_part(w, value)
+
+
+cdef int write_pieces(Writer* w, bint compact, tuple value) except -1:
+    """Records that lie in several buffers."""
+    cdef Py_ssize_t size = 0
+    for piece in value:
+        size += octets_size(piece)
+    write_octets_size(w, compact, size)
+    for piece in value:
+        write_part(w, piece)
+    return 0
+
+
+cdef int write_octets_size(Writer* w, bint compact, Py_ssize_t size) except -1:
+    if size > 0x7FFF_FFFF:
+        unsure()
+    if compact:
+        return write_uvarint(w, size + 1)
+    return put(w, size, 4)
+
+
+cdef Py_ssize_t octets_size(object value) except -1:
     if PyMemoryView_Check(value):
         # `len` has to be the size in bytes for those who get the part.
         if PyMemoryView_GET_BUFFER(value).ndim != 1 or PyMemoryView_GET_BUFFER(value).itemsize != 1:
             unsure()
     elif not PyBytes_CheckExact(value) and not PyByteArray_CheckExact(value):
         unsure()
+    return len(value)
+
+
+cdef int write_part(Writer* w, object value) except -1:
+    cdef Py_buffer view
     PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
     try:
-        if view.len > 0x7FFF_FFFF:
-            unsure()
-        if compact:
-            write_uvarint(w, view.len + 1)
-        else:
-            put(w, view.len, 4)
         if view.len < PART or w.inside:
             return write_bytes(w, <const char*>view.buf, view.len)
     finally:
@@ -770,6 +792,8 @@ cdef int write_value(Writer* w, Field* field, object value) except -1:
         if field.nullable:
             put(w, 1, 1)
         return write_struct(<Layout>field.inner, value, w)
+    elif kind == RECORDS and PyTuple_CheckExact(value):
+        return write_pieces(w, field.compact, <tuple>value)
     return write_octets(w, field.compact, value)
 
 

@@ -65,6 +65,7 @@ _NAMES: Final[dict[str, object]] = {
             "ZERO_UUID",
             "bad_length",
             "octets",
+            "pieces",
             "read_tag",
             "read_tag_count",
             "read_unknown_tags",

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID as Uuid
 
-from kafka_async.protocol.spec import BOOL, STRING, UUID, Array, Fixed, Sized
+from kafka_async.protocol.spec import BOOL, BYTES, RECORDS, STRING, UUID, Array, Fixed, Sized
 from kafka_async.protocol.wire import MAX_STRING
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def _fixed(kind: Fixed, value: Any, place: str) -> str | None:
 
 
 def _sized(kind: Sized, value: Any, place: str) -> str | None:
+    if kind is RECORDS and isinstance(value, tuple):
+        parts = cast("tuple[object, ...]", value)
+        return next(filter(None, (_sized(BYTES, part, place) for part in parts)), None)
     if kind is not STRING:
         fits = isinstance(value, bytes | bytearray | memoryview)
         return None if fits else f"{place} must be bytes, not {type(value).__name__}"

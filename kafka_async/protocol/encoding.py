@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.protocol.source import Source
-from kafka_async.protocol.spec import STRING, UUID, Array, Fixed, Sized
+from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message, Struct
@@ -134,6 +134,9 @@ class EncoderSource(Source):
 
     def _sized(self, kind: Sized, place: str, compact: bool) -> None:
         data = self.fresh("d")
+        if kind is RECORDS:
+            self._records(data, place, compact)
+            return
         if kind is STRING:
             self.line(f"{data} = {place}.encode()")
         else:
@@ -149,6 +152,19 @@ class EncoderSource(Source):
             return
         self._emit(f"UVARINT[len({data}) + 1]")
         self._emit(data)
+
+    def _records(self, data: str, place: str, compact: bool) -> None:
+        """They may be given in several buffers, so that nobody has to join a header and records."""
+        self.line(f"{data} = pieces({place})")
+        size = f"sum(map(len, {data}))"
+        if not compact:
+            self._later("i", size)
+        self._flush()
+        if compact:
+            self._emit(f"UVARINT[{size} + 1]")
+        piece = self.fresh("p")
+        with self.block(f"for {piece} in {data}"):
+            self._emit(piece)
 
     def _array(self, kind: Array, place: str, compact: bool) -> None:
         items, element = self.fresh("a"), kind.element

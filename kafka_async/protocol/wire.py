@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""What a buffer may be: anything else is refused rather than guessed at."""
+"""What a buffer may be: anything else is refused rather than guessed at.
+
+A field of records may also be given as a tuple of these, to be written one behind the other.
+"""
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
 """Tagged fields this package's schema does not know, as (tag, payload) in the order of arrival."""
@@ -159,6 +162,15 @@ def octets(value: BytesLike) -> BytesLike:
         TypeError: not bytes, bytearray or memoryview (or another buffer).
     """
     return value if isinstance(value, bytes | bytearray) else memoryview(value).cast("B")
+
+
+def pieces(value: BytesLike | tuple[BytesLike, ...]) -> tuple[BytesLike, ...]:
+    """The buffers that records lie in, one behind the other, each as `octets` gives it.
+
+    Raises:
+        TypeError: as `octets`.
+    """
+    return tuple(map(octets, value)) if isinstance(value, tuple) else (octets(value),)
 
 
 def too_large(size: int) -> ValueError:

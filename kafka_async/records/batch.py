@@ -149,22 +149,25 @@ def frame_batch(  # noqa: PLR0913 one a field of the header
         | (_TRANSACTIONAL if transactional else 0)
         | (_CONTROL if control else 0)
     )
-    covered = _AFTER_CRC.pack(
-        attributes,
-        count - 1,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    )
+    times, producer = (base_timestamp, max_timestamp), (producer_id, producer_epoch, base_sequence)
+    header = _header(payload, attributes, count, times, producer, base_offset, leader_epoch)
+    return b"".join((header, payload))
+
+
+def _header(
+    payload: Buffer,
+    attributes: int,
+    count: int,
+    times: tuple[int, int],
+    producer: tuple[int, int, int],
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    covered = _AFTER_CRC.pack(attributes, count - 1, *times, *producer, count)
     crc32c = checksum()
     length = _MIN_LENGTH + memoryview(payload).nbytes
-    head = struct.pack(
-        ">qiibI", base_offset, length, leader_epoch, 2, crc32c(payload, crc32c(covered))
-    )
-    return b"".join((head, covered, payload))
+    crc = crc32c(payload, crc32c(covered))
+    return struct.pack(">qiibI", base_offset, length, leader_epoch, 2, crc) + covered
 
 
 def assign_offsets(
@@ -314,16 +317,21 @@ class RecordBatch:
         transactional: bool = False,
     ) -> bytes:
         """The complete batch, from this producer, with this sequence."""
-        return frame_batch(
+        header = self.header(
+            producer_id, producer_epoch, base_sequence, transactional=transactional
+        )
+        return b"".join((header, self.payload))
+
+    def header(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool
+    ) -> bytes:
+        """What comes before `payload` when it is sent so: together they are what `frame` gives."""
+        return _header(
             self.payload,
-            codec=self.codec,
-            count=self.count,
-            base_timestamp=self.base_timestamp,
-            max_timestamp=self.max_timestamp,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            transactional=transactional,
+            self.codec | (_TRANSACTIONAL if transactional else 0),
+            self.count,
+            (self.base_timestamp, self.max_timestamp),
+            (producer_id, producer_epoch, base_sequence),
         )
 
 

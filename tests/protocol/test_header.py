@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -98,6 +99,29 @@ def test_records_are_not_copied_into_the_frame() -> None:
     assert len(parts) == 3
     assert parts[1] is records
     frame(parts)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_records_in_several_pieces_are_neither_copied_nor_joined(version: int) -> None:
+    pieces = b"header", b"x" * 10_000, memoryview(bytearray(b"y" * 10_000))
+
+    def parts(records: Any) -> list[bytes | bytearray | memoryview]:
+        partition = PartitionProduceData(records=records)
+        topic = TopicProduceData(name="t", partition_data=[partition])
+        return encode_request(ProduceRequest(topic_data=[topic]), version, 1, "me")
+
+    given = parts(pieces)
+    assert b"".join(given) == b"".join(parts(b"".join(pieces)))
+    assert given[1] is pieces[1]
+    assert memoryview(given[2]).obj is pieces[2].obj
+
+
+@pytest.mark.parametrize("records", [(b"x", "y"), ("y",), (b"x", None)])
+def test_pieces_that_are_no_bytes_are_refused(records: Any) -> None:
+    partition = PartitionProduceData(records=records)
+    topic = TopicProduceData(name="t", partition_data=[partition])
+    with pytest.raises(EncodeError, match=r"partition_data\[0\].records must be bytes"):
+        encode_request(ProduceRequest(topic_data=[topic]), 9, 1, "me")
 
 
 def test_tagged_fields_in_a_header_are_passed_over() -> None:
