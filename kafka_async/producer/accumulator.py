@@ -196,10 +196,9 @@ class Accumulator:
 
         Else each that comes helps two of those before it, so that their line gets shorter.
         """
-        if topic.leaders and topic.undesignated is not None:
-            for _ in range(2):
-                if topic.undesignated is not None:
-                    self._designate(topic, now)
+        for _ in range(2):
+            if topic.leaders and topic.undesignated is not None:
+                self._designate(topic, now)
         return bool(topic.leaders) and topic.undesignated is None
 
     def _choose(self, queue: TopicQueue, key: bytes | None) -> int:
