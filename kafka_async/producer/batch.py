@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_async.kernel import OpenBatch
     from kafka_async.producer.idempotence import Stamp
     from kafka_async.producer.outcome import BatchOutcome
@@ -138,17 +141,31 @@ class ProducerBatch:
     def frame(self, *, transactional: bool) -> bytes:
         """The bytes to send: the same object for every attempt under one stamp."""
         if self._frame is None:
-            assert self.stamp is not None
-            sealed = self.sealed
-            self._frame = sealed.frame(
-                producer_id=self.stamp.identity.producer_id,
-                producer_epoch=self.stamp.identity.epoch,
-                base_sequence=self.stamp.sequence,
-                transactional=transactional,
-            )
-            if self.wire_size >= KEPT_TWICE:
-                self.contents = replace(sealed, payload=memoryview(self._frame)[HEADER_SIZE:])
+            return self.framed(self.framing(transactional=transactional)())
         return self._frame
+
+    @property
+    def to_frame(self) -> int:
+        """Bytes that `frame` would copy and make a checksum of; 0 if it has."""
+        return self.wire_size if self._frame is None else 0
+
+    def framing(self, *, transactional: bool) -> Callable[[], bytes]:
+        """What makes the bytes to send; it may be called in another thread."""
+        assert self.stamp is not None
+        return partial(
+            self.sealed.frame,
+            producer_id=self.stamp.identity.producer_id,
+            producer_epoch=self.stamp.identity.epoch,
+            base_sequence=self.stamp.sequence,
+            transactional=transactional,
+        )
+
+    def framed(self, frame: bytes) -> bytes:
+        """Send these bytes from now on, which `framing` has made under the present stamp."""
+        self._frame = frame
+        if len(frame) >= KEPT_TWICE:
+            self.contents = replace(self.sealed, payload=memoryview(frame)[HEADER_SIZE:])
+        return frame
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         """The same records in two batches (KIP-126); there must be two at least."""

@@ -57,6 +57,8 @@ __all__ = ["Sender"]
 
 logger = logging.getLogger("kafka_async.producer")
 
+LARGE: Final = 1024 * 1024
+"""Bytes of a batch from which on a thread copies it and makes its checksum: half a millisecond."""
 SHORTEST_NAP: Final = 0.001
 """Seconds. uvloop's timers count in milliseconds: one for less is due at once, before its time."""
 
@@ -68,6 +70,7 @@ class Link:
         self.lane = lane
         self.in_flight = 0
         self.connecting = False
+        self.framing = False
         self.failures = 0
 
 
@@ -225,7 +228,7 @@ class Sender:
         link = self._links.get(node)
         if link is None:
             link = self._links[node] = Link(self._client.lane(node, LaneKind.PRODUCE, self))
-        if link.connecting:
+        if link.connecting or link.framing:
             return False
         if not link.lane.connected:
             link.connecting = True
@@ -264,6 +267,30 @@ class Sender:
         link.in_flight += 1
         self.in_flight += 1
         self.counters.requests += 1
+        if any(batch.to_frame >= LARGE for batch in batches):
+            link.framing = True
+            self._supervisor.spawn(self._frame_aside, link, batches, name="framing")
+        else:
+            self._submit(link, batches, now)
+
+    async def _frame_aside(self, link: Link, batches: Sequence[ProducerBatch]) -> None:
+        """Have a thread frame what is large, then send all; nothing overtakes on that link."""
+        transactional = self._config.transactional_id is not None
+        for batch in batches:
+            if batch.state is BatchState.ON_WIRE and batch.to_frame >= LARGE:
+                frame = await self._supervisor.offload(batch.framing(transactional=transactional))
+                if batch.state is BatchState.ON_WIRE:
+                    batch.framed(frame)
+        link.framing = False
+        batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
+        if batches:
+            self._submit(link, batches, self.now())
+        else:
+            link.in_flight -= 1
+            self.in_flight -= 1
+        self.wake()
+
+    def _submit(self, link: Link, batches: Sequence[ProducerBatch], now: float) -> None:
         try:
             call = self.requests.build(batches, link.lane, self._learning.seen.topic_id)
             link.lane.ask(
