@@ -27,7 +27,7 @@ from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
 from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.expiry import delivery_timed_out, topic_not_learnt
 from kafka_async.producer.ledger import Ledger
-from kafka_async.producer.memory import BufferMemory, Shortage
+from kafka_async.producer.memory import OVERHEAD, BufferMemory, Shortage
 from kafka_async.producer.outcome import BatchOutcome
 from kafka_async.producer.partitioner import ask, partition_for_key
 from kafka_async.producer.queues import PartitionQueue, TopicQueue
@@ -137,7 +137,7 @@ class Accumulator:
             if batch is None:
                 batch = self._open(target, bound, now, overtake=place is not None)
                 if batch is None:
-                    return Shortage(bound, target)
+                    return Shortage(bound + OVERHEAD, target)
             assert batch.section is not None
             delivery = batch.section.append(timestamp, key, value, headers)
             if delivery is not None:
@@ -150,11 +150,11 @@ class Accumulator:
 
     def check_size(self, size: int, topic: str) -> None:
         """Raise RecordTooLargeError for a record, or a ready-made batch, that can never be sent."""
-        for limit, name in (
-            (self._max_request_size, "max_request_size"),
-            (self.memory.total, "buffer_memory"),
+        for limit, overhead, name in (
+            (self._max_request_size, 0, "max_request_size"),
+            (self.memory.total, OVERHEAD, "buffer_memory"),
         ):
-            if size > limit:
+            if size + overhead > limit:
                 raise RecordTooLargeError(
                     f"{size} bytes are more than {name}={limit} allows", topic=topic
                 )
@@ -171,8 +171,9 @@ class Accumulator:
         queue = self._topic(partition.topic).queue(partition.partition)
         if place is not None:
             self.memory.redeem(place)
-        if not self.memory.take(contents.size, queue, overtake=place is not None):
-            return Shortage(contents.size, queue)
+        needed = contents.size + OVERHEAD
+        if not self.memory.take(needed, queue, overtake=place is not None):
+            return Shortage(needed, queue)
         if queue.open is not None:
             self.close(queue.open, now)
         batch = self._new_batch(queue, now)
@@ -218,11 +219,11 @@ class Accumulator:
     def _open(
         self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
     ) -> ProducerBatch | None:
-        first = FIRST_GRANT
-        if queue.busy and 2 * (self.memory.used + self._limit) <= self.memory.total:
-            first = self._limit  # it fills up again: every step on the way would be a detour
+        first, memory = FIRST_GRANT, self.memory
+        if queue.usual > first and 2 * (memory.used + 2 * queue.usual) <= memory.total:
+            first = 2 * queue.usual  # it fills up again: every step on the way would be a detour
         for grant in (max(size, min(first, self._limit)), size):
-            if self.memory.take(grant, queue, overtake=overtake):
+            if memory.take(grant + OVERHEAD, queue, overtake=overtake):
                 batch = self._begin(queue, grant, now)
                 batch.due = now + self._linger
                 if self._linger or self.compressing:
@@ -271,7 +272,7 @@ class Accumulator:
         self.closed += 1
         queue.close()
         batch.seal()
-        queue.busy = 2 * size > self._limit
+        queue.usual = size
         queue.topic.sticky.wrote(queue.partition.partition, size, self._batch_size)
         queue.waiting.append(batch)
         spare = batch.held - size
@@ -431,8 +432,10 @@ class Accumulator:
         self.ledger.leave_record(record)
         queue = topic.queue(partition)
         batch = self._batch_with_room(queue, record.size, record.created, now)
-        self.memory.transfer(record.size, topic, queue)
+        self.memory.transfer(record.size + OVERHEAD, topic, queue)
         assert batch.section is not None
+        if batch.section.count:
+            self.memory.give(OVERHEAD, queue)  # else it is the batch's
         delivery = batch.section.append(record.timestamp, record.key, record.value, record.headers)
         assert delivery is not None, "it was granted what it needs"
         record.designate(delivery, batch.outcome)

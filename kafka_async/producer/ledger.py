@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.failures import Failures
+from kafka_async.producer.memory import OVERHEAD
 from kafka_async.producer.queues import TopicQueue
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Ledger:
             stamp = None if stamp is None else stamp.after(part.count)
             # The first holds all: the memory is free again when it is done, a little early.
             smaller.held, held = held, 0
-            self._memory.force(smaller.held, queue)
+            self._memory.force(smaller.held + OVERHEAD, queue)
             self.enter(smaller)
             queue.insert(smaller)
         self._go_on(queue, now)
@@ -195,7 +196,7 @@ class Ledger:
         record.fail(self.judge(error))
         if report:
             self.failures.add(record)
-        self._memory.give(record.size, topic)
+        self._memory.give(record.size + OVERHEAD, topic)
 
     # -- pieces -----------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ class Ledger:
         self._schedule.unwatch()
         self._incomplete.pop(batch.outcome)
         held, batch.held = batch.held, 0
-        self._memory.give(held, queue)
+        self._memory.give(held + OVERHEAD, queue)
 
     def _go_on(self, queue: PartitionQueue, now: float) -> None:
         """Something of a partition is no longer on the wire: mend its chain, see what is next."""

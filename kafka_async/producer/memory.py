@@ -1,6 +1,7 @@
 """The bound on what a producer keeps in memory: pure accounting, and a line of those who wait.
 
-Bytes are taken when a batch is opened or grows and given back when its outcome is known. Whoever
+Bytes are taken when a batch is opened or grows and given back when its outcome is known, and with
+them what Python takes for the batch itself: else many small ones would be twice as large. Whoever
 finds too little may queue for it; the line is served in order, and a place in it holds the bytes
 once granted, so nobody who comes later can take them.
 
@@ -12,12 +13,15 @@ so the rest can go on. A stranded holder in the line is passed over, not waited 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from kafka_async.producer.outcome import NewPromise, Promise
 
-__all__ = ["BufferMemory", "Holder", "Place", "Shortage"]
+__all__ = ["OVERHEAD", "BufferMemory", "Holder", "Place", "Shortage"]
+
+OVERHEAD: Final = 768
+"""Bytes that a batch, or a record that waits for its topic, takes besides what is in it."""
 
 
 class Holder:

@@ -27,13 +27,12 @@ class PartitionQueue(Holder):
     """The batches of one partition: at most one open, those that wait in order, those on the wire.
 
     `leader` is the broker that takes them, None while there is none; `wire_node` is the one that
-    what is on the wire was sent to. `not_before` is when the next attempt may be made. `busy` says
-    that its last batch was more than half full, `admitted` which transaction it was admitted to.
+    what is on the wire was sent to. `not_before` is when the next attempt may be made. `usual` is
+    how many bytes its last batch had, `admitted` which transaction it was admitted to.
     """
 
     __slots__ = (
         "admitted",
-        "busy",
         "chain",
         "leader",
         "next_order",
@@ -43,6 +42,7 @@ class PartitionQueue(Holder):
         "partition",
         "timer",
         "topic",
+        "usual",
         "waiting",
         "wire_node",
     )
@@ -61,7 +61,7 @@ class PartitionQueue(Holder):
         self.timer = 0.0
         self.next_order = 0
         self.admitted = 0
-        self.busy = False
+        self.usual = 0
 
     @property
     def load(self) -> int:

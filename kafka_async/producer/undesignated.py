@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.kernel import Delivery
 from kafka_async.producer.expiry import topic_not_learnt
-from kafka_async.producer.memory import Shortage
+from kafka_async.producer.memory import OVERHEAD, Shortage
 from kafka_async.producer.outcome import Undesignated
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class UndesignatedRecords:
         overtake: bool,
     ) -> Delivery | Shortage:
         """Append a record to its topic's line; a Shortage, and no change, if there is no memory."""
-        if not self._memory.take(size, topic, overtake=overtake):
-            return Shortage(size, topic)
+        if not self._memory.take(size + OVERHEAD, topic, overtake=overtake):
+            return Shortage(size + OVERHEAD, topic)
         record = Undesignated(
             topic.name,
             key,

@@ -21,7 +21,7 @@ from kafka_async.kernel import Delivery, record_size_bound
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator, Shortage
 from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.idempotence import ProducerIdentity, Sequencer
-from kafka_async.producer.memory import Holder, Place
+from kafka_async.producer.memory import OVERHEAD, Holder, Place
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition
@@ -346,7 +346,7 @@ class Machine(RuleBasedStateMachine):
             granted[place.holder] += place.size if place.granted else 0
         for queue in queues:
             batches = [*queue.unsent(), *queue.on_wire]
-            assert queue.held == sum(batch.held for batch in batches) + granted[queue]
+            assert queue.held == sum(b.held + OVERHEAD for b in batches) + granted[queue]
 
     @invariant()
     def what_can_be_sent_will_be_found(self) -> None:
@@ -480,7 +480,7 @@ def test_a_busy_partition_takes_its_memory_at_once_while_half_is_free(
     held = fill(driver, 60)
     assert len(set(held)) > 3, "the first batch grows by steps"
     driver.finish()
-    assert fill(driver, 1) == [first]
+    assert fill(driver, 1) == [first + OVERHEAD]
     driver.finish()
-    assert fill(driver, 1) == [4_096], "a batch of one record is not busy"
+    assert fill(driver, 1) == [4_096 + OVERHEAD], "a batch of one record is not busy"
     driver.finish()
