@@ -16,7 +16,7 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
 
 from kafka_async.clock import keeps_virtual_time
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
@@ -31,6 +31,9 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 logger = logging.getLogger("kafka_async.supervisor")
+
+THREADS: Final = 2
+"""Threads of a client, for what would block the loop."""
 
 
 class Offload(Protocol):
@@ -69,6 +72,15 @@ async def outlast(
             except asyncio.CancelledError as error:
                 cancelled = error
     return cancelled
+
+
+def _at_once(loop: asyncio.AbstractEventLoop, function: Callable[[], R]) -> asyncio.Future[R]:
+    future: asyncio.Future[R] = loop.create_future()
+    try:
+        future.set_result(function())
+    except Exception as error:  # noqa: BLE001 (it is for who awaits it)
+        future.set_exception(error)
+    return future
 
 
 class SupervisedTask:
@@ -194,11 +206,15 @@ class Supervisor:
 
     async def offload(self, function: Callable[[*Args], R], *args: *Args) -> R:
         """Run a blocking function in the client's own threads (inline under virtual time)."""
+        return await self.submit(function, *args)
+
+    def submit(self, function: Callable[[*Args], R], *args: *Args) -> asyncio.Future[R]:
+        """Begin what `offload` does; the function runs to its end, whoever cancels the future."""
         if keeps_virtual_time(self.loop):
-            return function(*args)
+            return _at_once(self.loop, partial(function, *args))
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(2, thread_name_prefix=f"{self.name} pool")
-        return await self.loop.run_in_executor(self._pool, partial(function, *args))
+            self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{self.name} pool")
+        return self.loop.run_in_executor(self._pool, partial(function, *args))
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them; safe to call again."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from fuzz import captured, responses
 from fuzz.kernel import batches, sections
 from kafka_async.kernel import OpenBatch, encode_varint
-from kafka_async.records.batch import encode_control_batch, frame_batch, iter_batches
+from kafka_async.records.batch import frame_batch, iter_batches
 from kafka_async.records.compression import Codec, compress
+from kafka_async.records.control import encode_control_batch
 
 TIME = 1_700_000_000_000
 LARGE = 64 * 1024

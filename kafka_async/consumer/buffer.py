@@ -18,7 +18,7 @@ from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafka_async.kernel import RecordReader
     from kafka_async.records.legacy import ParsedRecords
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 AnyRecord: TypeAlias = Record[Any, Any]
 
-LARGE: Final = 64 * 1024
-"""Compressed bytes from which on a batch is not to be unpacked where it holds up others."""
+LARGE: Final = 1024 * 1024
+"""The `effort` from which on a batch is not to be unpacked where it holds up others: some 1 ms."""
 ENOUGH: Final = DEFAULT_LIMIT
 """Decompressed bytes after which one call opens no further batch: each may be small until then."""
 PINNED: Final = 8
@@ -51,9 +51,20 @@ class Slice:
         epoch: the last batch's leader epoch.
         error: what is wrong behind the last batch, None if nothing is.
         size: bytes that the slice keeps alive.
+        unread: bytes of its batches.
     """
 
-    __slots__ = ("_ahead", "_offset", "_partition", "batches", "end", "epoch", "error", "size")
+    __slots__ = (
+        "_ahead",
+        "_offset",
+        "_partition",
+        "batches",
+        "end",
+        "epoch",
+        "error",
+        "size",
+        "unread",
+    )
 
     def __init__(
         self,
@@ -67,6 +78,7 @@ class Slice:
         self.end, self.epoch = offset, -1
         self.error: KafkaError | None = None
         self.size = data.nbytes
+        self.unread = 0
         if memoryview(data.obj).nbytes > PINNED * self.size:
             data = memoryview(bytes(data))
         views = iter_batches(data, topic=partition.topic, partition=partition.partition)
@@ -81,6 +93,7 @@ class Slice:
                 found += 1
                 if view.next_offset > self._offset:
                     self.batches.append((view, handed_out))
+                    self.unread += view.raw.nbytes
                     self.end, self.epoch = view.next_offset, view.header.leader_epoch
         except CorruptRecordError as error:
             self.error = _located(error, self._partition, self.end)
@@ -101,7 +114,8 @@ class Slice:
 class Buffer:
     """Slices of one partition, read from `position` on.
 
-    `size` is the bytes it keeps alive; `position` is the offset of what is handed out next;
+    `size` is the bytes it keeps alive, `unread` those of its batches that were not read to their
+    end; `position` is the offset of what is handed out next; `full` is a note of whoever fetches;
     `inflated` counts the bytes that its batches are decompressed to; whoever takes may reset it.
     """
 
@@ -110,16 +124,19 @@ class Buffer:
         "_records",
         "_slices",
         "_view",
+        "full",
         "inflated",
         "partition",
         "position",
         "size",
+        "unread",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position = -1
-        self.size = self.inflated = 0
+        self.size = self.unread = self.inflated = 0
+        self.full = False
         self._slices: deque[Slice] = deque()
         self._view: BatchView | None = None  # the batch of which records were last taken
         self._reader: RecordReader | ParsedRecords | None = None  # what is left of it
@@ -132,25 +149,43 @@ class Buffer:
         """Put what was fetched behind what is there."""
         self._slices.append(fetched)
         self.size += fetched.size
+        self.unread += fetched.unread
 
     def clear(self, position: int) -> None:
         """Drop everything; go on at `position`."""
         self._slices.clear()
         self._view, self._reader, self._records = None, None, []
-        self.position, self.size = position, 0
+        self.position = position
+        self.size = self.unread = 0
 
     @property
     def packed(self) -> BatchView | None:
-        """The batch whose records come next, if it is large and still compressed."""
+        """The batch whose records come next, if it is large and still compressed, or `awaited`."""
         if self._records or self._reader is not None:
             return None
         for fetched in self._slices:
             for view, handed_out in fetched.batches:
                 if handed_out:
-                    return view if view.packed_size >= LARGE else None
+                    return view if view.awaited or view.effort >= LARGE else None
             if fetched.error is not None:
                 return None
         return None
+
+    def upcoming(self) -> Iterator[BatchView]:
+        """The batches that are handed out after the one that is open."""
+        opened = self._reader is not None
+        for fetched in self._slices:
+            for view, handed_out in fetched.batches:
+                if handed_out and not opened:
+                    yield view
+                opened = False
+            if fetched.error is not None:
+                return
+
+    def pack(self) -> None:
+        """Keep nothing that was decompressed before it is asked for."""
+        for view in self.upcoming():
+            view.pack()
 
     def take(self, limit: int, enough: Callable[[], bool]) -> list[AnyRecord]:
         """At most so many records; none if there are none left.
@@ -220,6 +255,8 @@ class Buffer:
     def _keep_error(self, fetched: Slice) -> None:
         self.position = max(self.position, fetched.end)
         fetched.batches.clear()
+        self.unread -= fetched.unread
+        fetched.unread = 0
 
     def _open(self) -> bool:
         """Begin with the next batch; False if there is none. Nothing has changed if it raises."""
@@ -257,7 +294,9 @@ class Buffer:
         """The first batch is through."""
         self._reader = None
         head = self._slices[0]
-        head.batches.popleft()
+        view, _ = head.batches.popleft()
+        head.unread -= view.raw.nbytes
+        self.unread -= view.raw.nbytes
         if not head.batches and head.error is None:
             self._drop()
         self.position = self._end()
@@ -266,7 +305,9 @@ class Buffer:
         return self.position if self._view is None else max(self.position, self._view.next_offset)
 
     def _drop(self) -> None:
-        self.size -= self._slices.popleft().size
+        fetched = self._slices.popleft()
+        self.size -= fetched.size
+        self.unread -= fetched.unread
 
 
 def _located(

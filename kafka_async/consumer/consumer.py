@@ -275,6 +275,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         for state in self._subscription.select(listed(partitions)):
             state.paused = True
             self._engine.cut(state)
+            state.buffer.pack()
 
     def resume(self, partitions: Partitions = ()) -> None:
         """Undo `pause` for these partitions, or for all."""

@@ -321,8 +321,8 @@ class Engine:
             self.check()
             self._raise_failure()
             if not self.gate.held:
-                if unpack and (packed := self.fetcher.packed()) is not None:
-                    await self._supervisor.offload(packed.unpack)
+                if unpack and (unpacking := self.fetcher.unpacking()) is not None:
+                    await unpacking
                     self._yield_at = self._loop.time() + SLICE
                     continue  # much may have changed meanwhile
                 taken = take()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
+from kafka_async.consumer.ahead import Ahead, in_turn
 from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Buffer, Slice
 from kafka_async.consumer.isolation import AbortedRange
 from kafka_async.consumer.source import Asked, Source
@@ -43,7 +44,7 @@ from kafka_async.errors import (
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
@@ -115,6 +116,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._sources: dict[int, Source] = {}
         self._ring: deque[PartitionState] = deque()
+        self._ahead = Ahead(supervisor, lambda: in_turn(self._upcoming()))
         self._taken_from: Buffer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._backoff = Backoff(
@@ -151,6 +153,10 @@ class Fetcher:
             return False
         del self._sources[source.node_id]
         return True
+
+    def has_room(self, state: PartitionState) -> bool:
+        """Whether more of a partition is to be fetched: what is read next is under way by then."""
+        return state.buffer.unread < self._config.max_partition_fetch_bytes
 
     def budget(self) -> int:
         """Bytes that one broker's partitions may hold: an equal part for each broker."""
@@ -322,6 +328,7 @@ class Fetcher:
     def _has_something(self, state: PartitionState) -> None:
         if state not in self._ring:
             self._ring.append(state)
+        self._ahead.look()
         self._gate.arrived.set()
 
     def resumed(self, state: PartitionState) -> None:
@@ -334,6 +341,22 @@ class Fetcher:
         """The batch that is to be unpacked, elsewhere, before anything is taken."""
         state = self._head()
         return None if state is None else state.buffer.packed
+
+    def unpacking(self) -> Awaitable[object] | None:
+        """What to wait for before anything is taken; what comes later is begun with."""
+        self._ahead.go_on(self.inflated)
+        view = self.packed()
+        if view is None:
+            return None
+        if view.awaited and (call := self._ahead.until(view)) is not None:
+            return asyncio.wait({call})
+        return self._supervisor.offload(view.unpack)
+
+    def _upcoming(self) -> Iterator[Iterator[BatchView]]:
+        states = self._subscription.states
+        for state in self._ring:
+            if not state.paused and states.get(state.partition) is state:
+                yield state.buffer.upcoming()
 
     def take(self, limit: int, deadline: float) -> list[AnyRecord]:
         """At most so many records, from as many partitions as it takes, in turn.
@@ -447,7 +470,8 @@ class Fetcher:
         self._ring.popleft()
         if state.buffer or state.error is not None:
             self._ring.append(state)
-        if state.buffer.size < self._config.max_partition_fetch_bytes:
+        if state.buffer.full and self.has_room(state):
+            state.buffer.full = False
             self._wake_source(state)
         return bool(records)
 

@@ -86,6 +86,10 @@ class Answers(Protocol):
         """There is no answer, and asking again will not help before somebody does something."""
         ...
 
+    def has_room(self, state: PartitionState) -> bool:
+        """Whether more of a partition is to be fetched."""
+        ...
+
     def retire(self, source: Source) -> bool:
         """Whether a source that has nothing to do may end: its broker is gone."""
         ...
@@ -124,9 +128,11 @@ class Source:
                 states = self._fetcher.share(self.node_id)
                 if not states and self._fetcher.retire(self):
                     return
-                room = [s for s in states if s.buffer.size < self._config.max_partition_fetch_bytes]
+                room = [state for state in states if self._fetcher.has_room(state)]
                 held = sum(state.buffer.size for state in states)
                 left = self._fetcher.budget() - held
+                for state in states:
+                    state.buffer.full = left <= 0 or not self._fetcher.has_room(state)
                 full = len(room) < len(states)
                 if not room or left <= 0:
                     await self._nap(None)

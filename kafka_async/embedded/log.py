@@ -26,8 +26,8 @@ from kafka_async.records.batch import (
     BatchHeader,
     BatchView,
     assign_offsets,
-    encode_control_batch,
 )
+from kafka_async.records.control import encode_control_batch
 from kafka_async.types import OffsetAndTimestamp
 
 if TYPE_CHECKING:

@@ -190,42 +190,9 @@ def assign_offsets(
     return bytes(out)
 
 
-_CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
-_CONTROL_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
-_CONTROL_KINDS: Final[dict[int, Literal["commit", "abort"]]] = {0: "abort", 1: "commit"}
-_CONTROL_TYPES: Final = {kind: number for number, kind in _CONTROL_KINDS.items()}
-
-
-def encode_control_batch(
-    kind: Literal["commit", "abort"],
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = 0,
-) -> bytes:
-    """The marker that ends a producer's transaction in a partition's log."""
-    section = kernel.OpenBatch(None, HEADER_SIZE)
-    section.append(
-        timestamp,
-        _CONTROL_KEY.pack(0, _CONTROL_TYPES[kind]),
-        _CONTROL_VALUE.pack(0, coordinator_epoch),
-    )
-    return frame_batch(
-        section.seal(),
-        codec=Codec.none,
-        count=1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-    )
+CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
+CONTROL_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
+CONTROL_KINDS: Final[dict[int, Literal["commit", "abort"]]] = {0: "abort", 1: "commit"}
 
 
 class RecordLike(Protocol):
@@ -344,7 +311,7 @@ class BatchView:
     It refers to the buffer; whoever keeps a view keeps the whole buffer.
     """
 
-    __slots__ = ("_unpacked", "header", "inflated", "partition", "raw", "topic")
+    __slots__ = ("_size", "_unpacked", "awaited", "header", "inflated", "partition", "raw", "topic")
 
     def __init__(
         self, header: BatchHeader, raw: memoryview, topic: str | None, partition: int | None
@@ -355,6 +322,9 @@ class BatchView:
         self.partition = partition
         self.inflated = 0
         """Bytes that it was decompressed to; 0 if it has not been, or is not compressed."""
+        self.awaited = False
+        """Whether it is being decompressed with others: from `begin_unpacking` on."""
+        self._size = -1  # what `content_size` has found
         self._unpacked: Buffer | CorruptRecordError | None = None
 
     @property
@@ -407,6 +377,7 @@ class BatchView:
                 offset=self.base_offset,
             )
         payload, self._unpacked = self._unpacked, None
+        self.awaited = False
         if isinstance(payload, CorruptRecordError):
             raise payload
         header = self.header
@@ -425,6 +396,51 @@ class BatchView:
         """Bytes to decompress before the records can be read; 0 if there is nothing to do."""
         packed = self._unpacked is None and self.header.magic == 2 and self.header.is_compressed
         return self.raw.nbytes if packed else 0
+
+    @property
+    def content_size(self) -> int:
+        """What it decompresses to, in bytes, if it can be unpacked with others; else 0."""
+        if self._size < 0:
+            self._size = 0
+            if self.packed_size:
+                codec = self.header.attributes & _CODEC_BITS
+                self._size = compression.content_size(codec, self.raw[HEADER_SIZE:])
+        return self._size
+
+    @property
+    def effort(self) -> int:
+        """About how long decompressing it takes, in bytes that zstd makes in that time."""
+        if not (packed := self.packed_size):
+            return 0
+        return self.content_size or compression.effort(self.header.attributes & _CODEC_BITS, packed)
+
+    def begin_unpacking(self) -> memoryview | None:
+        """What somebody is to decompress, with others, to `content_size` bytes.
+
+        None if it need not: its CRC is wrong, which the next reading raises.
+        """
+        try:
+            self.check_crc()
+        except CorruptRecordError as error:
+            self._unpacked = error
+            return None
+        self.awaited = True
+        return self.raw[HEADER_SIZE:]
+
+    def end_unpacking(self, unpacked: Buffer | None) -> None:
+        """What the next reading gets; None: it decompresses alone, and says what is wrong.
+
+        Nothing if it is not `awaited` any more.
+        """
+        if self.awaited:
+            self.awaited, self._unpacked = False, unpacked
+            self.inflated = self._size = 0 if unpacked is None else self._size
+
+    def pack(self) -> None:
+        """Forget what it was, or is being, decompressed to."""
+        self.awaited = False
+        if self.header.is_compressed:
+            self._unpacked = None
 
     def unpack(self) -> None:
         """Check and decompress ahead of the next reading, which gets the result or the error.
@@ -457,8 +473,8 @@ class BatchView:
         decompresses to more than `limit` bytes.
         """
         if self.header.magic < 2:
-            place = self._place()[:2]
-            records, self.inflated = legacy.read_records(self.raw, *place, start, limit)
+            topic, partition, _ = self._place()
+            records, self.inflated = legacy.read_records(self.raw, topic, partition, start, limit)
             return records
         return kernel.parse_records(self.section(limit), *self._place(), start)
 
@@ -482,14 +498,14 @@ class BatchView:
         if not records:
             return ControlMarker("other", -1)
         key, value = records[0].key, records[0].value
-        if key is None or len(key) < _CONTROL_KEY.size:
+        if key is None or len(key) < CONTROL_KEY.size:
             raise self._corrupt("the control record has no type")
-        kind = _CONTROL_KINDS.get(_CONTROL_KEY.unpack_from(key)[1])
+        kind = CONTROL_KINDS.get(CONTROL_KEY.unpack_from(key)[1])
         if kind is None:
             return ControlMarker("other", -1)
-        if value is None or len(value) < _CONTROL_VALUE.size:
+        if value is None or len(value) < CONTROL_VALUE.size:
             raise self._corrupt("the transaction marker has no coordinator epoch")
-        return ControlMarker(kind, _CONTROL_VALUE.unpack_from(value)[1])
+        return ControlMarker(kind, CONTROL_VALUE.unpack_from(value)[1])
 
     def _corrupt(self, message: str) -> CorruptRecordError:
         return CorruptRecordError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Buffer
 
@@ -40,6 +40,9 @@ class Codec(enum.IntEnum):
     zstd = 4
 
 
+_EFFORTS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.lz4: 2, Codec.zstd: 8}
+
+
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     """Compress a records section the way Kafka's Java clients can read it.
 
@@ -56,6 +59,53 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpack
     InvalidConfigurationError if the codec's package is not installed.
     """
     return _DECOMPRESSORS[codec](memoryview(data), limit)
+
+
+def content_size(codec: int, data: memoryview, limit: int = DEFAULT_LIMIT) -> int:
+    """What the data decompresses to, in bytes, if `decompress_together` may have it; else 0.
+
+    That is one zstd frame that says its size: at most `limit`, and what its blocks can hold.
+    """
+    if codec != Codec.zstd:
+        return 0
+    try:
+        zstandard = _module("zstandard")
+    except InvalidConfigurationError:
+        return 0
+    if "multi_decompress_to_buffer" not in zstandard.backend_features:
+        return 0
+    try:
+        frame = _zstd_frame(data, 0)
+    except (CorruptRecordError, zstandard.ZstdError):
+        return 0
+    sound = frame.end == data.nbytes and frame.window <= _ZSTD_WINDOW
+    size = frame.declared or 0
+    return size if sound and size <= min(limit, frame.bound) else 0
+
+
+def decompress_together(frames: Sequence[memoryview], sizes: Sequence[int]) -> list[memoryview]:
+    """What each of some zstd frames decompresses to, all in one piece of memory.
+
+    Python's lock is free in the meantime: a thread that decompressed one after the other would wait
+    for it after each, while the event loop works. `sizes` are what `content_size` says. Raises
+    CorruptRecordError if one is damaged, or has another size.
+    """
+    zstandard = _module("zstandard")
+    try:
+        made: Any = zstandard.ZstdDecompressor().multi_decompress_to_buffer(
+            list(frames), decompressed_sizes=struct.pack(f"={len(sizes)}Q", *sizes)
+        )
+    except zstandard.ZstdError as error:
+        raise _damaged(Codec.zstd, f"holds a damaged frame ({error})") from None
+    return [memoryview(segment) for segment in made]
+
+
+def effort(codec: int, packed: int) -> int:
+    """About how long decompressing so many bytes takes: as long as zstd takes for the bytes given.
+
+    What they become is not known; most batches become several times as large.
+    """
+    return packed * _EFFORTS.get(codec, 0)
 
 
 _LOADED: Final[dict[str, Any]] = {}

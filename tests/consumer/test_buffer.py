@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kafka_async.consumer.buffer import PINNED, Buffer, Slice
-from kafka_async.records.batch import RecordBatch
+from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 P0 = TopicPartition("t", 0)
 
@@ -97,3 +102,32 @@ def test_views_and_seeks_leave_nothing(way: str) -> None:
     else:
         buffer.clear(0)
     assert not is_kept(frame)
+
+
+def test_what_is_unread_are_the_batches_that_were_not_read_to_their_end() -> None:
+    one = len(batch())
+    data = memoryview(b"".join(assign_offsets(batch(), 3 * n, 0) for n in range(3)) + b"cut off")
+    buffer = filled(data)
+    assert (buffer.size, buffer.unread) == (3 * one + 7, 3 * one)
+    buffer.take_some(2)
+    assert buffer.unread == 3 * one
+    buffer.take_some()
+    assert (buffer.size, buffer.unread) == (3 * one + 7, 2 * one)
+    buffer.take(10, lambda: False)
+    assert (buffer.size, buffer.unread) == (0, 0)
+
+
+def cleared(buffer: Buffer) -> None:
+    buffer.clear(0)
+
+
+def taken_as_batches(buffer: Buffer) -> None:
+    buffer.take_views()
+
+
+@pytest.mark.parametrize("leave", [cleared, taken_as_batches])
+def test_nothing_is_unread_of_what_was_dropped(leave: Callable[[Buffer], None]) -> None:
+    buffer = filled(memoryview(batch()))
+    buffer.take_some(1)
+    leave(buffer)
+    assert (buffer.size, buffer.unread) == (0, 0)

@@ -23,6 +23,7 @@ from kafka_async.errors import (
     ProtocolError,
     RecordDeserializationError,
 )
+from kafka_async.hooks import Fetched, Hooks
 from kafka_async.kernel import Record
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import (
@@ -95,6 +96,28 @@ async def test_records_that_come_later_are_handed_out_when_they_come(stage: Stag
         assert not polling.done()
         await stage.produce(partition, ["late"])
         assert [record.value for record in await polling] == [b"late"]
+
+
+async def test_what_comes_next_is_fetched_before_all_is_read(stage: Stage) -> None:
+    partitions = await stage.topic("t")
+    for start in range(10, 100, 10):
+        await stage.produce(partitions[0], range(start, start + 10))
+    async with stage.consumer(partitions=partitions) as consumer:
+        (whole,) = await consumer.poll_batches()
+    part = whole.size // 3
+    hooks, sizes, arrived = Hooks(), list[int](), asyncio.Event()
+    hooks.listen(Fetched, lambda event: sizes.append(event.size))
+    hooks.listen(Fetched, lambda _: arrived.set())
+    async with stage.consumer(
+        partitions=partitions, max_partition_fetch_bytes=part, hooks=hooks
+    ) as consumer:
+        assert offsets(await consumer.poll(max_records=10)) == list(range(10))
+        assert sizes == [part]
+        arrived.clear()
+        await arrived.wait()
+        await asyncio.sleep(60)
+        assert sizes == [part, part]  # and no more than there is room for
+        assert offsets(await read(consumer, 80)) == list(range(10, 90))
 
 
 async def test_a_full_partition_does_not_starve_the_others(stage: Stage) -> None:

@@ -14,9 +14,9 @@ from kafka_async.records.batch import (
     BatchView,
     RecordBatch,
     assign_offsets,
-    encode_control_batch,
     iter_batches,
 )
+from kafka_async.records.control import encode_control_batch
 from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from kafka_async.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from kafka_async.records.batch import encode_control_batch, frame_batch, iter_batches
+from kafka_async.records.batch import frame_batch, iter_batches
 from kafka_async.records.compression import Codec
+from kafka_async.records.control import encode_control_batch
 from kafka_async.types import OffsetAndTimestamp
 from tests.embedded.wire import batch
 

@@ -25,7 +25,9 @@ from kafka_async.records.compression import (
     TOGETHER_LIMIT,
     Codec,
     compress,
+    content_size,
     decompress,
+    decompress_together,
 )
 from tests.hostile.feed import BAD, GOOD, Feed, Reader
 from tests.hostile.lies import SECRET, batch, records
@@ -118,6 +120,14 @@ def test_what_is_just_below_the_cap_costs_no_more_than_it_is(codec: Codec) -> No
     packed = zstd_bomb(size) if codec is Codec.zstd else compress(codec, bytes(size))
     with growing_at_most(CAP * 6 // 5):
         assert len(decompress(codec, packed)) == size
+
+
+def test_together_nothing_is_decompressed_that_may_be_a_bomb() -> None:
+    for codec, make, _ in BOMBS.values():
+        assert content_size(codec, memoryview(make())) == 0
+    fits = memoryview(compress(Codec.zstd, bytes(CAP)))
+    assert content_size(Codec.zstd, fits) == CAP
+    assert content_size(Codec.zstd, fits, CAP - 1) == 0
 
 
 # -- what lies ------------------------------------------------------------------------------------
@@ -323,6 +333,19 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
         "is no snappy block .*literal",
     ),
 }
+
+
+def test_together_nothing_is_decompressed_that_lies() -> None:
+    assert [n for n, (c, data, _) in CASES.items() if content_size(c, memoryview(data))] == []
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, MIB])
+def test_together_none_has_another_size_than_it_says(wrong: int) -> None:
+    packed, size = memoryview(compress(Codec.zstd, DATA)), len(DATA)
+    assert content_size(Codec.zstd, packed) == size
+    assert [bytes(made) for made in decompress_together([packed] * 2, [size] * 2)] == [DATA] * 2
+    with pytest.raises(CorruptRecordError, match="damaged frame"):
+        decompress_together([packed] * 2, [size, size + wrong])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -14,11 +14,11 @@ from kafka_async.consumer.isolation import AbortedRange, committed, everything
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     assign_offsets,
-    encode_control_batch,
     frame_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec
+from kafka_async.records.control import encode_control_batch
 from tests.hostile.feed import BAD, GOOD, Feed, Reader
 from tests.hostile.lies import COUNT, SECRET, batch, changed
 from tests.kernel.wire import record

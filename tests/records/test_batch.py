@@ -18,11 +18,11 @@ from kafka_async.records.batch import (
     ControlMarker,
     RecordBatch,
     assign_offsets,
-    encode_control_batch,
     frame_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec, compress
+from kafka_async.records.control import encode_control_batch
 from kafka_async.types import ProducerRecord
 
 pytestmark = pytest.mark.usefixtures("kernel")

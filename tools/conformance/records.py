@@ -15,8 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.errors import KafkaError
-from kafka_async.records.batch import HEADER_SIZE, assign_offsets, encode_control_batch
+from kafka_async.records.batch import HEADER_SIZE, assign_offsets
 from kafka_async.records.compression import Codec, decompress
+from kafka_async.records.control import encode_control_batch
 from tools.conformance import records_ours
 from tools.conformance.java import JavaError
 from tools.conformance.parts import Outcome
