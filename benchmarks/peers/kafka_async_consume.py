@@ -21,7 +21,7 @@ def consume_options(task: Task) -> dict[str, Any]:
     """What a consumer of this case is made with, besides the cluster and the partitions."""
     if not task.tuned:
         return {}
-    # Both at their defaults, and so they are fastest: more at once falls out of the processor's cache.
+    # Which are the defaults, and fastest: more at once falls out of the cache of the processor.
     return {"max_poll_records": 500, "max_partition_fetch_bytes": 1024 * 1024}
 
 
