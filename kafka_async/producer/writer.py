@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerConfig
     from kafka_async.kernel import Delivery
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.memory import Place
     from kafka_async.producer.sender import Sender
     from kafka_async.records.batch import RecordBatch
     from kafka_async.supervisor import Supervisor
@@ -226,12 +225,8 @@ class RecordWriter(Intake, Generic[K, V]):
         Waits only while the buffer is full. Raises what `enqueue` raises.
         """
         engine = self._check()
-        partition = TopicPartition(*partition)
-
-        def append(place: Place | None) -> Delivery | Shortage:
-            return engine.accumulator.append_batch(partition, batch, self._now(), place)
-
-        return await self._append(engine, append)
+        arguments = (TopicPartition(*partition), batch)
+        return await self._append(engine, engine.accumulator.append_batch, arguments)
 
     # -- the long way -----------------------------------------------------------------------------
 
@@ -249,19 +244,18 @@ class RecordWriter(Intake, Generic[K, V]):
         if partition is not None and partition < 0:
             raise ValueError(f"a partition is 0 or more, not {partition}")
         stamp = self._timestamp(timestamp)
-
-        def append(place: Place | None) -> Delivery | Shortage:
-            return engine.accumulator.append(
-                topic, partition, data_key, data, headers, stamp, self._now(), place
-            )
-
-        delivery = await self._append(engine, append)
+        arguments = (topic, partition, data_key, data, headers, stamp)
+        delivery = await self._append(engine, engine.accumulator.append, arguments)
         self._open[topic] = engine.accumulator.topics[topic].open
         return delivery
 
     async def _append(
-        self, engine: Engine, append: Callable[[Place | None], Delivery | Shortage]
+        self,
+        engine: Engine,
+        append: Callable[..., Delivery | Shortage],
+        arguments: tuple[Any, ...],
     ) -> Delivery:
+        """What `append` gives once there is room; it takes the time and a place in line besides."""
         if self._now() >= self._pause_at:
             if engine.sender.turns == self._turn:
                 # One of many tasks gives up the loop for all; those behind it go on.
@@ -270,9 +264,9 @@ class RecordWriter(Intake, Generic[K, V]):
                 engine = self._check()
             self._start_turn(engine)
         closed = engine.accumulator.closed
-        got = append(None)
+        got = append(*arguments, self._now())
         if isinstance(got, Shortage):
-            got = await self._wait_for_room(engine, got, append)
+            got = await self._wait_for_room(engine, got, append, arguments)
         if engine.accumulator.closed != closed:
             # A batch was closed: the next call gives up the loop, so that it is sent.
             self._pause_at = self._fast_until = SHUT
@@ -284,7 +278,8 @@ class RecordWriter(Intake, Generic[K, V]):
         self,
         engine: Engine,
         shortage: Shortage,
-        append: Callable[[Place | None], Delivery | Shortage],
+        append: Callable[..., Delivery | Shortage],
+        arguments: tuple[Any, ...],
     ) -> Delivery:
         memory = engine.accumulator.memory
         loop = engine.supervisor.loop
@@ -296,7 +291,7 @@ class RecordWriter(Intake, Generic[K, V]):
                 async with asyncio.timeout_at(deadline):
                     await place.promise
                 self._check()
-                got = append(place)
+                got = append(*arguments, self._now(), place)
             except TimeoutError as error:
                 raise self._leaving(self._no_room(engine)) from error
             finally:
