@@ -221,7 +221,8 @@ class Accumulator:
     ) -> ProducerBatch | None:
         first, memory = FIRST_GRANT, self.memory
         if queue.usual > first and 2 * (memory.used + 2 * queue.usual) <= memory.total:
-            first = 2 * queue.usual  # it fills up again: every step on the way would be a detour
+            # It fills up again: every step on the way would be a detour.
+            first = 1 << queue.usual.bit_length()
         for grant in (max(size, min(first, self._limit)), size):
             if memory.take(grant + OVERHEAD, queue, overtake=overtake):
                 batch = self._begin(queue, grant, now)
@@ -376,6 +377,7 @@ class Accumulator:
         topic.sticky.forget()
         # Nobody overtakes those who wait: the fast path is closed while somebody does.
         topic.open.partitions = 0 if topic.undesignated else topic.count
+        self.memory.strand(topic, topic.count == 0)
         if topic.count:
             topic.error = None
             self.unknown.pop(topic, None)

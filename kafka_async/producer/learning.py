@@ -49,7 +49,8 @@ class Learning:
         self._now = now
         self._wake = wake
         self._delay = delay
-        self._stale: dict[TopicQueue, None] = {}  # in the order in which they are to be told of
+        # In the order in which they are to be told of; True: somebody has just asked for it.
+        self._stale: dict[TopicQueue, bool] = {}
         self._learning: set[TopicQueue] = set()
         self._tracked: set[str] = set()
         self._unsubscribe = client.on_metadata(self._metadata_changed)
@@ -64,7 +65,7 @@ class Learning:
         """Tell what there is to tell, and have what is unknown learnt."""
         unknown = self._accumulator.unknown
         if unknown:
-            self._stale.update(unknown)
+            self._stale.update(dict.fromkeys(unknown, True))
             unknown.clear()
         if self._stale:
             self._read(self._client.metadata, now)
@@ -79,14 +80,15 @@ class Learning:
         if metadata is not before:
             topics = self._accumulator.topics
             for name in metadata.changed(before, topics):
-                self._stale[topics[name]] = None
-        some = list(islice(self._stale, TOPICS_A_TURN))
-        for topic in some:
-            del self._stale[topic]
+                self._stale.setdefault(topics[name], False)
+        new: list[TopicQueue] = []
+        for topic in list(islice(self._stale, TOPICS_A_TURN)):
+            asked_for = self._stale.pop(topic)
             if metadata.topic(topic.name) is None:
                 topic.error = metadata.error(topic.name) or topic.error
             self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
-        new = [topic for topic in some if topic.wanted and topic not in self._learning]
+            if topic not in self._learning and (topic.wanted or (asked_for and not topic.count)):
+                new.append(topic)
         if new:
             self._learning.update(new)
             self._supervisor.spawn(self._learn, new, name="learning about topics")
@@ -99,7 +101,7 @@ class Learning:
         self._client.track_topics(names - self._tracked)
         self._tracked |= names
         try:
-            while topics := self._wanted(topics):
+            while topics:
                 try:
                     await self._client.metadata_for(
                         [topic.name for topic in topics],
@@ -116,6 +118,7 @@ class Learning:
                         self._accumulator.ledger.fail_topic(topic, error, self._now())
                 else:
                     break
+                topics = self._wanted(topics)
         finally:
             self._learning.difference_update(topics)
         self._wake()

@@ -477,7 +477,7 @@ def test_a_busy_partition_takes_its_memory_at_once_while_half_is_free(
     driver = Driver(batch_size=100_000, buffer_memory=buffer_memory, linger_ms=5)
     driver.accumulator.append("t", None, None, b"x" * 1000, (), 1, driver.now)
     driver.accumulator.update("t", (1,), driver.now)
-    held = fill(driver, 60)
+    held = fill(driver, 70)
     assert len(set(held)) > 3, "the first batch grows by steps"
     driver.finish()
     assert fill(driver, 1) == [first + OVERHEAD]
