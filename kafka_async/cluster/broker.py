@@ -155,6 +155,10 @@ class Brokers:
             f"{address}: {self._trouble(node_id)}" for node_id, address in self._servers.items()
         ]
 
+    def all_failed(self) -> bool:
+        """Whether every bootstrap server has been tried and could not be connected to."""
+        return self.failures.keys() >= self._servers.keys()
+
     def hopeless(self) -> bool:
         """Whether no bootstrap server can be used before somebody changes something."""
         failures = [self.failures.get(node_id) for node_id in self._servers]

@@ -112,6 +112,7 @@ class MetadataUpdater:
         self._not_before = 0.0
         self._expires = 0.0
         self._failure: KafkaError | None = None
+        self._warned = ""
 
     # -- what callers use -------------------------------------------------------------------------
 
@@ -355,6 +356,7 @@ class MetadataUpdater:
     def _succeeded(self, brokers: Brokers, ask: Ask) -> None:
         now = self._loop.time()
         self._failure = None
+        self._warned = ""
         if ask.tracked or ask.everything:
             self._expires = now + self._max_age
         brokers.follow(self.snapshot.brokers)
@@ -375,6 +377,14 @@ class MetadataUpdater:
             for waiter in ask.waiters:
                 if not waiter.done():
                     waiter.set_exception(failure)
+        elif not self.snapshot.brokers and brokers.all_failed():
+            self._warn(bootstrap_error(brokers).message)
+
+    def _warn(self, failure: str) -> None:
+        """Say in the log what keeps the client from starting, while it goes on trying; once."""
+        if failure != self._warned:
+            self._warned = failure
+            logger.warning("%s; the client goes on trying", failure)
 
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -108,6 +109,45 @@ async def test_a_wrong_address_ends_with_the_deadline_and_says_why(
     with pytest.raises(BootstrapError, match=words):
         await world.client(default_api_timeout_ms=5000).start()
     assert now() - begun == pytest.approx(5.0)
+
+
+async def test_a_wrong_address_is_warned_of_once_until_what_is_wrong_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(brokers=2)
+    world.brokers[1].stop()
+    world.brokers[2].stop()
+
+    def warnings() -> list[str]:
+        return [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
+
+    client = world.client(socket_connection_setup_timeout_ms=1000)
+    starting = asyncio.create_task(client.start())
+    await asyncio.sleep(5)
+    (refused,) = warnings()
+    assert "b1:9092: connection refused" in refused
+    assert "b2:9092: connection refused" in refused
+    assert refused.endswith("the client goes on trying")
+    world.brokers[2].start()
+    world.brokers[2].silent = True
+    await asyncio.sleep(10)
+    _, changed = warnings()
+    assert "b1:9092: connection refused" in changed
+    assert "b2:9092: it accepts connections but does not answer" in changed
+    world.brokers[1].start()
+    await starting
+    assert len(warnings()) == 2
+    await client.stop()
+
+
+async def test_a_server_of_several_that_is_down_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(brokers=2)
+    world.brokers[1].stop()
+    async with world.client():
+        await asyncio.sleep(1)
+    assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
 
 
 async def test_what_cannot_get_better_ends_at_once() -> None:
