@@ -121,7 +121,7 @@ class KafkaError(Exception):
         return isinstance(self, RetriableError)
 
     def __str__(self) -> str:
-        place = "" if self.topic is None else self.topic
+        place = "" if self.topic is None else self.topic or "topic ''"
         if self.partition is not None:
             place += f"-{self.partition}"
         if self.offset is not None:

@@ -34,6 +34,10 @@ def test_the_text_names_place_cause_and_code() -> None:
     assert str(error).endswith("[NOT_LEADER_OR_FOLLOWER 6]")
 
 
+def test_a_topic_without_a_name_is_named_as_such() -> None:
+    assert str(error_for(17, topic="")).startswith("topic '': ")
+
+
 def test_success_is_no_error() -> None:
     errors.raise_for(0)
     with pytest.raises(errors.CoordinatorNotAvailableError):

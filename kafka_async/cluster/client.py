@@ -308,9 +308,12 @@ class Client:
         topics: Iterable[str] | None = None,
         topic_ids: Iterable[UUID] = (),
         all_topics: bool = False,
+        tracked: bool = True,
         timeout: float | None = None,
     ) -> ClusterMetadata:
         """A snapshot made from now on, of the tracked topics and these, or of all there are.
+
+        Without `tracked`, of these alone: the others stay as they are known.
 
         Raises:
             KafkaTimeoutError: no broker answered within `timeout` seconds (default:
@@ -318,7 +321,7 @@ class Client:
         """
         return await self._running().updater.update(
             self._api_timeout if timeout is None else timeout,
-            tracked=True,
+            tracked=tracked,
             topics=topics or (),
             ids=topic_ids,
             everything=all_topics,

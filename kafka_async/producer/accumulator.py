@@ -62,9 +62,9 @@ that there may be thousands of: a fraction of a millisecond."""
 class Accumulator:
     """All records of a producer that are neither acknowledged nor failed.
 
-    `unknown` are topics that are to be learnt, until somebody takes them; `obstacles` say why
-    brokers cannot be connected to, by node id; `closed` counts batches; `flushes` counts those who
-    wait for everything to be delivered.
+    `unknown` are topics that are to be learnt, or asked for anew since a partition is not there,
+    until somebody takes them; `obstacles` say why brokers cannot be connected to, by node id;
+    `closed` counts batches; `flushes` counts those who wait for everything to be delivered.
     """
 
     def __init__(
@@ -209,7 +209,10 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_promise)
-        patience = self._patience if queue.exists else self._undesignated.patience
+        patience = self._patience
+        if not queue.exists:
+            patience = self._undesignated.patience
+            self.unknown[queue.topic] = None
         order = (queue.next_order,)
         queue.next_order += 1
         batch = ProducerBatch(queue, outcome, created=now, deadline=now + patience, order=order)
@@ -405,6 +408,8 @@ class Accumulator:
         while topic.count and topic.undesignated is not None:
             self._designate(topic, self._now)
             yield
+        if topic.missed:
+            self.unknown[topic] = None
         topic.open.partitions = topic.count
 
     def _lead(self, queue: PartitionQueue, leader: int | None, now: float) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.batch import ProducerBatch
     from kafka_async.producer.queues import TopicQueue
 
-__all__ = ["delivery_timed_out", "topic_not_learnt"]
+__all__ = ["delivery_timed_out", "partition_not_there", "topic_not_learnt"]
 
 
 def delivery_timed_out(
@@ -31,6 +31,15 @@ def delivery_timed_out(
     error = KafkaTimeoutError(text, topic=topic, partition=partition)
     error.__cause__ = batch.error or obstacle
     return error
+
+
+def partition_not_there(topic: str, partition: int, count: int) -> KafkaError:
+    """The topic has so many partitions, said by its cluster just now."""
+    return UnknownTopicOrPartitionError(
+        f"the topic has {count} partitions, 0 to {count - 1}: name one of those, or add partitions",
+        topic=topic,
+        partition=partition,
+    )
 
 
 def topic_not_learnt(topic: TopicQueue, partition: int | None, patience: float) -> KafkaError:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaError, RetriableError
+from kafka_async.producer.expiry import partition_not_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Supervisor
 
 __all__ = ["Learning"]
+
+logger = logging.getLogger("kafka_async.producer")
 
 TOPICS_A_TURN: Final = 32
 """Topics that the accumulator is told of in one turn of the event loop: half a millisecond."""
@@ -82,16 +87,22 @@ class Learning:
             for name in metadata.changed(before, topics):
                 self._stale.setdefault(topics[name], False)
         new: list[TopicQueue] = []
+        doubtful: list[TopicQueue] = []
         for topic in list(islice(self._stale, TOPICS_A_TURN)):
             asked_for = self._stale.pop(topic)
             if metadata.topic(topic.name) is None:
                 topic.error = metadata.error(topic.name) or topic.error
             self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
-            if topic not in self._learning and (topic.wanted or (asked_for and not topic.count)):
+            if topic in self._learning:
+                continue
+            if topic.wanted or (asked_for and not topic.count):
                 new.append(topic)
-        if new:
-            self._learning.update(new)
-            self._supervisor.spawn(self._learn, new, name="learning about topics")
+            elif asked_for and topic.missed:
+                doubtful.append(topic)
+        for topics, learn in ((new, self._learn), (doubtful, self._learn_anew)):
+            if topics:
+                self._learning.update(topics)
+                self._supervisor.spawn(learn, topics, name="learning about topics")
         if self._stale:
             self._wake()
 
@@ -119,6 +130,29 @@ class Learning:
                 else:
                     break
                 topics = self._wanted(topics)
+        finally:
+            self._learning.difference_update(topics)
+        self._wake()
+
+    async def _learn_anew(self, topics: Sequence[TopicQueue]) -> None:
+        """See whether topics have the partitions that records name by now, and fail those if not.
+
+        Without an answer they expire.
+        """
+        names = [topic.name for topic in topics]
+        try:
+            metadata = await self._client.refresh_metadata(
+                topics=names, tracked=False, timeout=self._patience
+            )
+            for topic in topics:
+                count = metadata.partitions(topic.name) or inf
+                for queue in topic.missed:
+                    number = queue.partition.partition
+                    if number >= count:
+                        error = partition_not_there(topic.name, number, int(count))
+                        self._accumulator.ledger.fail_waiting(queue, error, self._now())
+        except KafkaError as error:
+            logger.debug("partitions that are not there: %s", error)
         finally:
             self._learning.difference_update(topics)
         self._wake()

@@ -158,6 +158,13 @@ class TopicQueue(Holder):
             return False
         return bool(self.undesignated) or any(queue.load for queue in self.partitions.values())
 
+    @property
+    def missed(self) -> list[PartitionQueue]:
+        """Partitions that records wait for and that it does not have, though it is known."""
+        if not self.leaders:
+            return []
+        return [each for each in self.partitions.values() if not each.exists and each.load]
+
     def wait(self, record: Undesignated) -> None:
         """A record waits for its partition, behind the others."""
         if self.undesignated is None:

@@ -231,6 +231,7 @@ class ScriptedCluster:
         self.tracked: set[str] = set()
         self.updates = 0
         self.creatable: dict[str, list[int]] = {}
+        self.refreshed: list[list[str]] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.epoch = -1
         self.learning: asyncio.Event | None = None
@@ -393,6 +394,18 @@ class ScriptedCluster:
                 )
                 await asyncio.sleep(timeout)
                 raise UnknownTopicOrPartitionError(topic=name)
+        return self.metadata
+
+    async def refresh_metadata(
+        self, *, topics: Iterable[str], tracked: bool, timeout: float
+    ) -> ClusterMetadata:
+        self.refreshed.append(list(topics))
+        if self.learning is not None:
+            async with asyncio.timeout(timeout):
+                await self.learning.wait()
+        for name in self.refreshed[-1]:
+            if name in self.creatable:
+                self.set_topic(name, self.creatable[name])
         return self.metadata
 
 

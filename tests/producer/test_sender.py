@@ -388,11 +388,34 @@ async def test_many_topics_are_each_looked_at_a_few_times_and_not_for_every_othe
         assert max(looks.values()) < 5
 
 
-async def test_a_partition_that_is_not_there_fails_within_max_block() -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["topic known", "topic not known yet"])
+async def test_a_partition_that_is_not_there_fails_once_that_is_asked_for_anew(known: bool) -> None:
     async with Bench({"clicks": [1, 1]}, max_block_ms=3_000) as bench:
+        if known:
+            await bench.producer.send("clicks", b"v")
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"^clicks-2: .*partitions, 0 to 1"):
+            await bench.producer.send("clicks", b"v", partition=2)
+        assert bench.cluster.refreshed == [["clicks"]]
+        assert asyncio.get_running_loop().time() == pytest.approx(0, abs=0.1)
+        await bench.producer.send("clicks", b"v", partition=1)
+
+
+async def test_a_partition_that_has_come_meanwhile_is_written_to() -> None:
+    async with Bench({"clicks": [1, 1]}) as bench:
+        await bench.producer.send("clicks", b"v")
+        bench.cluster.creatable["clicks"] = [1, 1, 2]
+        assert (await bench.producer.send("clicks", b"v", partition=2)).partition == 2
+
+
+async def test_a_partition_that_is_not_there_expires_when_nobody_answers() -> None:
+    async with Bench({"clicks": [1, 1]}, max_block_ms=3_000) as bench:
+        await bench.producer.send("clicks", b"v")
+        bench.cluster.learning = asyncio.Event()
         with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 1"):
             await bench.producer.send("clicks", b"v", partition=2)
         assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
+        bench.cluster.learning.set()
+        await turns()
 
 
 async def test_records_wait_for_a_topic_that_is_being_created() -> None:
@@ -443,7 +466,8 @@ async def test_topics_are_learnt_together_and_one_that_is_refused_fails_alone() 
         assert (await good).offset == (await also_good).offset == 0
         with pytest.raises(InvalidTopicError):
             await bad
-        assert asked == [set(names), {"a", "b"}]
+        await turns()
+        assert asked == [set(names), {"a", "b"}], "what was refused is not asked for again"
 
 
 async def test_a_topic_that_is_there_does_not_wait_for_one_that_is_not() -> None:
