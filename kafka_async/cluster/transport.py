@@ -28,6 +28,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 JOIN_BELOW: Final = 64 * 1024
+PIECE: Final = 1024 * 1024
 HIGH_WATER: Final = 512 * 1024
 NEXT_ADDRESS_AFTER: Final = 0.25
 
@@ -116,7 +117,8 @@ class Stream(asyncio.BufferedProtocol):
 
         In a `hurry` they leave at once, else with all that is written in this turn of the loop.
         """
-        if hurry and not (self._outgoing or self._full) and len(parts) == 1:
+        small = len(parts) == 1 and len(parts[0]) <= PIECE
+        if small and hurry and not (self._outgoing or self._full):
             assert self._transport is not None
             self._transport.write(parts[0])
             return
@@ -172,6 +174,12 @@ class Stream(asyncio.BufferedProtocol):
             if self._full:
                 self._outgoing[:0] = parts[first:]
                 return
+            if len(parts[first]) > PIECE:
+                # asyncio copies what the socket does not take, up to Python 3.11.
+                view = memoryview(parts[first])
+                parts[first] = view[PIECE:]
+                yield view[:PIECE]
+                continue
             last = first + 1
             if len(parts[first]) < JOIN_BELOW:
                 while last < len(parts) and len(parts[last]) < JOIN_BELOW:

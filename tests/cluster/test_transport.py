@@ -273,3 +273,49 @@ async def test_a_certificate_that_is_trusted_is_refused_for_another_name(
     client = Client(f"127.0.0.1:{port}", security_protocol="SSL", ssl_context=trusting)
     with pytest.raises(BootstrapError, match=r"certificate is not accepted .*127\.0\.0\.1"):
         await client.start()
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+class Pipe:
+    """A transport that takes so many buffers, then is full until it is emptied."""
+
+    def __init__(self, stream: Stream, room: int) -> None:
+        self.stream = stream
+        self.room = self.left = room
+        self.taken: list[bytes] = []
+        stream.connection_made(self)  # pyright: ignore[reportArgumentType]  # as much of one as is needed
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def write(self, data: Any) -> None:
+        assert self.left > 0
+        self.taken.append(bytes(data))
+        self.left -= 1
+        if not self.left:
+            self.stream.pause_writing()
+
+    def empty(self) -> None:
+        self.left = self.room
+        self.stream.resume_writing()
+
+
+@pytest.mark.parametrize("hurry", [True, False])
+async def test_what_is_large_is_written_in_pieces_as_the_transport_takes_them(hurry: bool) -> None:
+    # Else asyncio copies what the socket does not take, all of it: 16 MiB are some milliseconds.
+    stream = new_stream()
+    pipe = Pipe(stream, room=2)
+    large = bytes(range(256)) * (5 * transport.PIECE // 256) + b"end"
+    stream.write([large], hurry=hurry)
+    stream.write([b"behind"], hurry=hurry)
+    await asyncio.sleep(0)
+    assert len(pipe.taken) == 2
+    pipe.empty()
+    assert len(pipe.taken) == 4
+    pipe.empty()
+    pipe.empty()
+    assert b"".join(pipe.taken) == large + b"behind"
+    assert max(map(len, pipe.taken)) == transport.PIECE
