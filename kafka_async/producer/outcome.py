@@ -7,13 +7,13 @@ from a factory, so nothing here knows about loops.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kafka_async.errors import DeliveryFailure, IllegalStateError
 from kafka_async.types import RecordMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafka_async.kernel import Delivery
     from kafka_async.types import Headers
@@ -32,10 +32,31 @@ class Promise(Protocol):
         """Fulfil it."""
         ...
 
+    def add_done_callback(self, callback: Callable[[Any], None], /) -> None:
+        """Have it called in the loop's turn after the one in which this is fulfilled."""
+        ...
+
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
 NewPromise: TypeAlias = "Callable[[], Promise]"
+
+A_TURN: Final = 250
+"""Tasks that are woken in one turn of the event loop: their steps take a millisecond, or some."""
+
+
+def _wake(waiters: Iterator[Promise]) -> None:
+    """Fulfil promises, as many as a turn of the loop allows, and the others in the turns after."""
+    woken = 0
+    for promise in waiters:
+        if promise.done():
+            continue
+        woken += 1
+        if woken == A_TURN:
+            promise.add_done_callback(lambda _: _wake(waiters))
+        promise.set_result(None)
+        if woken == A_TURN:
+            return
 
 
 class Settles:
@@ -63,14 +84,11 @@ class Settles:
         return promise
 
     def settle(self) -> None:
-        """Wake everyone who waits."""
+        """Wake everyone who waits, the oldest first."""
         self.done = True
-        if self._waiters is None:
-            return
-        waiters, self._waiters = self._waiters, None
-        for promise in waiters:
-            if not promise.done():
-                promise.set_result(None)
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            _wake(iter(waiters))
 
 
 class BatchOutcome(Settles):

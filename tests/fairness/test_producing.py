@@ -27,6 +27,9 @@ pytestmark = pytest.mark.asyncio
 KEYS = [b"key-%06d" % number for number in range(1000)]
 KIB = bytes(range(256)) * 4
 TASKS = 1000
+CROWD = 8000
+"""Tasks that wait for the same batch."""
+ROOM = {"batch_size": 1 << 24, "max_request_size": 1 << 26, "buffer_memory": 1 << 28}
 LINGER = 10
 MICROSECONDS_A_LOOK = 10
 
@@ -77,6 +80,22 @@ async def concurrent_sends(producer: Producer) -> None:
             group.create_task(producer.send("clicks", VALUE))
 
 
+async def a_crowd_in_one_batch(producer: Producer) -> None:
+    # Whom the application starts in one turn is its own business, whom an answer wakes is ours.
+    async with asyncio.TaskGroup() as group:
+        for number in range(CROWD):
+            group.create_task(producer.send("clicks", VALUE, partition=0))
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+
+
+async def large_batches(producer: Producer) -> None:
+    batch = RecordBatch.build([ProducerRecord("", VALUE * 100)] * 1500)
+    for _ in range(3):
+        await producer.send_batch(TopicPartition("large", 0), batch)
+        await asyncio.sleep(0)
+
+
 async def round_trips(producer: Producer) -> None:
     for _ in range(100):
         await producer.send("clicks", VALUE)
@@ -89,6 +108,7 @@ CASES: list[tuple[Write, dict[str, Any]]] = [
     (enqueue, {"compression_type": "gzip", "batch_size": 32_000}),
     (enqueue_keyed, {}),
     (enqueue_keyed, {"compression_type": "lz4"}),
+    (enqueue_keyed, {"compression_type": "zstd"}),
     (enqueue_large_values, {}),
     (enqueue_large_values, {"compression_type": "zstd"}),
     (send_many, {}),
@@ -97,6 +117,8 @@ CASES: list[tuple[Write, dict[str, Any]]] = [
     (send_records, {}),
     (send_batch, {}),
     (concurrent_sends, {"linger_ms": 0}),
+    (a_crowd_in_one_batch, {"linger_ms": 300, "batch_size": 1 << 20}),
+    (large_batches, ROOM),
     (round_trips, {"linger_ms": 0}),
 ]
 

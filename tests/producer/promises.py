@@ -19,5 +19,8 @@ class FakePromise:
         assert not self.done()
         self.fulfilled = True
 
+    def add_done_callback(self, callback: Any, /) -> None:
+        raise AssertionError("there is no loop to call it")
+
     def __await__(self) -> Any:
         raise AssertionError("nothing waits here")

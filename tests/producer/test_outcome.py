@@ -9,7 +9,7 @@ import pytest
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
 from kafka_async.kernel import Delivery
 from kafka_async.producer.failures import Failures
-from kafka_async.producer.outcome import BatchOutcome, Undesignated
+from kafka_async.producer.outcome import A_TURN, BatchOutcome, Undesignated
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio
@@ -166,3 +166,65 @@ async def test_failures_nobody_asks_for_take_bounded_memory() -> None:
     assert report is not None
     assert len(report.failures) == 1000
     assert "500 more batches" in str(report)
+
+
+# -- many who wait --------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Tasks that wait for one batch; `woken` has each one's number and the turn it went on in."""
+
+    def __init__(self, batch: BatchOutcome, size: int) -> None:
+        self.woken: list[tuple[int, int]] = []
+        self.turn = 0
+        self.tasks = [
+            asyncio.ensure_future(self.wait(Delivery(batch, number, 1000)))
+            for number in range(size)
+        ]
+
+    async def wait(self, delivery: Delivery) -> None:
+        await delivery
+        self.woken.append((delivery.index, self.turn))
+
+    async def go_on(self, turns: int) -> None:
+        for _ in range(turns):
+            self.turn += 1
+            await asyncio.sleep(0)
+
+
+async def test_a_turn_wakes_only_so_many_and_all_in_order() -> None:
+    batch = outcome()
+    crowd = Crowd(batch, 3 * A_TURN)
+    await asyncio.sleep(0)
+    batch.acknowledge(0, -1, 3 * A_TURN)
+    assert Delivery(batch, 3 * A_TURN - 1, 1000).done()
+    await crowd.go_on(6)
+    assert [number for number, _ in crowd.woken] == list(range(3 * A_TURN))
+    turns = [turn for _, turn in crowd.woken]
+    assert max(map(turns.count, turns)) <= A_TURN
+
+
+async def test_who_has_stopped_waiting_holds_up_nobody_behind() -> None:
+    batch = outcome()
+    crowd = Crowd(batch, 3 * A_TURN)
+    await asyncio.sleep(0)
+    gone = range(A_TURN - 10, A_TURN + 10)  # the last of the first turn among them
+    for number in gone:
+        crowd.tasks[number].cancel()
+    await asyncio.sleep(0)
+    batch.acknowledge(0, -1, 3 * A_TURN)
+    await crowd.go_on(1)
+    crowd.tasks[2 * A_TURN].cancel()
+    await crowd.go_on(6)
+    left = [n for n in range(3 * A_TURN) if n not in gone and n != 2 * A_TURN]
+    assert [number for number, _ in crowd.woken] == left
+
+
+async def test_a_failure_reaches_all_of_many() -> None:
+    batch = outcome()
+    crowd = Crowd(batch, 2 * A_TURN + 1)
+    await asyncio.sleep(0)
+    batch.fail(KafkaTimeoutError("late"), 2 * A_TURN + 1)
+    results = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    assert all(isinstance(result, KafkaTimeoutError) for result in results)
+    assert batch.unreported() is None
