@@ -35,7 +35,7 @@ def test_the_text_names_place_cause_and_code() -> None:
 
 
 def test_a_topic_without_a_name_is_named_as_such() -> None:
-    assert str(error_for(17, topic="")).startswith("topic '': ")
+    assert str(errors.error_for(17, topic="")).startswith("topic '': ")
 
 
 def test_success_is_no_error() -> None:

@@ -209,9 +209,8 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_promise)
-        patience = self._patience
+        patience = self._patience if queue.exists else self._undesignated.patience
         if not queue.exists:
-            patience = self._undesignated.patience
             self.unknown[queue.topic] = None
         order = (queue.next_order,)
         queue.next_order += 1
@@ -238,10 +237,9 @@ class Accumulator:
         return None
 
     def _begin(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
-        batch = self._new_batch(queue, created)
+        queue.open = batch = self._new_batch(queue, created)
         batch.held = grant
         batch.section = OpenBatch(batch.outcome, grant)
-        queue.open = batch
         queue.topic.open.open(queue.partition.partition, batch.section)
         return batch
 
@@ -494,10 +492,8 @@ class Accumulator:
 
     def next_due(self) -> float | None:
         """When to call `tick` next, unless something happens before."""
-        due, other = self.schedule.next_due(), self._undesignated.next_due()
-        if due is None or other is None:
-            return other if due is None else due
-        return min(due, other)
+        dues = (self.schedule.next_due(), self._undesignated.next_due())
+        return min([due for due in dues if due is not None], default=None)
 
     def expired(self, batch: ProducerBatch) -> KafkaError:
         """The error of a batch whose time has run out."""
