@@ -72,6 +72,8 @@ def _goal(result: Mapping[str, Any], goal: Mapping[str, Any]) -> Outcome:
     met = bool(goal["met"])
     ends = [end for end in (goal.get("low"), goal.get("high")) if end is not None]
     agree = all((end >= limit if more else end <= limit) == met for end in ends)
+    doubt = "" if agree else ", within noise"
+    doubt = ", one round" if ends and ends[0] == ends[1] else doubt
     return Outcome(
         Group.MAIN.value,
         f"{result['title']}",
@@ -82,7 +84,7 @@ def _goal(result: Mapping[str, Any], goal: Mapping[str, Any]) -> Outcome:
         f"({ends[0]:,.3g} - {ends[1]:,.3g})" if len(ends) == 2 else "",
         f"{'at least' if more else 'at most'} {_number(limit, unit)}",
         met,
-        ("met" if met else "not met") + ("" if agree else ", within noise"),
+        ("met" if met else "not met") + doubt,
     )
 
 

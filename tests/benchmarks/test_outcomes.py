@@ -163,7 +163,8 @@ def test_a_goal_of_a_special_case_is_judged_by_its_rounds_too() -> None:
         Goal("hardly", 1.0, 2.0, "ms", low=0.5, high=2.5),
         Goal("not at all", 1.0, 2.0, "x", True, 0.5, 1.5),
         Goal("nearly", 1.0, 2.0, "x", True, 0.5, 2.0),
-        Goal("once", 1.0, 2.0, "ms"),
+        Goal("once", 1.0, 2.0, "ms", low=1.0, high=1.0),
+        Goal("the highest", 1.0, 2.0, "ms"),
     ]
     found = of_specials({"idle": Result("idle", "idle", "", [], goals).plain()}, ["idle"])
     assert [(one.by_round, one.verdict) for one in found] == [
@@ -171,6 +172,7 @@ def test_a_goal_of_a_special_case_is_judged_by_its_rounds_too() -> None:
         ("(0.5 - 2.5)", "met, within noise"),
         ("(0.5 - 1.5)", "not met"),
         ("(0.5 - 2)", "not met, within noise"),
+        ("(1 - 1)", "met, one round"),
         ("", "met"),
     ]
 
