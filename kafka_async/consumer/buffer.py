@@ -32,6 +32,8 @@ ENOUGH: Final = DEFAULT_LIMIT
 """Decompressed bytes after which one call opens no further batch: each may be small until then."""
 PINNED: Final = 8
 """How many times its own bytes a slice may keep alive by being a view of its answer's frame."""
+OVERHEAD: Final = 640
+"""Bytes that a batch takes besides its own: what is known of it, and where it lies."""
 RECORDS: Final = 500
 BYTES: Final = 1024 * 1024
 """How much of a batch is parsed at a time."""
@@ -50,7 +52,8 @@ class Slice:
         end: the offset after the last batch.
         epoch: the last batch's leader epoch.
         error: what is wrong behind the last batch, None if nothing is.
-        size: bytes that the slice keeps alive.
+        kept: bytes that the slice keeps alive, its batches' OVERHEAD among them.
+        size: bytes that were fetched.
         unread: bytes of its batches.
     """
 
@@ -62,6 +65,7 @@ class Slice:
         "end",
         "epoch",
         "error",
+        "kept",
         "size",
         "unread",
     )
@@ -77,7 +81,7 @@ class Slice:
         self.batches: deque[tuple[BatchView, bool]] = deque()
         self.end, self.epoch = offset, -1
         self.error: KafkaError | None = None
-        self.size = data.nbytes
+        self.size = self.kept = data.nbytes
         self.unread = 0
         if memoryview(data.obj).nbytes > PINNED * self.size:
             data = memoryview(bytes(data))
@@ -94,6 +98,7 @@ class Slice:
                 if view.next_offset > self._offset:
                     self.batches.append((view, handed_out))
                     self.unread += view.raw.nbytes
+                    self.kept += OVERHEAD
                     self.end, self.epoch = view.next_offset, view.header.leader_epoch
         except CorruptRecordError as error:
             self.error = _located(error, self._partition, self.end)
@@ -114,9 +119,10 @@ class Slice:
 class Buffer:
     """Slices of one partition, read from `position` on.
 
-    `size` is the bytes it keeps alive, `unread` those of its batches that were not read to their
-    end; `position` is the offset of what is handed out next; `full` is a note of whoever fetches;
-    `inflated` counts the bytes that its batches are decompressed to; whoever takes may reset it.
+    `size` is the bytes it keeps alive, `unread` the fetched ones of its batches that were not read
+    to their end; `position` is the offset of what is handed out next; `full` is a note of whoever
+    fetches; `inflated` counts the bytes that its batches are decompressed to; whoever takes may
+    reset it.
     """
 
     __slots__ = (
@@ -148,7 +154,7 @@ class Buffer:
     def add(self, fetched: Slice) -> None:
         """Put what was fetched behind what is there."""
         self._slices.append(fetched)
-        self.size += fetched.size
+        self.size += fetched.kept
         self.unread += fetched.unread
 
     def clear(self, position: int) -> None:
@@ -306,7 +312,7 @@ class Buffer:
 
     def _drop(self) -> None:
         fetched = self._slices.popleft()
-        self.size -= fetched.size
+        self.size -= fetched.kept
         self.unread -= fetched.unread
 
 

@@ -130,7 +130,8 @@ class Source:
                     return
                 room = [state for state in states if self._fetcher.has_room(state)]
                 held = sum(state.buffer.size for state in states)
-                left = self._fetcher.budget() - held
+                budget = self._fetcher.budget()
+                left = budget - held
                 for state in states:
                     state.buffer.full = left <= 0 or not self._fetcher.has_room(state)
                 full = len(room) < len(states)
@@ -139,7 +140,9 @@ class Source:
                 elif full and self._loop.time() < self._peek_at:
                     await self._nap(self._peek_at - self._loop.time())
                 else:
-                    await self._ask(room, left, wait=not full)
+                    # Of half of it, so that one answer is read while the next one comes. And while
+                    # the parts of an answer are copied out of it (see Slice) there are two of it.
+                    await self._ask(room, min(left, budget // 2), wait=not full)
         finally:
             await self._close()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.buffer import PINNED, Buffer, Slice
+from kafka_async.consumer.buffer import OVERHEAD, PINNED, Buffer, Slice
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord, TopicPartition
 
@@ -108,11 +109,11 @@ def test_what_is_unread_are_the_batches_that_were_not_read_to_their_end() -> Non
     one = len(batch())
     data = memoryview(b"".join(assign_offsets(batch(), 3 * n, 0) for n in range(3)) + b"cut off")
     buffer = filled(data)
-    assert (buffer.size, buffer.unread) == (3 * one + 7, 3 * one)
+    assert (buffer.size, buffer.unread) == (3 * (one + OVERHEAD) + 7, 3 * one)
     buffer.take_some(2)
     assert buffer.unread == 3 * one
     buffer.take_some()
-    assert (buffer.size, buffer.unread) == (3 * one + 7, 2 * one)
+    assert (buffer.size, buffer.unread) == (3 * (one + OVERHEAD) + 7, 2 * one)
     buffer.take(10, lambda: False)
     assert (buffer.size, buffer.unread) == (0, 0)
 
@@ -131,3 +132,18 @@ def test_nothing_is_unread_of_what_was_dropped(leave: Callable[[Buffer], None]) 
     buffer.take_some(1)
     leave(buffer)
     assert (buffer.size, buffer.unread) == (0, 0)
+
+
+def test_what_is_known_of_a_batch_takes_no_more_than_is_counted() -> None:
+    single = RecordBatch.build([ProducerRecord("t", b"v")], timestamp=1_700_000_000_000).frame()
+    data = b"".join(assign_offsets(single, 10**9 + n, 5) for n in range(1_000))
+    fetched = Slice(P0, memoryview(data), 0, None)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        assert fetched.walk(1_001)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert fetched.kept == len(data) + 1_000 * OVERHEAD
+    assert OVERHEAD / 2 <= (after - before) / 1_000 <= OVERHEAD * 1.1
