@@ -10,13 +10,16 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.records.compression import Codec
+from kafka_async.records.lz4_header import xxh32
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _XERIAL_HEADER: Final = 16
 _LENGTH: Final = struct.Struct(">i")
-_LZ4_HEADER: Final = 7
+_LZ4_FLAGS_AT: Final = 4
+_LZ4_BLOCK_SIZE_AT: Final = 5
+_LZ4_BLOCK_SIZES: Final = (0x40, 0x50, 0x60, 0x70)
 _GZIP_HEADER: Final = 4
 _ZSTD_MAGIC: Final = 4
 
@@ -49,8 +52,17 @@ def _varint(data: bytes, at: int) -> int:
 
 
 def _lz4(data: bytes) -> dict[str, Any]:
-    """The frame's magic, flags, block size and header checksum."""
-    return {"header": data[:_LZ4_HEADER]}
+    """The frame's magic and flags, and that block size and header checksum are legal.
+
+    Readers take blocks of any of the four sizes: Java writes 64 KiB, we 256 where a batch has more.
+    """
+    block_size, checksum = data[_LZ4_BLOCK_SIZE_AT : _LZ4_BLOCK_SIZE_AT + 2]
+    return {
+        "header": data[:_LZ4_BLOCK_SIZE_AT],
+        "legal block size": block_size in _LZ4_BLOCK_SIZES,
+        "right checksum": checksum
+        == xxh32(data[_LZ4_FLAGS_AT : _LZ4_BLOCK_SIZE_AT + 1]) >> 8 & 0xFF,
+    }
 
 
 def _gzip(data: bytes) -> dict[str, Any]:
