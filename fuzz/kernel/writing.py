@@ -45,7 +45,6 @@ class AppendMany(NamedTuple):
     timestamp: int
     values: list[Any]
     keys: list[Any] | None
-    start: int
 
 
 class Extend(NamedTuple):
@@ -91,7 +90,8 @@ def _call(feed: Feed, time: int) -> tuple[Call, int]:
             if kind & 0x20:
                 values.insert(feed.byte() % (len(values) + 1), WRONG[feed.byte() % len(WRONG)])
             keys = [feed.field() for _ in values] if kind & 0x40 else None
-            return AppendMany(time, values, keys, feed.number(1)), time
+            start = feed.number(1)
+            return AppendMany(time, values[start:], keys and keys[start:]), time
         case 5:
             return Extend(feed.number(4)), time
         case 6:
@@ -160,7 +160,7 @@ def fill(kernel: Any, given: Plan) -> Filled | Refusal:
             case Append():
                 answers.append(_append(batch, call, taken))
             case AppendMany():
-                answers.append(_append_many(batch, call, taken))
+                answers.append(_append_many(kernel, batch, call, taken))
             case Extend():
                 answers.append(answer(functools.partial(batch.extend, *call), ValueError))
             case Seal():
@@ -183,12 +183,15 @@ def _append(batch: Any, call: Append, taken: list[Row]) -> object:
     return _handle(found)
 
 
-def _append_many(batch: Any, call: AppendMany, taken: list[Row]) -> object:
-    timestamp, values, keys, start = call
-    found: Any = _refused(functools.partial(batch.append_many, timestamp, values, keys, start))
+def _append_many(kernel: Any, batch: Any, call: AppendMany, taken: list[Row]) -> object:
+    timestamp, values, keys = call
+    topic: Any = kernel.OpenBatches()
+    topic.partitions, topic.sticky = 1, 0
+    topic.open(0, batch)
+    found: Any = _refused(functools.partial(topic.append_many, timestamp, values, keys))
     if isinstance(found, Refusal):
         return found
-    for index in range(start, start + len(found)):
+    for index in range(len(found)):
         key = None if keys is None else _as_bytes(keys[index])
         taken.append((timestamp, key, _as_bytes(values[index]), ()))
     return [_handle(delivery) for delivery in found]

@@ -11,7 +11,7 @@ are handed out, and the module has no mutable state: that is what freethreading_
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, \
-    PyBytes_GET_SIZE
+    PyBytes_GET_SIZE, _PyBytes_Resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.list cimport PyList_GET_SIZE
@@ -19,7 +19,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, \
     PyTuple_SET_ITEM
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -47,6 +47,8 @@ cdef enum:
     MAX_RECORD_OVERHEAD = 36
     BATCH_HEADER_SIZE = 61
     FIRST_BUFFER = 512
+    SMALL_BUFFER = 4096
+    AT_ONCE = 1 << 20
 
 # As in _shared.Fault.
 cdef enum Fault:
@@ -345,8 +347,9 @@ cdef class OpenBatch:
     cdef readonly int64_t max_timestamp
     cdef readonly int32_t count
     cdef readonly bint sealed
+    cdef PyObject* room  # bytes that nobody else has seen, until they become the section
+    cdef uint8_t* buffer  # in there
     cdef Py_ssize_t allocated
-    cdef uint8_t* buffer
 
     def __init__(self, outcome, capacity):
         if not 0 <= capacity <= MAX_INT32:
@@ -357,7 +360,7 @@ cdef class OpenBatch:
         self.max_timestamp = -1
 
     def __dealloc__(self):
-        PyMem_Free(self.buffer)
+        Py_XDECREF(self.room)
 
     def __reduce__(self):
         # Never Cython's own way, which would hand the buffer to a second owner.
@@ -372,36 +375,6 @@ cdef class OpenBatch:
         """
         return self.put(self.checked_time(timestamp_ms), key, value, headers)
 
-    def append_many(self, timestamp_ms, values, keys=None, start=0):
-        """Append values from `start` on, with the keys beside them, as many as fit.
-
-        The handles of those that were appended; so the next call starts at `start` plus their
-        number. A value that cannot be appended ends the call before it, and raises only if it
-        is the first: what was appended is never lost to an exception.
-        """
-        cdef Py_ssize_t index, total = len(values)
-        cdef list deliveries = []
-        cdef int64_t timestamp
-        if keys is not None and len(keys) != total:
-            raise ValueError(f"{len(keys)} keys for {total} values")
-        if start < 0:
-            raise ValueError("start is negative")
-        if start >= total:
-            return deliveries
-        timestamp = self.checked_time(timestamp_ms)
-        for index in range(start, total):
-            key = None if keys is None else keys[index]
-            try:
-                delivery = self.put(timestamp, key, values[index], ())
-            except (TypeError, ValueError):
-                if deliveries:
-                    break
-                raise
-            if delivery is None:
-                break
-            deliveries.append(delivery)
-        return deliveries
-
     def extend(self, capacity):
         """Raise the bound to `capacity` bytes; a lower one than there is changes nothing."""
         if not 0 <= capacity <= MAX_INT32:
@@ -411,13 +384,18 @@ cdef class OpenBatch:
 
     def seal(self):
         """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
-        if self.sealed:
-            raise IllegalStateError("the batch is sealed")
-        section = PyBytes_FromStringAndSize(<char*>self.buffer, self.size)
-        PyMem_Free(self.buffer)
+        cdef PyObject* room = self.room
+        cdef Py_ssize_t size = self.size
+        self.check_open()
+        self.room = NULL
         self.buffer = NULL
         self.allocated = self.size = 0
         self.sealed = True
+        if room == NULL:
+            return b""
+        _PyBytes_Resize(&room, size)
+        section = <object>room
+        Py_DECREF(section)
         return section
 
     def __repr__(self):
@@ -482,18 +460,21 @@ cdef class OpenBatch:
 
     cdef int grow(self, Py_ssize_t needed) except -1:
         cdef Py_ssize_t wanted = self.allocated or FIRST_BUFFER
-        cdef void* moved
         if needed > MAX_INT32:
             raise ValueError("a record may not exceed 2 GiB")
         while wanted < needed:
             wanted *= 2
-        # Doubling must not run past what the batch can ever hold.
-        if needed <= self.capacity < wanted:
+        # Doubling must not run past what the batch can ever hold, and goes there at once if that
+        # is not much: what nobody has written to takes no memory yet.
+        if needed <= self.capacity < (AT_ONCE if wanted > SMALL_BUFFER else wanted):
             wanted = self.capacity
-        moved = PyMem_Realloc(self.buffer, wanted)
-        if moved == NULL:
-            raise MemoryError
-        self.buffer = <uint8_t*>moved
+        # Not resized, which would lose the records where there is no memory.
+        grown = PyBytes_FromStringAndSize(NULL, wanted)
+        memcpy(PyBytes_AS_STRING(grown), self.buffer, self.size)
+        Py_XDECREF(self.room)
+        Py_INCREF(grown)
+        self.room = <PyObject*>grown
+        self.buffer = <uint8_t*>PyBytes_AS_STRING(grown)
         self.allocated = wanted
         return 0
 
@@ -543,25 +524,29 @@ cdef class OpenBatches:
     def append_many(self, timestamp_ms, values, keys=None, partition=None):
         """Append values, with the keys beside them, until `append` would not take one.
 
-        The handles of those that were appended. A value that cannot be appended ends the call
-        before it, and raises only if it is the first.
+        The handles of those that were appended: none is lost to an exception. What cannot be
+        appended ends the call before it, and raises only if it is the first.
         """
         cdef list deliveries = []
         cdef Py_ssize_t index, total = len(values)
-        cdef OpenBatch batch
-        if keys is None:
-            batch = self.batch_of(None, partition)
-            return deliveries if batch is None else batch.append_many(timestamp_ms, values)
-        if len(keys) != total:
+        cdef OpenBatch batch = None
+        cdef int64_t timestamp = -1
+        cdef bint hashed = keys is not None and partition is None
+        key = None
+        if keys is not None and len(keys) != total:
             raise ValueError(f"{len(keys)} keys for {total} values")
         for index in range(total):
-            key = keys[index]
             try:
-                batch = self.batch_of(key, partition)
-                if batch is None:
-                    break
-                delivery = batch.put(batch.checked_time(timestamp_ms), key, values[index], ())
-            except (TypeError, ValueError):
+                if keys is not None:
+                    key = keys[index]
+                if hashed or batch is None:
+                    batch = self.batch_of(key, partition)
+                    if batch is None:
+                        break
+                    if index == 0:
+                        timestamp = batch.checked_time(timestamp_ms)
+                delivery = batch.put(timestamp, key, values[index], ())
+            except Exception:
                 if deliveries:
                     break
                 raise

@@ -141,14 +141,11 @@ class OpenBatch:
         Raises TypeError for a key, value or header of the wrong type, ValueError for a timestamp
         below -1 or beyond int64 and for a record beyond 2 GiB, IllegalStateError once sealed.
         """
-        if self._sealed:
-            raise IllegalStateError("the batch is sealed")
+        self._check_open()
         timestamp = operator.index(timestamp_ms)  # a plain int, and no rounding
         if not -1 <= timestamp <= MAX_TIMESTAMP:
             raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
-        count = self._count
-        base = self._base_timestamp if count else timestamp
-        fields = [b"\0", _VARINTS[timestamp - base], _VARINTS[count]]
+        fields = [b"\0", b"", b""]
         for field in (key, value):
             if field is None:
                 fields.append(_NULL)
@@ -156,6 +153,11 @@ class OpenBatch:
                 data = field if type(field) is bytes else as_bytes(field)
                 fields += (_VARINTS[len(data)], data)
         fields.append(_encode_headers(headers) if len(headers) else b"\0")
+        # No code of the caller's runs from here on.
+        self._check_open()
+        count = self._count
+        base = self._base_timestamp if count else timestamp
+        fields[1], fields[2] = _VARINTS[timestamp - base], _VARINTS[count]
         body = b"".join(fields)
         length = _VARINTS[len(body)]
         size = self._size + len(length) + len(body)
@@ -176,37 +178,6 @@ class OpenBatch:
         delivery.__class__ = Delivery
         return delivery
 
-    def append_many(
-        self,
-        timestamp_ms: int,
-        values: Sequence[Buffer | None],
-        keys: Sequence[Buffer | None] | None = None,
-        start: int = 0,
-    ) -> list[Delivery]:
-        """Append values from `start` on, with the keys beside them, as many as fit.
-
-        The handles of those that were appended; so the next call starts at `start` plus their
-        number. A value that cannot be appended ends the call before it, and raises only if it
-        is the first: what was appended is never lost to an exception.
-        """
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
-        if start < 0:
-            raise ValueError("start is negative")
-        deliveries: list[Delivery] = []
-        for index in range(start, len(values)):
-            key = None if keys is None else keys[index]
-            try:
-                delivery = self.append(timestamp_ms, key, values[index])
-            except (TypeError, ValueError):
-                if deliveries:
-                    break
-                raise
-            if delivery is None:
-                break
-            deliveries.append(delivery)
-        return deliveries
-
     def extend(self, capacity: int) -> None:
         """Raise the bound to `capacity` bytes; a lower one than there is changes nothing."""
         if not 0 <= capacity <= MAX_INT32:
@@ -215,13 +186,16 @@ class OpenBatch:
 
     def seal(self) -> bytes:
         """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
-        if self._sealed:
-            raise IllegalStateError("the batch is sealed")
+        self._check_open()
         section = b"".join(self._parts)
         self._parts = []
         self._size = 0
         self._sealed = True
         return section
+
+    def _check_open(self) -> None:
+        if self._sealed:
+            raise IllegalStateError("the batch is sealed")
 
     def __repr__(self) -> str:
         state = "sealed" if self._sealed else f"{self.size} of {self._capacity} bytes"
@@ -281,19 +255,26 @@ class OpenBatches:
     ) -> list[Delivery]:
         """Append values, with the keys beside them, until `append` would not take one.
 
-        The handles of those that were appended. A value that cannot be appended ends the call
-        before it, and raises only if it is the first.
+        The handles of those that were appended: none is lost to an exception. What cannot be
+        appended ends the call before it, and raises only if it is the first.
         """
-        if keys is None:
-            batch = self._batch(None, partition)
-            return [] if batch is None else batch.append_many(timestamp_ms, values)
-        if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        total = len(values)
+        if keys is not None and len(keys) != total:
+            raise ValueError(f"{len(keys)} keys for {total} values")
         deliveries: list[Delivery] = []
-        for key, value in zip(keys, values, strict=True):
+        batch: OpenBatch | None = None
+        hashed = keys is not None and partition is None
+        key = None
+        for index in range(total):
             try:
-                delivery = self.append(timestamp_ms, key, value, (), partition)
-            except (TypeError, ValueError):
+                if keys is not None:
+                    key = keys[index]
+                if hashed or batch is None:
+                    batch = self._batch(key, partition)
+                    if batch is None:
+                        break
+                delivery = batch.append(timestamp_ms, key, values[index])
+            except Exception:
                 if deliveries:
                     break
                 raise

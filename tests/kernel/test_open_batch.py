@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -113,7 +113,7 @@ def test_an_extended_batch_takes_what_did_not_fit(kernel: ModuleType) -> None:
     assert batch.append(TIME + 1, None, b"b").index == 1
     assert batch.append(TIME, None, b"c") is None
     batch.extend(1 << 20)
-    assert len(batch.append_many(TIME, [b"x" * 1000] * 500)) == 500
+    assert all(batch.append(TIME, None, b"x" * 1000) for _ in range(500))
     once = [(TIME, None, b"a"), (TIME + 1, None, b"b"), *[(TIME, None, b"x" * 1000)] * 500]
     assert batch.seal() == section(kernel, *once)
 
@@ -123,7 +123,8 @@ def test_a_batch_never_shrinks(kernel: ModuleType) -> None:
     for capacity in (16, 15, 0):
         batch.extend(capacity)
         assert batch.capacity == 16
-    assert len(batch.append_many(TIME, [b"a", b"b", b"c"])) == 2
+    taken = [batch.append(TIME, None, value) for value in (b"a", b"b", b"c")]
+    assert [one is None for one in taken] == [False, False, True]
     for capacity in (-1, 1 << 31):
         with pytest.raises(ValueError, match="capacity"):
             batch.extend(capacity)
@@ -152,8 +153,6 @@ def test_sealing_ends_the_batch(kernel: ModuleType) -> None:
     assert batch.sealed
     with pytest.raises(IllegalStateError):
         batch.append(TIME, None, b"b")
-    with pytest.raises(IllegalStateError):
-        batch.append_many(TIME, [b"b"])
     with pytest.raises(IllegalStateError):
         batch.seal()
     assert batch.count == 1
@@ -252,52 +251,51 @@ def test_headers_are_any_pairs_of_a_name_and_bytes(kernel: ModuleType) -> None:
         assert section(kernel, (TIME, None, b"v", headers)) == expected
 
 
-def test_append_many_is_append_many_times(kernel: ModuleType) -> None:
-    values = [b"a", None, b"ccc"]
-    keys = [None, b"k", b""]
+@pytest.mark.parametrize("capacity", [64, 5000, 1 << 17, (1 << 20) - 1, 1 << 20, 1 << 30])
+@pytest.mark.parametrize("size", [0, 1, 510, 4090, 70_000])
+def test_a_section_is_what_was_written_whatever_the_buffer_was(
+    kernel: ModuleType, capacity: int, size: int
+) -> None:
+    batch = kernel.OpenBatch(None, capacity)
+    count = 0
+    while count < 40 and batch.append(TIME, None, b"%d" % (count % 10) * size) is not None:
+        count += 1
+    expected = batch.size
+    written = batch.seal()
+    assert (type(written), len(written), hash(written)) == (bytes, expected, hash(written[:]))
+    records = kernel.parse_records(parsed(written, count), "t", 0)
+    assert [record.value for record in records] == [b"%d" % (n % 10) * size for n in range(count)]
+
+
+class Meddling(list[Any]):
+    """Headers that do something to the batch while they are read."""
+
+    def __init__(self, meddle: Callable[[], object]) -> None:
+        super().__init__([("name", b"x")])
+        self._meddle = meddle
+
+    def __iter__(self) -> Iterator[Any]:
+        meddle, self._meddle = self._meddle, int
+        meddle()
+        return super().__iter__()
+
+
+def test_a_batch_that_is_sealed_while_headers_are_read_takes_nothing(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
-    deliveries = batch.append_many(TIME, values, keys)
-    assert [delivery.index for delivery in deliveries] == [0, 1, 2]
-    one_by_one = [(TIME, key, value) for key, value in zip(keys, values, strict=True)]
-    assert batch.seal() == section(kernel, *one_by_one)
+    batch.append(TIME, None, b"a")
+    with pytest.raises(IllegalStateError):
+        batch.append(TIME, None, b"b", Meddling(batch.seal))
+    assert (batch.count, batch.size) == (1, 0)
 
 
-def test_append_many_goes_on_where_it_stopped(kernel: ModuleType) -> None:
-    values = [b"%05d" % n for n in range(100)]
-    read: list[bytes] = []
-    batches = 0
-    while len(read) < len(values):
-        batch = kernel.OpenBatch(None, 64)
-        taken = batch.append_many(TIME, values, start=len(read))
-        assert 0 < len(taken) == batch.count
-        assert batch.size <= 64
-        records = kernel.parse_records(parsed(batch.seal(), len(taken)), "t", 0)
-        read += [record.value for record in records]
-        batches += 1
-    assert read == values
-    assert batches > 10
-
-
-def test_append_many_beyond_the_end_takes_nothing(kernel: ModuleType) -> None:
-    batch = kernel.OpenBatch(None, 64)
-    assert batch.append_many(TIME, [b"a"], start=1) == []
-    assert batch.append_many(TIME, []) == []
-
-
-def test_append_many_wants_a_key_a_value(kernel: ModuleType) -> None:
-    with pytest.raises(ValueError, match="1 keys for 2 values"):
-        kernel.OpenBatch(None, 64).append_many(TIME, [b"a", b"b"], [None])
-    with pytest.raises(ValueError, match="negative"):
-        kernel.OpenBatch(None, 64).append_many(TIME, [b"a", b"b"], start=-1)
-
-
-def test_append_many_keeps_what_it_took_before_a_bad_value(kernel: ModuleType) -> None:
-    batch = kernel.OpenBatch(None, 640)
-    values = [b"a", b"b", "text", b"c"]
-    assert len(batch.append_many(TIME, values)) == 2
-    with pytest.raises(TypeError):
-        batch.append_many(TIME, values, start=2)
-    assert batch.count == 2
+def test_a_record_that_comes_while_headers_are_read_is_before(kernel: ModuleType) -> None:
+    batch = kernel.OpenBatch(None, 1000)
+    outer = batch.append(TIME, None, b"b", Meddling(partial(batch.append, TIME + 5, None, b"a")))
+    assert (outer.index, batch.count, batch.base_timestamp) == (1, 2, TIME + 5)
+    alone = kernel.OpenBatch(None, 1000)
+    alone.append(TIME + 5, None, b"a")
+    alone.append(TIME, None, b"b", [("name", b"x")])
+    assert batch.seal() == alone.seal()
 
 
 def test_a_repr_says_how_full(kernel: ModuleType) -> None:

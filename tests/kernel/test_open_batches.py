@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from kafka_async.errors import IllegalStateError
+
 TIME = 1_700_000_000_000
 ROOM = 1 << 20
 KEYS = [b"21", b"foobar", b"abc", b"a-little-bit-long-string"]
@@ -151,6 +153,46 @@ def test_append_many_keeps_what_it_took_before_a_bad_record(
         batches.append(TIME, *bad)
 
 
+class Shrinking(list[bytes]):
+    """Records that are gone, but for the first `left`, once one looks at them."""
+
+    def __init__(self, records: list[bytes], left: int) -> None:
+        super().__init__(records)
+        self._left = left
+
+    def __len__(self) -> int:
+        count = super().__len__()
+        del self[self._left :]
+        return count
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_append_many_keeps_what_it_took_of_values_that_went_away(
+    kernel: ModuleType, keyed: bool
+) -> None:
+    keys = [b"k"] * 5 if keyed else None
+    batches = topic(kernel, 1, 0)
+    batches.sticky = 0
+    assert len(batches.append_many(TIME, Shrinking([b"v"] * 5, 3), keys)) == 3
+    with pytest.raises(IndexError):
+        batches.append_many(TIME, Shrinking([b"v"] * 5, 0), keys)
+    if keyed:
+        assert len(batches.append_many(TIME, [b"v"] * 5, Shrinking([b"k"] * 5, 2))) == 2
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_append_many_to_a_sealed_batch_says_so(kernel: ModuleType, keyed: bool) -> None:
+    batches, batch = topic(kernel, 1), kernel.OpenBatch(None, ROOM)
+    batches.open(0, batch)
+    batch.seal()
+    with pytest.raises(IllegalStateError):
+        batches.append_many(TIME, [b"v"], [b"k"] if keyed else None, 0)
+
+
+def test_append_many_of_nothing_is_nothing(kernel: ModuleType) -> None:
+    assert topic(kernel, 1, 0).append_many(TIME, [], partition=0) == []
+
+
 @pytest.mark.parametrize("timestamp", [-2, 1 << 63])
 def test_a_time_that_cannot_be_is_refused(kernel: ModuleType, timestamp: int) -> None:
     batches = topic(kernel, 1, 0)
@@ -158,6 +200,8 @@ def test_a_time_that_cannot_be_is_refused(kernel: ModuleType, timestamp: int) ->
         batches.append(timestamp, b"k", b"v")
     with pytest.raises(ValueError, match="timestamp"):
         batches.append_many(timestamp, [b"v"], [b"k"])
+    with pytest.raises(ValueError, match="timestamp"):
+        batches.append_many(timestamp, [b"v"], partition=0)
 
 
 def test_there_are_no_copies(kernel: ModuleType) -> None:

@@ -6,7 +6,14 @@ import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from kafka_async.kernel import OpenBatch, Section, murmur2, parse_columns, parse_records
+from kafka_async.kernel import (
+    OpenBatch,
+    OpenBatches,
+    Section,
+    murmur2,
+    parse_columns,
+    parse_records,
+)
 from kafka_async.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -74,11 +81,13 @@ def appending(
 
 def append_many(count: int) -> Callable[[], object]:
     """Append records, a hundred a call."""
-    batch, values = OpenBatch(None, ROOM), [VALUE] * HUNDRED
+    batches, values = OpenBatches(), [VALUE] * HUNDRED
+    batches.partitions = 1
+    batches.open(0, OpenBatch(None, ROOM))
 
     def run() -> None:
         for _ in range(count // HUNDRED):
-            batch.append_many(TIME, values)
+            batches.append_many(TIME, values, partition=0)
 
     return run
 
@@ -87,7 +96,8 @@ def full_batches(count: int) -> list[OpenBatch]:
     """Batches that are ready to be closed."""
     batches = [OpenBatch(None, ROOM) for _ in range(count)]
     for batch in batches:
-        batch.append_many(TIME, [VALUE] * RECORDS)
+        for _ in range(RECORDS):
+            batch.append(TIME, None, VALUE)
     return batches
 
 
