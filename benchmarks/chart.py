@@ -241,9 +241,12 @@ def _draw_head(figure: Any, groups: Sequence[Group], rounds: int) -> None:
     if any(group.limit for group in groups):
         marks.append(Line2D([], [], color=LIMIT, linestyle=DASHES, label=PEERS[RAW].title))
     height = figure.get_figheight()
-    title = f"{PEERS[OURS].title} beside its peers: medians of {rounds} rounds"
-    if rounds > 1:
-        title += "; thin lines from the lowest to the highest"
+    title = f"{PEERS[OURS].title} beside its peers: "
+    title += (
+        f"medians of {rounds} rounds; thin lines from the lowest to the highest"
+        if rounds > 1
+        else "a single round"
+    )
     figure.text(0.005, 1 - 0.12 / height, title, fontsize=13, fontweight="bold", va="top")
     where = (0.0, 1 - 0.36 / height)
     figure.legend(
