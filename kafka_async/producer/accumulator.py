@@ -474,7 +474,7 @@ class Accumulator:
         """
         schedule = self.schedule
         hurry = self.flushes or self.memory.waiting
-        if not (hurry or self._settling or self._is_due(now)):
+        if not (hurry or self._settling or self.next_due() <= now):
             return False
         for batch in islice(schedule.lingered(inf if hurry else now), A_TURN):
             self._let_go(batch, now)
@@ -484,16 +484,12 @@ class Accumulator:
             self.ledger.fail(batch, self.expired(batch), now)
         self._undesignated.expire(now, A_TURN)
         self._go_on_settling(now)
-        return bool(self._settling) or (bool(hurry) and schedule.lingers) or self._is_due(now)
+        return bool(self._settling) or (bool(hurry) and schedule.lingers) or self.next_due() <= now
 
-    def _is_due(self, now: float) -> bool:
-        due = self.next_due()
-        return due is not None and due <= now
-
-    def next_due(self) -> float | None:
-        """When to call `tick` next, unless something happens before."""
-        dues = (self.schedule.next_due(), self._undesignated.next_due())
-        return min([due for due in dues if due is not None], default=None)
+    def next_due(self) -> float:
+        """When to call `tick` next, unless something happens before; inf if nothing is due."""
+        due, other = self.schedule.next_due(), self._undesignated.next_due()
+        return due if due < other else other
 
     def expired(self, batch: ProducerBatch) -> KafkaError:
         """The error of a batch whose time has run out."""

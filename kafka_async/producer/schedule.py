@@ -168,8 +168,8 @@ class Schedule:
             elif batch.state is not BatchState.ON_WIRE:
                 yield batch
 
-    def next_due(self) -> float | None:
-        """When something is due next, if nothing happens before."""
+    def next_due(self) -> float:
+        """When something is due next, if nothing happens before; inf if nothing is."""
         due = inf
         if self._lingering:
             due = self._lingering[0][0]
@@ -177,4 +177,4 @@ class Schedule:
             due = self._timers[0][0]
         if self._expiry and self._expiry[0][0] < due:
             due = self._expiry[0][0]
-        return None if due == inf else due
+        return due

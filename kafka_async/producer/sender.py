@@ -182,12 +182,9 @@ class Sender:
 
     def _set_alarm(self, now: float) -> None:
         """Look round again when something is due; too early does no harm, so alarms are kept."""
-        due = self._accumulator.next_due()
-        if due is None or self._again_at < due:
-            due = self._again_at
+        due = max(min(self._accumulator.next_due(), self._again_at), now + SHORTEST_NAP)
         if due == inf:
             return
-        due = max(due, now + SHORTEST_NAP)
         if self._alarm is not None:
             if self._alarm_at <= due:
                 return

@@ -7,6 +7,7 @@ known, or failed after max_block_ms.
 from __future__ import annotations
 
 import heapq
+from math import inf
 from typing import TYPE_CHECKING
 
 from kafka_async.kernel import Delivery
@@ -79,11 +80,11 @@ class UndesignatedRecords:
             if self._has_line(topic):
                 self.watch(topic)
 
-    def next_due(self) -> float | None:
-        """When the next record has waited too long."""
+    def next_due(self) -> float:
+        """When the next record has waited too long; inf if none waits."""
         while self._heads and not self._has_line(self._heads[0][2]):
             heapq.heappop(self._heads)
-        return self._heads[0][0] if self._heads else None
+        return self._heads[0][0] if self._heads else inf
 
     def watch(self, topic: TopicQueue) -> None:
         """Keep an eye on a topic's line, which has begun or whose topic is no longer known."""

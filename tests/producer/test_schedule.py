@@ -140,7 +140,7 @@ def test_a_partition_waits_until_it_is_admitted() -> None:
 
 
 def test_nothing_is_due_where_nothing_is() -> None:
-    assert Schedule().next_due() is None
+    assert Schedule().next_due() == inf
 
 
 def test_a_back_off_ends_by_itself() -> None:
@@ -155,7 +155,7 @@ def test_a_back_off_ends_by_itself() -> None:
     assert schedule.nodes() == []
     list(schedule.wake(5.0))
     assert take(schedule, 1) == [0]
-    assert schedule.next_due() is None, "one timer for both offers"
+    assert schedule.next_due() == inf, "one timer for both offers"
 
 
 def test_lingering_ends_in_the_order_of_opening() -> None:
