@@ -311,10 +311,13 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             NoOffsetForPartitionError, OffsetOutOfRangeError: there is nowhere to go on, and
                 auto_offset_reset is "none".
             KafkaError: the group refuses this consumer, or a task of it has died.
+            ValueError: `max_records` is less than 1.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
-            raise IllegalStateError(f"max_records={limit} is less than 1")
+            raise ValueError(
+                f"max_records is 1 or more, not {limit}: left out, it is max_poll_records"
+            )
         return await self._engine.poll(limit, timeout)
 
     async def poll_batches(self, timeout: float | None = 1.0) -> list[PartitionBatch]:

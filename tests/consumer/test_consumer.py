@@ -75,7 +75,7 @@ async def test_a_poll_gives_no_more_than_it_may(stage: Stage) -> None:
         assert offsets(await consumer.poll()) == [0, 1, 2, 3]
         assert offsets(await consumer.poll(max_records=1)) == [4]
         assert offsets(await consumer.poll(max_records=100)) == [5, 6, 7, 8, 9]
-        with pytest.raises(IllegalStateError):
+        with pytest.raises(ValueError, match="max_records is 1 or more, not 0"):
             await consumer.poll(max_records=0)
 
 
