@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
+from kafka_async.records.batch import RecordBatch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from kafka_async.producer.queues import PartitionQueue
 
 __all__ = ["BatchState", "ProducerBatch"]
-
-
-KEPT_TWICE: Final = 1024
-"""Bytes below which a framed batch may keep its records besides: they are not worth an object."""
 
 
 class BatchState(enum.Enum):
@@ -96,7 +91,7 @@ class ProducerBatch:
         self.doubtful = False
         self.sent = 0.0
         self.error: Exception | None = None
-        self._frame: bytes | None = None
+        self._frame: tuple[bytes, bytes] | None = None
 
     def seal(self) -> None:
         """Take no more records."""
@@ -138,34 +133,36 @@ class ProducerBatch:
         self.contents = None
         self._frame = None
 
-    def frame(self, *, transactional: bool) -> bytes:
-        """The bytes to send: the same object for every attempt under one stamp."""
+    def frame(self, *, transactional: bool) -> tuple[bytes, bytes]:
+        """The header and the records to send: the same objects for every attempt under one stamp.
+
+        Nobody joins them, which would copy the records.
+        """
         if self._frame is None:
             return self.framed(self.framing(transactional=transactional)())
         return self._frame
 
     @property
     def to_frame(self) -> int:
-        """Bytes that `frame` would copy and make a checksum of; 0 if it has."""
+        """Bytes that `frame` would make a checksum of; 0 if it has."""
         return self.wire_size if self._frame is None else 0
 
     def framing(self, *, transactional: bool) -> Callable[[], bytes]:
-        """What makes the bytes to send; it may be called in another thread."""
+        """What makes the header to send; it may be called in another thread."""
         assert self.stamp is not None
+        identity, sequence = self.stamp.identity, self.stamp.sequence
         return partial(
-            self.sealed.frame,
-            producer_id=self.stamp.identity.producer_id,
-            producer_epoch=self.stamp.identity.epoch,
-            base_sequence=self.stamp.sequence,
+            self.sealed.header,
+            identity.producer_id,
+            identity.epoch,
+            sequence,
             transactional=transactional,
         )
 
-    def framed(self, frame: bytes) -> bytes:
-        """Send these bytes from now on, which `framing` has made under the present stamp."""
-        self._frame = frame
-        if len(frame) >= KEPT_TWICE:
-            self.contents = replace(self.sealed, payload=memoryview(frame)[HEADER_SIZE:])
-        return frame
+    def framed(self, header: bytes) -> tuple[bytes, bytes]:
+        """Send this header from now on, which `framing` has made under the present stamp."""
+        self._frame = header, self.sealed.payload
+        return self._frame
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
         """The same records in two batches (KIP-126); there must be two at least."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.errors import KafkaError, error_for
@@ -75,7 +75,7 @@ class ProduceRequests:
                 topics.append(
                     produce.TopicProduceData(name=topic, topic_id=uuid, partition_data=rows[topic])
                 )
-            records = batch.frame(transactional=transactional)
+            records: Any = batch.frame(transactional=transactional)  # in two pieces
             rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
         version = lane.version(produce.ProduceRequest.API_KEY)
         if 0 in names:

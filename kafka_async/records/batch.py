@@ -227,7 +227,7 @@ class RecordBatch:
     and in which order, is made by `frame` each time it is sent.
     """
 
-    payload: bytes | memoryview
+    payload: bytes
     codec: Codec
     count: int
     base_timestamp: int

@@ -294,8 +294,9 @@ class ScriptedCluster:
             rows: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 code, offset = answer.code, -1
-                if not code and not dry and data.records is not None:
-                    code, offset = self.log(topic.name, data.index).append(bytes(data.records))
+                pieces: Any = data.records
+                if not code and not dry and pieces is not None:
+                    code, offset = self.log(topic.name, data.index).append(b"".join(pieces))
                 row = PartitionProduceResponse(
                     index=data.index, error_code=code, base_offset=offset
                 )

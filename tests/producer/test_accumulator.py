@@ -95,7 +95,7 @@ class Driver:
             return []
         batches = self.accumulator.take(node, room, self.now)
         if batches:
-            frames = [(batch, batch.frame(transactional=False)) for batch in batches]
+            frames = [(batch, b"".join(batch.frame(transactional=False))) for batch in batches]
             self.requests[node].append(frames)
         return batches
 
@@ -312,7 +312,7 @@ class Machine(RuleBasedStateMachine):
 
     def within_limits(self, batch: ProducerBatch) -> None:
         """A record that is too large for a batch has its own, and what fits beside it."""
-        first = next(iter_batches(batch.frame(transactional=False))).records()[0]
+        first = next(iter_batches(b"".join(batch.frame(transactional=False)))).records()[0]
         alone = record_size_bound(first.key, first.value, ())
         assert batch.wire_size - HEADER_SIZE <= max(self.limit, READY_MADE, alone)
 

@@ -1,4 +1,4 @@
-"""Large batches are copied and summed up in a thread, and nothing overtakes them meanwhile."""
+"""Large batches are summed up in a thread, and nothing overtakes them meanwhile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     offload = Supervisor.offload
 
     async def held(supervisor: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
-        if getattr(getattr(function, "func", None), "__name__", "") == "frame":
+        if getattr(getattr(function, "func", None), "__name__", "") == "header":
             threads.jobs += 1
             await threads.go.wait()
         return await offload(supervisor, function, *args)
@@ -96,9 +96,9 @@ async def test_the_bytes_are_those_that_the_loop_would_have_made(
     frames: list[tuple[bytes, bytes]] = []
     framed = ProducerBatch.framed
 
-    def noted(batch: ProducerBatch, frame: bytes) -> bytes:
-        frames.append((frame, batch.framing(transactional=False)()))
-        return framed(batch, frame)
+    def noted(batch: ProducerBatch, header: bytes) -> tuple[bytes, bytes]:
+        frames.append((header, batch.framing(transactional=False)()))
+        return framed(batch, header)
 
     monkeypatch.setattr(ProducerBatch, "framed", noted)
     async with Bench({"clicks": [1]}, **ROOM) as bench:

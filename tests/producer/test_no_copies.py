@@ -1,0 +1,85 @@
+"""A large batch reaches the transport in the bytes that it was closed in; nobody copies them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
+from kafka_async.clock import MemoryNetwork, MemoryTransport
+from kafka_async.cluster.transport import JOIN_BELOW
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.producer.batch import ProducerBatch
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+BATCH = 2 * JOIN_BELOW
+PARTITIONS = 3
+VALUES = [random.Random(number).randbytes(1000) for number in range(PARTITIONS * BATCH // 1100)]
+
+
+async def enqueued(producer: Producer) -> None:
+    for number, value in enumerate(VALUES):
+        await producer.enqueue("clicks", value, partition=number % PARTITIONS)
+
+
+async def ready_made(producer: Producer) -> None:
+    batch = RecordBatch.build([ProducerRecord("", value) for value in VALUES[: BATCH // 1100]])
+    for partition in range(PARTITIONS):
+        await producer.send_batch(TopicPartition("clicks", partition), batch)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("write", [enqueued, ready_made])
+async def test_the_transport_gets_the_bytes_that_were_closed(
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Producer], Coroutine[Any, Any, None]],
+    compression: Any,
+) -> None:
+    written: list[object] = []
+    framed: list[ProducerBatch] = []
+    payloads: list[bytes] = []
+    hand_over, frame = MemoryTransport.write, ProducerBatch.frame
+
+    def noted_write(transport: MemoryTransport, data: Any) -> None:
+        written.append(data)
+        hand_over(transport, data)
+
+    def noted_frame(batch: ProducerBatch, *, transactional: bool) -> tuple[bytes, bytes]:
+        framed.append(batch)
+        payloads.append(batch.sealed.payload)
+        return frame(batch, transactional=transactional)
+
+    monkeypatch.setattr(MemoryTransport, "write", noted_write)
+    monkeypatch.setattr(ProducerBatch, "frame", noted_frame)
+    network = MemoryNetwork()
+    async with EmbeddedCluster(network=network) as cluster:
+        await cluster.create_topic("clicks", PARTITIONS)
+        options: Any = {"batch_size": BATCH, "linger_ms": 50, "compression_type": compression}
+        async with Producer(cluster.bootstrap_servers, dialer=network, **options) as producer:
+            await write(producer)
+            await producer.flush()
+    large = [payload for payload in payloads if len(payload) >= JOIN_BELOW]
+    assert len(large) >= PARTITIONS
+    identities = {id(data) for data in written}
+    assert all(id(payload) in identities for payload in large)
+
+
+async def test_what_is_framed_is_what_the_kernel_has_sealed() -> None:
+    """The other half of the way: what is framed above is what `OpenBatch.seal` gave."""
+    sealed: list[bytes] = []
+
+    class Section:
+        count, base_timestamp, max_timestamp = 1, 0, 0
+
+        def seal(self) -> bytes:
+            sealed.append(b"x" * BATCH)
+            return sealed[0]
+
+    batch: Any = object.__new__(ProducerBatch)
+    batch.section = Section()
+    ProducerBatch.seal(batch)
+    assert batch.contents.payload is sealed[0]
