@@ -54,7 +54,7 @@ logger = logging.getLogger("kafka_async.cluster")
 
 Listener = Callable[[ClusterMetadata], None]
 
-TOPICS_A_REQUEST: Final = 250
+TOPICS_A_REQUEST: Final = 125
 """More are asked for one request after the other: each is to hold the loop for a millisecond."""
 MERGED_IN_LOOP: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""

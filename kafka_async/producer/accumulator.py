@@ -52,7 +52,7 @@ FIRST_GRANT = 4096
 """Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
-BATCHES_A_REQUEST: Final = 64
+BATCHES_A_REQUEST: Final = 48
 """At most, so that neither a request nor its answer holds the event loop: a millisecond or two."""
 A_TURN: Final = 128
 """Batches, partitions or records that are dealt with in one turn of the event loop, of each kind

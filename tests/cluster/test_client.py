@@ -566,7 +566,7 @@ async def test_one_topic_more_is_asked_for_without_those_that_are_tracked() -> N
 
 async def test_thousands_of_topics_are_asked_for_some_hundred_a_request() -> None:
     world = World()
-    names = [f"topic-{number:04}" for number in range(600)]
+    names = [f"topic-{number:04}" for number in range(300)]
     for name in names:
         world.add(name, 1)
     async with world.client() as client:
@@ -575,9 +575,9 @@ async def test_thousands_of_topics_are_asked_for_some_hundred_a_request() -> Non
         before = len(asked(world))
         client.track_topics(names)
         await until(lambda: len(client.metadata.topics) == len(names))
-        assert asked(world, before) == [names[:250], names[250:500], names[500:]]
+        assert asked(world, before) == [names[:125], names[125:250], names[250:]]
         await client.refresh_metadata()
-        assert [len(some) for some in asked(world, before + 3)] == [250, 250, 100]
+        assert [len(some) for some in asked(world, before + 3)] == [125, 125, 50]
         assert [len(metadata.topics) for metadata in heard] == [len(names)] * 2
 
 
