@@ -118,7 +118,7 @@ def frame(count: int) -> Callable[[], object]:
 
     def run() -> None:
         for batch in batches:
-            batch.frame(producer_id=1, producer_epoch=0, base_sequence=0)
+            batch.header(1, 0, 0, transactional=False)
 
     return run
 
