@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from math import inf
 
 import pytest
@@ -12,6 +13,10 @@ from kafka_async.producer.outcome import BatchOutcome
 from kafka_async.producer.queues import PartitionQueue, TopicQueue
 from kafka_async.producer.schedule import Schedule
 from tests.producer.promises import FakePromise
+
+
+class Referable(BatchOutcome):
+    """An outcome of which one sees whether somebody still has it."""
 
 
 def topic_of(*leaders: int | None) -> TopicQueue:
@@ -169,6 +174,30 @@ def test_lingering_ends_in_the_order_of_opening() -> None:
     assert list(schedule.lingered(0.9)) == []
     assert list(schedule.lingered(2.5)) == [batches[0]]
     assert list(schedule.lingered(inf)) == [batches[2]]
+
+
+def test_a_batch_opened_later_may_be_due_earlier() -> None:
+    schedule, topic = Schedule(), topic_of(1, 1)
+    late, early = (batch_of(topic.queue(number), BatchState.OPEN) for number in range(2))
+    late.due, early.due = 2.0, 1.0  # its record waited for its topic before
+    schedule.linger(late)
+    schedule.linger(early)
+    assert schedule.next_due() == 1.0
+    assert list(schedule.lingered(1.5)) == [early]
+
+
+def test_an_old_batch_keeps_none_that_are_done_behind_it() -> None:
+    schedule, topic = Schedule(), topic_of(1)
+    schedule.watch(batch_of(topic.queue(0), deadline=1.0))
+    kept: list[weakref.ref[Referable]] = []
+    for _ in range(3_000):
+        done = batch_of(topic.queue(0), BatchState.DONE, deadline=2.0)
+        schedule.watch(done)
+        topic.queue(0).waiting.pop()
+        outcome = done.outcome = Referable("clicks", 0, FakePromise)
+        kept.append(weakref.ref(outcome))
+    del done, outcome
+    assert sum(each() is not None for each in kept) < 1_000
 
 
 def test_an_open_batch_may_be_sent_once_it_has_lingered() -> None:
