@@ -196,7 +196,6 @@ def test_an_old_batch_keeps_none_that_are_done_behind_it() -> None:
         topic.queue(0).waiting.pop()
         outcome = done.outcome = Referable("clicks", 0, FakePromise)
         kept.append(weakref.ref(outcome))
-    del done, outcome
     assert sum(each() is not None for each in kept) < 1_000
 
 
