@@ -470,7 +470,8 @@ cdef class OpenBatch:
             wanted = self.capacity
         # Not resized, which would lose the records where there is no memory.
         grown = PyBytes_FromStringAndSize(NULL, wanted)
-        memcpy(PyBytes_AS_STRING(grown), self.buffer, self.size)
+        if self.size:
+            memcpy(PyBytes_AS_STRING(grown), self.buffer, self.size)
         Py_XDECREF(self.room)
         Py_INCREF(grown)
         self.room = <PyObject*>grown
