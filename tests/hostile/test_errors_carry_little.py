@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.cluster.channel import Channel, Exchange
-from kafka_async.cluster.framing import FrameReader, ReceiveBudget
+from kafka_async.cluster.framing import Frame, FrameReader, ReceiveBudget
 from kafka_async.errors import CorruptRecordError, DecodeError, KafkaError, ProtocolError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.records.batch import BatchView, iter_batches
@@ -54,12 +54,17 @@ def read_view(view: BatchView) -> None:
 def hear(data: bytes) -> None:
     """What a connection does with bytes, while one request (of the id 0) is under way."""
     reader = FrameReader(1000, ReceiveBudget(1 << 20), deque[bool]().append)
-    channel: Channel[None] = Channel("me", reader)
+    answers: list[Frame] = []
+
+    def answered(exchange: Exchange[None], frame: Frame) -> None:
+        answers.append(frame)
+
+    channel: Channel[None] = Channel("me", reader, answered)
     channel.encode(HeartbeatRequest(), 4)
     channel.sent(Exchange(0, 12, 4, None, 0.0, 1.0, 2.0))
     room = channel.room()
     room[: len(data)] = data
-    list(channel.received(len(data)))
+    channel.received(len(data))
 
 
 def framed(size: int, correlation_id: int) -> bytes:

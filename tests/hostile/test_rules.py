@@ -59,9 +59,9 @@ async def test_what_was_handed_to_the_transport_never_changes(
     handed: list[tuple[BytesLike, bytes]] = []
     write = Stream.write
 
-    def watched(self: Stream, parts: Sequence[BytesLike], *, hurry: bool) -> None:
+    def watched(self: Stream, parts: Sequence[BytesLike], hurry: bool) -> None:
         handed.extend((part, bytes(part)) for part in parts)
-        write(self, parts, hurry=hurry)
+        write(self, parts, hurry)
 
     monkeypatch.setattr(Stream, "write", watched)
     world = World()
