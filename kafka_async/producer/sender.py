@@ -58,7 +58,7 @@ __all__ = ["Sender"]
 logger = logging.getLogger("kafka_async.producer")
 
 LARGE: Final = 1024 * 1024
-"""Bytes of a batch from which on a thread copies it and makes its checksum: half a millisecond."""
+"""Bytes of a batch from which on a thread makes its checksum."""
 SHORTEST_NAP: Final = 0.001
 """Seconds. uvloop's timers count in milliseconds: one for less is due at once, before its time."""
 

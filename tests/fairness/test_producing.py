@@ -14,7 +14,7 @@ from kafka_async.producer import writer
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
-from tests.fairness.conftest import RECORDS, USUAL, VALUE
+from tests.fairness.conftest import FAST, RECORDS, USUAL, VALUE
 from tests.fairness.holds import LIMIT, MOST, longest_hold, steps
 from tests.producer.scripted import Bench
 
@@ -29,7 +29,11 @@ KIB = bytes(range(256)) * 4
 TASKS = 1000
 CROWD = 8000
 """Tasks that wait for the same batch."""
-ROOM = {"batch_size": 1 << 24, "max_request_size": 1 << 26, "buffer_memory": 1 << 28}
+LARGEST = (16 if FAST else 8) << 20
+"""Bytes of the largest batches: the kernel in plain Python copies what it closes."""
+LARGEST_VALUE = VALUE * (LARGEST // len(VALUE) - 10)
+LARGEST_BATCH = RecordBatch.build([ProducerRecord("", VALUE * 100)] * (LARGEST // 10_100))
+ROOM = {"batch_size": LARGEST, "max_request_size": 1 << 26, "buffer_memory": 1 << 28}
 LINGER = 10
 MICROSECONDS_A_LOOK = 10
 
@@ -90,10 +94,19 @@ async def a_crowd_in_one_batch(producer: Producer) -> None:
 
 
 async def large_batches(producer: Producer) -> None:
-    batch = RecordBatch.build([ProducerRecord("", VALUE * 100)] * 1500)
     for _ in range(3):
-        await producer.send_batch(TopicPartition("large", 0), batch)
+        await producer.send_batch(TopicPartition("large", 0), LARGEST_BATCH)
         await asyncio.sleep(0)
+
+
+async def fill_large_batches(producer: Producer) -> None:
+    for _ in range(2 * LARGEST // len(VALUE * 100)):
+        await producer.enqueue("large", VALUE * 100)
+
+
+async def large_records(producer: Producer) -> None:
+    for _ in range(3):
+        await producer.enqueue("large", LARGEST_VALUE)
 
 
 async def round_trips(producer: Producer) -> None:
@@ -119,6 +132,8 @@ CASES: list[tuple[Write, dict[str, Any]]] = [
     (concurrent_sends, {"linger_ms": 0}),
     (a_crowd_in_one_batch, {"linger_ms": 300, "batch_size": 1 << 20}),
     (large_batches, ROOM),
+    (fill_large_batches, {**ROOM, "linger_ms": 1000}),
+    (large_records, ROOM),
     (round_trips, {"linger_ms": 0}),
 ]
 
