@@ -1,9 +1,9 @@
 """`python -m benchmarks.special.fairness_client JSON`: how long one client holds its event loop.
 
 The task is one of `benchmarks.peers`, and `peer`, the name of the module that does it. A first run,
-which is not watched, imports and connects what there is; that is frozen, so that no full collection of it
-falls into the second one: it takes 10 ms, whatever the client does. Prints the longest turn of the
-loop in the second run, in CPU milliseconds of its thread, and how many records were moved.
+which is not watched, imports and connects what there is; that is frozen, so that no full collection
+of it falls into the second one: it takes 10 ms, whatever the client does. Prints the longest turn
+of the loop in the second run, in CPU milliseconds of its thread, and how many records were moved.
 """
 
 from __future__ import annotations
