@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import enum
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_async.records.batch import RecordBatch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafka_async.kernel import OpenBatch
     from kafka_async.producer.idempotence import Stamp
     from kafka_async.producer.outcome import BatchOutcome
@@ -139,29 +136,12 @@ class ProducerBatch:
         Nobody joins them, which would copy the records.
         """
         if self._frame is None:
-            return self.framed(self.framing(transactional=transactional)())
-        return self._frame
-
-    @property
-    def to_frame(self) -> int:
-        """Bytes that `frame` would make a checksum of; 0 if it has."""
-        return self.wire_size if self._frame is None else 0
-
-    def framing(self, *, transactional: bool) -> Callable[[], bytes]:
-        """What makes the header to send; it may be called in another thread."""
-        assert self.stamp is not None
-        identity, sequence = self.stamp.identity, self.stamp.sequence
-        return partial(
-            self.sealed.header,
-            identity.producer_id,
-            identity.epoch,
-            sequence,
-            transactional=transactional,
-        )
-
-    def framed(self, header: bytes) -> tuple[bytes, bytes]:
-        """Send this header from now on, which `framing` has made under the present stamp."""
-        self._frame = header, self.sealed.payload
+            assert self.stamp is not None
+            identity, sequence = self.stamp.identity, self.stamp.sequence
+            header = self.sealed.header(
+                identity.producer_id, identity.epoch, sequence, transactional=transactional
+            )
+            self._frame = header, self.sealed.payload
         return self._frame
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:

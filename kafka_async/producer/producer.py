@@ -198,6 +198,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             error = KafkaTimeoutError(
                 f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
             )
+            sender.end()  # what is about to fail must not be sent
             # A turn of the loop between some and the next: there may be thousands.
             while accumulator.ledger.fail_some(error, sender.now(), A_TURN):  # noqa: ASYNC110
                 await asyncio.sleep(0)

@@ -22,6 +22,7 @@ from kafka_async.errors import (
     SerializationError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, Event
+from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.records.batch import iter_batches
 from tests.producer.scripted import Answer, Bench, turns
 
@@ -392,6 +393,32 @@ async def test_stopping_raises_what_could_not_be_delivered() -> None:
         assert {row.topic for row in caught.value.failures} == {"stuck", "lost"}
         assert isinstance(delivery.exception(), KafkaTimeoutError)
         assert asyncio.get_running_loop().time() == pytest.approx(1.5, abs=0.1)
+
+
+async def test_nothing_is_sent_any_more_once_stopping_has_given_up() -> None:
+    many = 600  # more than fail in one turn of the loop
+    async with Bench({"clicks": [1] * many}) as bench:
+        await bench.producer.send("clicks", b"first", partition=0)
+        hold = asyncio.Event()
+        bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+        deliveries = [
+            await bench.producer.enqueue("clicks", b"v", partition=n) for n in range(many)
+        ]
+        await turns(50)
+        sent = len(bench.cluster.requests(ProduceRequest))
+        assert bench.producer.statistics().requests_in_flight == 5
+
+        async def answer_once_some_have_failed() -> None:
+            with pytest.raises(KafkaTimeoutError):
+                await deliveries[0]
+            hold.set()
+
+        answering = asyncio.ensure_future(answer_once_some_have_failed())
+        with pytest.raises(DeliveryError):
+            await bench.producer.stop(0.01)
+        await answering
+        await turns(50)
+        assert len(bench.cluster.requests(ProduceRequest)) == sent
 
 
 async def test_stopping_ends_those_who_wait_for_room() -> None:

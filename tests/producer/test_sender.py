@@ -25,7 +25,8 @@ from kafka_async.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from kafka_async.protocol.messages.produce import ProduceRequest
-from kafka_async.records.batch import iter_batches
+from kafka_async.records.batch import RecordBatch, iter_batches
+from kafka_async.types import ProducerRecord, TopicPartition
 from tests.producer.scripted import Answer, Bench, turns
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 RETRIED = (2, 3, 5, 6, 7, 9, 13, 19, 20, 51, 56, 74, 75, 100, 103)
+LARGE = 1 << 20
 REFUSED = (-1, 17, 21, 29, 31, 42, 43, 47, 48, 49, 53, 76, 87, 90, 120)
 
 
@@ -248,6 +250,40 @@ async def test_what_waits_for_a_busy_broker_joins_one_batch() -> None:
         assert len(bench.cluster.log("clicks").batches) == 2
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_large_and_tiny_batches_of_one_turn_are_written_in_the_order_sent(
+    idempotent: bool,
+) -> None:
+    room = {"max_request_size": 2 * LARGE, "buffer_memory": 32 * LARGE}
+    async with Bench({"clicks": [1]}, enable_idempotence=idempotent, **room) as bench:
+        values = [b"%d" % n * (LARGE if n % 2 == 0 else 1) for n in range(8)]
+        deliveries = [
+            await bench.producer.send_batch(
+                TopicPartition("clicks", 0), RecordBatch.build([ProducerRecord("clicks", value)])
+            )
+            for value in values
+        ]
+        assert bench.cluster.requests(ProduceRequest) == []  # all are there before one is sent
+        assert [(await delivery).offset for delivery in deliveries] == list(range(8))
+        assert bench.cluster.log("clicks").values == values
+
+
+async def test_a_turn_gives_a_broker_16_mib_and_the_next_ones_the_rest() -> None:
+    most = 16 * LARGE
+    room = {"max_request_size": 2 * most, "buffer_memory": 32 * most}
+    async with Bench({"clicks": [1]}, **room) as bench:
+        batch = RecordBatch.build([ProducerRecord("clicks", bytes(most))])
+        await bench.producer.send("clicks", b"first")
+        for _ in range(3):
+            await bench.producer.send_batch(TopicPartition("clicks", 0), batch)
+        sent = [len(bench.cluster.requests(ProduceRequest))]
+        for _ in range(3):
+            await asyncio.sleep(0)
+            sent.append(len(bench.cluster.requests(ProduceRequest)))
+        assert sent == [1, 2, 3, 4]
+        await bench.producer.flush()
+
+
 async def test_a_failure_in_the_middle_keeps_the_order() -> None:
     async with Bench({"clicks": [1]}) as bench:
         hold = asyncio.Event()
@@ -277,14 +313,15 @@ async def test_a_new_leader_waits_for_what_the_old_one_has() -> None:
 
 async def test_a_batch_that_fails_for_good_breaks_nothing_behind_it() -> None:
     async with Bench({"clicks": [1]}) as bench:
+        await bench.producer.send("clicks", b"first")
         hold = asyncio.Event()
         bench.cluster.script += [Answer(hold=hold, code=87), Answer(hold=hold), Answer(hold=hold)]
         bad, good, last = await each(bench, b"bad", b"good", b"last")
         hold.set()
-        assert (await good).offset == 0
-        assert (await last).offset == 1
+        assert (await good).offset == 1
+        assert (await last).offset == 2
         assert bad.exception() is not None
-        assert bench.cluster.log("clicks").values == [b"good", b"last"]
+        assert bench.cluster.log("clicks").values == [b"first", b"good", b"last"]
         # The oldest refusal bumped the epoch, once, and what was left began at sequence 0.
         assert sequences(bench)[-2:] == [(1, 0), (1, 1)]
 
@@ -292,6 +329,7 @@ async def test_a_batch_that_fails_for_good_breaks_nothing_behind_it() -> None:
 async def test_an_epoch_that_was_bumped_is_taken_over_by_other_partitions_when_idle() -> None:
     async with Bench({"clicks": [1], "other": [1]}) as bench:
         await bench.producer.send("other", b"0")
+        await bench.producer.send("clicks", b"first")
         bench.cluster.script.append(Answer(code=87))
         with pytest.raises(KafkaError):
             await bench.producer.send("clicks", b"bad")
