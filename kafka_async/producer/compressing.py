@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Compressing"]
 
 KIB: Final = 1024
-AT_ONCE: Final = {
+COMPRESSED_IN_LOOP: Final = {
     Codec.none: 0,
     Codec.gzip: 16 * KIB,
     Codec.snappy: 128 * KIB,
@@ -38,7 +38,7 @@ AT_ONCE: Final = {
 """Bytes that take a codec 0.2 to 0.4 ms at its default level: larger batches go to a thread."""
 USUAL_LEVELS: Final = {Codec.gzip: 6, Codec.lz4: 2, Codec.zstd: 3}
 """The highest levels that are about as fast as the default ones."""
-AT_ONCE_ABOVE: Final = 4 * KIB
+COMPRESSED_IN_LOOP_ABOVE: Final = 4 * KIB
 """The same for levels above those, which take up to a hundred times as long."""
 IN_A_TURN: Final = 2
 """So many times that is compressed in one turn of the event loop, and what goes beyond it."""
@@ -72,17 +72,17 @@ class Compressing:
         self._fail = fail
         self._codec = Codec[config.compression_type]
         self._level = config.compression_level
-        self._at_once = at_once(self._codec, self._level)
+        self._in_loop = compressed_in_loop(self._codec, self._level)
         self._waiting: deque[tuple[ProducerBatch, RecordBatch]] = deque()
         self._workers = 0
 
     def look_round(self) -> None:
         """Compress what is small, as much as fits a turn, and give a thread what is large."""
-        left = IN_A_TURN * self._at_once
+        left = IN_A_TURN * self._in_loop
         for batch in islice(self._batches(), A_TURN):
             contents = batch.sealed
             size = len(contents.payload)
-            if size > self._at_once:
+            if size > self._in_loop:
                 self._waiting.append((batch, contents))
             else:
                 self._finish(batch, contents, self._packed(contents))
@@ -142,7 +142,11 @@ class Compressing:
             self._fail(batch, packed, self._now())
 
 
-def at_once(codec: Codec, level: int | None) -> int:
+def compressed_in_loop(codec: Codec, level: int | None) -> int:
     """Bytes up to which a batch is compressed in the event loop."""
     above = level is not None and level > USUAL_LEVELS.get(codec, 0)
-    return min(AT_ONCE[codec], AT_ONCE_ABOVE) if above else AT_ONCE[codec]
+    return (
+        min(COMPRESSED_IN_LOOP[codec], COMPRESSED_IN_LOOP_ABOVE)
+        if above
+        else COMPRESSED_IN_LOOP[codec]
+    )

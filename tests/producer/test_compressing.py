@@ -13,14 +13,14 @@ import pytest
 from kafka_async.errors import KafkaError
 from kafka_async.hooks import BatchClosed
 from kafka_async.producer import compressing
-from kafka_async.producer.compressing import AT_ONCE, AT_ONCE_ABOVE, IN_A_TURN
+from kafka_async.producer.compressing import COMPRESSED_IN_LOOP, COMPRESSED_IN_LOOP_ABOVE, IN_A_TURN
 from kafka_async.records.compression import Codec
 from kafka_async.supervisor import Supervisor
 from tests.producer.scripted import Answer, Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-SMALL = AT_ONCE[Codec.gzip]
+SMALL = COMPRESSED_IN_LOOP[Codec.gzip]
 ABOVE = 1_000
 """Bytes above what is compressed in the loop: more than a batch has beside its records."""
 
@@ -54,13 +54,13 @@ async def test_batches_are_compressed_and_keep_their_order(codec: str) -> None:
 @pytest.mark.parametrize(
     ("codec", "level", "limit"),
     [
-        ("gzip", None, AT_ONCE[Codec.gzip]),
-        ("snappy", None, AT_ONCE[Codec.snappy]),
-        ("lz4", None, AT_ONCE[Codec.lz4]),
-        ("zstd", None, AT_ONCE[Codec.zstd]),
-        ("zstd", 1, AT_ONCE[Codec.zstd]),
-        ("zstd", 19, AT_ONCE_ABOVE),
-        ("lz4", 9, AT_ONCE_ABOVE),
+        ("gzip", None, COMPRESSED_IN_LOOP[Codec.gzip]),
+        ("snappy", None, COMPRESSED_IN_LOOP[Codec.snappy]),
+        ("lz4", None, COMPRESSED_IN_LOOP[Codec.lz4]),
+        ("zstd", None, COMPRESSED_IN_LOOP[Codec.zstd]),
+        ("zstd", 1, COMPRESSED_IN_LOOP[Codec.zstd]),
+        ("zstd", 19, COMPRESSED_IN_LOOP_ABOVE),
+        ("lz4", 9, COMPRESSED_IN_LOOP_ABOVE),
     ],
 )
 async def test_only_what_takes_long_goes_to_a_thread(
