@@ -311,7 +311,17 @@ class BatchView:
     It refers to the buffer; whoever keeps a view keeps the whole buffer.
     """
 
-    __slots__ = ("_size", "_unpacked", "awaited", "header", "inflated", "partition", "raw", "topic")
+    __slots__ = (
+        "_effort",
+        "_size",
+        "_unpacked",
+        "awaited",
+        "header",
+        "inflated",
+        "partition",
+        "raw",
+        "topic",
+    )
 
     def __init__(
         self, header: BatchHeader, raw: memoryview, topic: str | None, partition: int | None
@@ -324,7 +334,7 @@ class BatchView:
         """Bytes that it was decompressed to; 0 if it has not been, or is not compressed."""
         self.awaited = False
         """Whether it is being decompressed with others: from `begin_unpacking` on."""
-        self._size = -1  # what `content_size` has found
+        self._size = self._effort = -1  # what `content_size` and `effort` have found
         self._unpacked: Buffer | CorruptRecordError | None = None
 
     @property
@@ -410,9 +420,12 @@ class BatchView:
     @property
     def effort(self) -> int:
         """About how long decompressing it takes, in bytes that zstd makes in that time."""
-        if not (packed := self.packed_size):
+        if not self.packed_size:
             return 0
-        return self.content_size or compression.effort(self.header.attributes & _CODEC_BITS, packed)
+        if self._effort < 0:
+            codec = self.header.attributes & _CODEC_BITS
+            self._effort = self.content_size or compression.effort(codec, self.raw[HEADER_SIZE:])
+        return self._effort
 
     def begin_unpacking(self) -> memoryview | None:
         """What somebody is to decompress, with others, to `content_size` bytes.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import importlib
 import struct
+import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError
@@ -28,6 +29,8 @@ DEFAULT_LIMIT: Final = 128 * 1024 * 1024
 """What a batch may decompress to, in bytes, if nobody says otherwise."""
 TOGETHER_LIMIT: Final = 4 * DEFAULT_LIMIT
 """What the batches that are read in one call may decompress to, in bytes, all together."""
+WALKED: Final = 64
+"""Blocks of a zstd frame that are looked at to learn its size: a batch of 1 MiB has about 8."""
 
 
 class Codec(enum.IntEnum):
@@ -40,7 +43,7 @@ class Codec(enum.IntEnum):
     zstd = 4
 
 
-_EFFORTS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.lz4: 2, Codec.zstd: 8}
+_EFFORTS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.lz4: 2}
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -64,23 +67,20 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpack
 def content_size(codec: int, data: memoryview, limit: int = DEFAULT_LIMIT) -> int:
     """What the data decompresses to, in bytes, if `decompress_together` may have it; else 0.
 
-    That is one zstd frame that says its size: at most `limit`, and what its blocks can hold.
+    That is one zstd frame that says its size: at most `limit`, and what its blocks can hold. Of
+    more than WALKED blocks it is not known: looking at each takes the caller's time.
     """
     if codec != Codec.zstd:
         return 0
     try:
-        zstandard = _module("zstandard")
+        frame = _zstd_alone(data)
     except InvalidConfigurationError:
         return 0
-    if "multi_decompress_to_buffer" not in zstandard.backend_features:
+    if frame is None or "multi_decompress_to_buffer" not in _module("zstandard").backend_features:
         return 0
-    try:
-        frame = _zstd_frame(data, 0)
-    except (CorruptRecordError, zstandard.ZstdError):
-        return 0
-    sound = frame.end == data.nbytes and frame.window <= _ZSTD_WINDOW
     size = frame.declared or 0
-    return size if sound and size <= min(limit, frame.bound) else 0
+    sound = frame.window <= _ZSTD_WINDOW and size <= min(limit, frame.bound)
+    return size if sound else 0
 
 
 def decompress_together(frames: Sequence[memoryview], sizes: Sequence[int]) -> list[memoryview]:
@@ -100,12 +100,19 @@ def decompress_together(frames: Sequence[memoryview], sizes: Sequence[int]) -> l
     return [memoryview(segment) for segment in made]
 
 
-def effort(codec: int, packed: int) -> int:
-    """About how long decompressing so many bytes takes: as long as zstd takes for the bytes given.
+def effort(codec: int, data: memoryview) -> int:
+    """About how long decompressing takes at most: as long as zstd takes for the bytes given.
 
-    What they become is not known; most batches become several times as large.
+    What the data becomes is not known; most batches become several times as large. Of zstd it is
+    what the blocks can hold, or DEFAULT_LIMIT where they are too many to look at.
     """
-    return packed * _EFFORTS.get(codec, 0)
+    if codec != Codec.zstd:
+        return data.nbytes * _EFFORTS.get(codec, 0)
+    try:
+        frame = _zstd_alone(data)
+    except InvalidConfigurationError:
+        return 0
+    return DEFAULT_LIMIT if frame is None else frame.bound
 
 
 _LOADED: Final[dict[str, Any]] = {}
@@ -403,8 +410,18 @@ class _ZstdFrame(NamedTuple):
     window: int
 
 
-def _zstd_frame(data: memoryview, at: int) -> _ZstdFrame:
-    """What there is to know of the frame at `at` before it is read.
+def _zstd_alone(data: memoryview) -> _ZstdFrame | None:
+    """What there is to know of the one frame that the data is; None if that is not soon known."""
+    zstandard = _module("zstandard")
+    try:
+        frame = _zstd_frame(data, 0, WALKED)
+    except (CorruptRecordError, zstandard.ZstdError):
+        return None
+    return frame if frame.end == data.nbytes else None
+
+
+def _zstd_frame(data: memoryview, at: int, blocks: int = sys.maxsize) -> _ZstdFrame:
+    """What there is to know of the frame at `at` before it is read, if it has no more blocks.
 
     The library's streaming readers take a cut-off frame for a complete one, and its one-shot reader
     allocates what the frame declares; walking the blocks' headers answers both.
@@ -417,6 +434,9 @@ def _zstd_frame(data: memoryview, at: int) -> _ZstdFrame:
     bound = 0
     last = 0
     while not last:
+        if not blocks:
+            raise _damaged(Codec.zstd, "has too many blocks")
+        blocks -= 1
         if data.nbytes - at < 3:
             raise _damaged(Codec.zstd, "ends before its last block")
         block = int.from_bytes(data[at : at + 3], "little")

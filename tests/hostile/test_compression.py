@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import random
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from types import ModuleType
@@ -16,13 +18,15 @@ import zstandard
 
 from kafka_async.consumer.batches import PartitionBatch
 from kafka_async.consumer.buffer import ENOUGH
+from kafka_async.consumer.buffer import LARGE as LARGE_EFFORT
 from kafka_async.errors import CorruptRecordError, RecordTooLargeError
 from kafka_async.kernel import Section
 from kafka_async.records import arrow
-from kafka_async.records.batch import iter_batches
+from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import (
     DEFAULT_LIMIT,
     TOGETHER_LIMIT,
+    WALKED,
     Codec,
     compress,
     content_size,
@@ -125,9 +129,80 @@ def test_what_is_just_below_the_cap_costs_no_more_than_it_is(codec: Codec) -> No
 def test_together_nothing_is_decompressed_that_may_be_a_bomb() -> None:
     for codec, make, _ in BOMBS.values():
         assert content_size(codec, memoryview(make())) == 0
-    fits = memoryview(compress(Codec.zstd, bytes(CAP)))
-    assert content_size(Codec.zstd, fits) == CAP
-    assert content_size(Codec.zstd, fits, CAP - 1) == 0
+    size = WALKED * BLOCK
+    fits = memoryview(compress(Codec.zstd, bytes(size)))
+    assert content_size(Codec.zstd, fits) == size
+    assert content_size(Codec.zstd, fits, size - 1) == 0
+    assert content_size(Codec.zstd, memoryview(compress(Codec.zstd, bytes(size + 1)))) == 0
+
+
+# -- in the loop ----------------------------------------------------------------------------------
+
+BLOCK = 128 * 1024  # the most of a zstd block
+
+
+def zstd_of_empty_blocks(count: int) -> bytes:
+    """A frame that holds one byte, as it says, in its last block; before it are empty ones."""
+    header = b"\x28\xb5\x2f\xfd" + b"\xa0" + struct.pack("<I", 1)  # one segment, 4 bytes of size
+    return header + bytes(3 * (count - 1)) + ((1 << 3) | 1).to_bytes(3, "little") + b"x"
+
+
+def looks(function: Callable[[], object]) -> int:
+    """How many functions of C it calls, such as one for each block that it looks at."""
+    seen: list[str] = []
+
+    def note(_: object, event: str, __: object) -> None:
+        if event == "c_call":
+            seen.append(event)
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return len(seen)
+
+
+def view_of(packed: bytes, codec: Codec = Codec.zstd) -> BatchView:
+    (view,) = iter_batches(batch(codec=codec, payload=packed), topic="t", partition=0)
+    return view
+
+
+@pytest.mark.parametrize("blocks", [WALKED + 1, 30_000, 300_000])
+def test_a_batch_of_many_blocks_is_not_walked_through_to_learn_its_size(blocks: int) -> None:
+    packed = zstd_of_empty_blocks(blocks)
+    assert decompress(Codec.zstd, packed) == b"x"
+    view = view_of(packed)
+    assert WALKED <= looks(lambda: view.content_size) <= 2 * WALKED
+    assert looks(lambda: view.effort) <= 2 * WALKED
+    assert looks(lambda: view.effort) <= 4  # once is enough
+    assert view.content_size == 0
+
+
+def test_a_batch_of_few_blocks_says_its_size() -> None:
+    view = view_of(zstd_of_empty_blocks(WALKED))
+    assert (view.content_size, view.effort) == (1, 1)
+
+
+ASIDE: dict[str, Callable[[], bytes]] = {
+    "more blocks than are looked at": lambda: zstd_of_empty_blocks(WALKED + 1),
+    "a large one that says its size": lambda: compress(Codec.zstd, bytes(CAP)),
+    "a bomb that does not": lambda: zstd_bomb(2 * MIB),
+    "many frames": lambda: 1_000 * compress(Codec.zstd, b""),
+}
+
+
+@pytest.mark.parametrize("name", ASIDE)
+def test_what_may_take_long_is_left_to_a_thread(name: str) -> None:
+    assert view_of(ASIDE[name]()).effort >= LARGE_EFFORT
+
+
+def test_what_java_compresses_is_not() -> None:
+    """It does not say its size: a batch of 16 KiB, the producer's default."""
+    made = zstandard.ZstdCompressor(write_content_size=False)
+    view = view_of(made.compress(random.Random(1).randbytes(8 * 1024).hex().encode()))
+    assert view.content_size == 0
+    assert 0 < view.effort <= BLOCK
 
 
 # -- what lies ------------------------------------------------------------------------------------
