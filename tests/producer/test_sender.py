@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 RETRIED = (2, 3, 5, 6, 7, 9, 13, 19, 20, 51, 56, 74, 75, 100, 103)
 LARGE = 1 << 20
+ENOUGH = RecordBatch.build([ProducerRecord("clicks", bytes(8 * LARGE))])
+ROOM = {"batch_size": 9 * LARGE, "max_request_size": 10 * LARGE, "buffer_memory": 64 * LARGE}
 REFUSED = (-1, 17, 21, 29, 31, 42, 43, 47, 48, 49, 53, 76, 87, 90, 120)
 
 
@@ -268,20 +270,31 @@ async def test_large_and_tiny_batches_of_one_turn_are_written_in_the_order_sent(
         assert bench.cluster.log("clicks").values == values
 
 
-async def test_a_turn_gives_a_broker_16_mib_and_the_next_ones_the_rest() -> None:
-    most = 16 * LARGE
-    room = {"max_request_size": 2 * most, "buffer_memory": 32 * most}
-    async with Bench({"clicks": [1]}, **room) as bench:
-        batch = RecordBatch.build([ProducerRecord("clicks", bytes(most))])
+async def test_a_broker_has_enough_for_a_turn_with_8_mib() -> None:
+    async with Bench({"clicks": [1]}, **ROOM) as bench:
         await bench.producer.send("clicks", b"first")
         for _ in range(3):
-            await bench.producer.send_batch(TopicPartition("clicks", 0), batch)
+            await bench.producer.send_batch(TopicPartition("clicks", 0), ENOUGH)
         sent = [len(bench.cluster.requests(ProduceRequest))]
         for _ in range(3):
             await asyncio.sleep(0)
             sent.append(len(bench.cluster.requests(ProduceRequest)))
         assert sent == [1, 2, 3, 4]
         await bench.producer.flush()
+
+
+async def test_nobody_appends_in_a_turn_in_which_a_broker_got_enough() -> None:
+    async with Bench({"clicks": [1]}, **ROOM) as bench:
+        await bench.producer.send("clicks", b"first")
+        for _ in range(2):
+            await bench.producer.send_batch(TopicPartition("clicks", 0), ENOUGH)
+        await bench.producer.enqueue("clicks", b"small")
+        large = await bench.producer.enqueue("clicks", bytes(ROOM["batch_size"]))
+        # That has closed the batch of the small one, and the next record gives up the loop for it.
+        assert len(bench.cluster.requests(ProduceRequest)) == 1
+        await bench.producer.enqueue("clicks", b"v")
+        assert len(bench.cluster.requests(ProduceRequest)) == 5
+        assert (await large).offset == 4
 
 
 async def test_a_failure_in_the_middle_keeps_the_order() -> None:
