@@ -276,6 +276,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             state.paused = True
             self._engine.cut(state)
             state.buffer.pack()
+        self._engine.fetcher.wake()  # what these hold was counted against the others
 
     def resume(self, partitions: Partitions = ()) -> None:
         """Undo `pause` for these partitions, or for all."""

@@ -345,12 +345,13 @@ class Fetcher:
     def unpacking(self) -> Awaitable[object] | None:
         """What to wait for before anything is taken; what comes later is begun with."""
         self._ahead.go_on(self.inflated)
-        view = self.packed()
-        if view is None:
+        state = self._head()
+        view = None if state is None else state.buffer.packed
+        if state is None or view is None:
             return None
         if view.awaited and (call := self._ahead.until(view)) is not None:
             return asyncio.wait({call})
-        return self._supervisor.offload(view.unpack)
+        return self._supervisor.offload(_unpack, state, view)
 
     def _upcoming(self) -> Iterator[Iterator[BatchView]]:
         states = self._subscription.states
@@ -485,6 +486,7 @@ class Fetcher:
         """The buffer cannot be read on; the error is met again until somebody seeks."""
         state.phase = Phase.BROKEN
         self._ring.rotate(-1)
+        self.wake()  # what it holds was counted against the others
 
     def _raise(self, state: PartitionState) -> None:
         error = state.error
@@ -494,6 +496,13 @@ class Fetcher:
             state.phase = Phase.READY if state.fetch_offset >= 0 else Phase.NEW
             self.retry(state)
         raise error
+
+
+def _unpack(state: PartitionState, view: BatchView) -> None:
+    """In a thread: a partition that was paused meanwhile keeps nothing decompressed."""
+    view.unpack()
+    if state.paused:
+        view.pack()
 
 
 def _nothing() -> None:

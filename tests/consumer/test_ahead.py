@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from kafka_async.consumer import ahead
 from kafka_async.consumer.ahead import ALONE, CALLS, LEAST, ROOM, SIZE, Ahead, in_turn
-from kafka_async.consumer.buffer import Buffer, Slice
+from kafka_async.consumer.buffer import LARGE, Buffer, Slice
 from kafka_async.errors import ClientClosedError, CorruptRecordError
 from kafka_async.records import compression
 from kafka_async.records.batch import (
@@ -389,3 +389,32 @@ async def test_a_consumer_is_closed_while_it_decompresses(
         go_on.set()
         with pytest.raises(ClientClosedError):
             await polling
+
+
+async def test_a_batch_that_is_decompressed_alone_is_not_kept_by_a_pause(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    unpack, seen = BatchView.unpack, list[BatchView]()
+
+    def held(view: BatchView) -> None:
+        seen.append(view)
+        begun.set()
+        assert go_on.wait(30)
+        unpack(view)
+
+    monkeypatch.setattr(BatchView, "unpack", held)
+    (partition,) = await stage.topic("t", 1)
+    records = [ProducerRecord("", random.Random(5).randbytes(LARGE // 8))]
+    await stage.append(partition, RecordBatch.build(records, "gzip", timestamp=0).frame())
+    async with stage.consumer(partitions=[partition]) as consumer:
+        polling = asyncio.ensure_future(consumer.poll(timeout=1))
+        assert await asyncio.to_thread(begun.wait, 30)
+        consumer.pause(partition)
+        go_on.set()
+        assert await polling == []
+        assert [view.packed_size > 0 for view in seen] == [True]
+        consumer.resume(partition)
+        assert [len(record.value or b"") for record in await consumer.poll(timeout=30)] == [
+            LARGE // 8
+        ]

@@ -402,6 +402,32 @@ async def test_a_paused_partition_keeps_its_place(stage: Stage) -> None:
         assert offsets(await read(consumer, 4)) == [0, 1, 2, 3]
 
 
+async def filled(stage: Stage, partition: TopicPartition) -> None:
+    """Small batches, more than `HARDLY_ANY` has room for."""
+    for number in range(150):
+        await stage.produce(partition, [number])
+
+
+HARDLY_ANY = 60_000  # bytes of fetch_buffer_memory
+
+
+async def test_what_a_paused_partition_holds_keeps_no_other_from_being_fetched(
+    stage: Stage,
+) -> None:
+    first, second = await stage.topic("t", 2)
+    await filled(stage, first)
+    async with stage.consumer(
+        partitions=[first, second], fetch_buffer_memory=HARDLY_ANY
+    ) as consumer:
+        assert offsets(await consumer.poll(1, timeout=5)) == [0]
+        await asyncio.sleep(1)
+        await stage.produce(second, ["x"])
+        consumer.pause(first)
+        assert [r.partition for r in await consumer.poll(timeout=5)] == [1]
+        consumer.resume(first)
+        assert offsets(await consumer.poll(3, timeout=5)) == [1, 2, 3]
+
+
 async def test_pausing_in_the_middle_of_a_stream_puts_the_rest_back(stage: Stage) -> None:
     first, second = await stage.topic("t", 2, records=3)
     async with stage.consumer(partitions=[first]) as consumer:
@@ -428,6 +454,24 @@ async def test_topics_without_a_group_are_read_whole_and_grow(stage: Stage) -> N
 
 
 # -- what cannot be read --------------------------------------------------------------------------
+
+
+async def test_what_a_broken_partition_holds_keeps_no_other_from_being_fetched(
+    stage: Stage,
+) -> None:
+    first, second = await stage.topic("t", 2)
+    await stage.append(first, damaged(["x"]))
+    await filled(stage, first)
+    async with stage.consumer(
+        partitions=[first, second], fetch_buffer_memory=HARDLY_ANY
+    ) as consumer:
+        await asyncio.sleep(1)
+        await stage.produce(second, ["x"])
+        for _ in range(2):  # its turn comes once more while it is alone
+            with pytest.raises(CorruptRecordError):
+                await consumer.poll(timeout=5)
+            await asyncio.sleep(1)
+        assert [r.partition for r in await consumer.poll(timeout=5)] == [1]
 
 
 def damaged(values: list[str]) -> bytes:
