@@ -10,6 +10,9 @@ log; if it was written after all, its successor is accepted and nothing is broke
 mended only when the oldest batch that is left is refused: the epoch is bumped, and once nothing of
 the partition is under way, what is left is stamped anew, from sequence 0 of the new epoch.
 Other partitions keep their old stamps until nothing of theirs is unresolved.
+
+Of a producer id that it does not know yet, a broker takes any sequence. So nothing follows a
+partition's first batch until that is written: else it might be refused and what follows it not.
 """
 
 from __future__ import annotations
@@ -47,14 +50,20 @@ NO_STAMP = Stamp(ProducerIdentity(-1, -1), -1)
 
 
 class Chain:
-    """The sequence numbers of one partition."""
+    """The sequence numbers of one partition; `known` is the last producer id that wrote to it."""
 
-    __slots__ = ("broken", "identity", "next")
+    __slots__ = ("broken", "identity", "known", "next")
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
+        self.known = -1
         self.next = 0
         self.broken = False
+
+    @property
+    def checked(self) -> bool:
+        """Whether the broker refuses what does not continue the chain, or there is no chain."""
+        return self.identity is None or self.identity.producer_id == self.known
 
 
 class Sequencer:

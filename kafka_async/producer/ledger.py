@@ -87,6 +87,8 @@ class Ledger:
     ) -> None:
         """A batch is written at an offset."""
         count = batch.count
+        if batch.stamp is not None:
+            batch.queue.chain.known = batch.stamp.identity.producer_id
         self._finish(batch)
         batch.outcome.acknowledge(base_offset, append_time, count)
         self._go_on(batch.queue, now)

@@ -107,11 +107,12 @@ class PartitionQueue(Holder):
         """Whether the order of batches allows one more on the wire to this broker.
 
         After a failure one batch is sent at a time, the oldest first, until all that were sent
-        before are through; and a new leader gets nothing while an old one has something.
+        before are through; a new leader gets nothing while an old one has something; and nothing
+        follows the first batch before the broker checks what does.
         """
         if not self.on_wire:
             return True
-        if self.chain.broken or self.wire_node != node:
+        if self.chain.broken or not self.chain.checked or self.wire_node != node:
             return False
         if self.waiting and self.waiting[0].attempts:
             return False

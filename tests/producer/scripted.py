@@ -81,7 +81,10 @@ class Log:
         self._producers: dict[int, tuple[int, Recent]] = {}
 
     def append(self, frame: bytes) -> tuple[int, int]:
-        """Write a batch; the error code and the base offset."""
+        """Write a batch; the error code and the base offset.
+
+        Of a producer id that it does not know, a leader takes any sequence.
+        """
         view = next(iter_batches(frame))
         header = view.header
         base, count = header.base_sequence, header.records_count
@@ -90,7 +93,7 @@ class Log:
             if header.producer_epoch < epoch:
                 return STALE_EPOCH, -1
             if header.producer_epoch > epoch:
-                if base != 0:
+                if epoch >= 0 and base != 0:
                     return OUT_OF_ORDER, -1
                 recent = Recent(maxlen=5)
             for first, size, offset in recent:

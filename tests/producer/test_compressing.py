@@ -145,6 +145,7 @@ async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
 async def test_a_batch_behind_others_fills_up_until_it_is_its_turn() -> None:
     async with Bench({"clicks": [1]}, compression_type="lz4", linger_ms=5) as bench:
         closed: list[int] = []
+        await bench.producer.send("clicks", b"first")
         bench.cluster.hooks.listen(BatchClosed, lambda event: closed.append(event.records))
         answering = asyncio.Event()
         most = bench.config.max_in_flight_requests_per_connection

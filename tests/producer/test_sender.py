@@ -234,12 +234,37 @@ async def test_an_expired_batch_on_the_wire_is_decided_by_its_answer() -> None:
 
 async def test_five_requests_are_under_way_and_no_more() -> None:
     async with Bench({"clicks": [1]}) as bench:
+        await bench.producer.send("clicks", b"first")
         hold = asyncio.Event()
         bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
         deliveries = await each(bench, *(b"%d" % n for n in range(8)))
         assert bench.producer.statistics().requests_in_flight == 5
         hold.set()
-        assert [(await delivery).offset for delivery in deliveries] == list(range(8))
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
+
+
+@pytest.mark.parametrize(("idempotent", "under_way"), [(True, 1), (False, 5)])
+async def test_nothing_follows_the_first_batch_of_an_idempotent_producer_until_it_is_written(
+    idempotent: bool, under_way: int
+) -> None:
+    async with Bench({"clicks": [1]}, enable_idempotence=idempotent) as bench:
+        hold = asyncio.Event()
+        bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+        deliveries = await each(bench, *(b"%d" % n for n in range(8)))
+        assert bench.producer.statistics().requests_in_flight == under_way
+        hold.set()
+        assert [(await delivery).offset for delivery in deliveries][:5] == list(range(5))
+
+
+async def test_a_first_batch_that_is_refused_at_first_keeps_its_place() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        hold = asyncio.Event()
+        bench.cluster.script.append(Answer(hold=hold, code=6))
+        deliveries = await each(bench, b"0", b"1", b"2")
+        hold.set()
+        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
+        # Not by luck: a leader takes any sequence of a producer that it does not know.
+        assert [sequence for _, sequence in sequences(bench)] == [0, 0, 1]
 
 
 async def test_what_waits_for_a_busy_broker_joins_one_batch() -> None:
