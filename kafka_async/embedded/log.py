@@ -122,14 +122,14 @@ class PartitionLog:
         """Validate a producer's batch and write it; raises what `validate` and `write` do."""
         return self.write(self.validate(records), now)
 
-    def write(self, batch: BatchView, now: int) -> Appended:
+    def write(self, batch: BatchView, now: int, *, from_zero: bool = False) -> Appended:
         """Write a batch that is valid; a repetition is answered with where the first one lies.
 
-        Raises what `Producers.check` does.
+        Raises what `Producers.check` does, which knows `from_zero`.
         """
         header = batch.header
         if header.producer_id != NO_PRODUCER_ID:
-            written = self.producers.check(header, now)
+            written = self.producers.check(header, now, from_zero=from_zero)
             if written is not None:
                 return Appended(written.base_offset, written.timestamp, duplicate=True)
         base_offset = self.end_offset

@@ -88,11 +88,21 @@ class Producers:
         """The first offset of the oldest open transaction."""
         return next(iter(self._open.values()), None)
 
-    def check(self, header: BatchHeader, now: int) -> WrittenBatch | None:
-        """The batch that this one repeats, None if it is new; raises what forbids it."""
+    def check(
+        self, header: BatchHeader, now: int, *, from_zero: bool = False
+    ) -> WrittenBatch | None:
+        """The batch that this one repeats, None if it is new; raises what forbids it.
+
+        A producer that is not known begins with any sequence, or `from_zero`.
+        """
         self._expire(header.producer_id, now)
         state = self._states.get(header.producer_id)
         if state is None:
+            if from_zero and header.base_sequence != 0:
+                raise OutOfOrderSequenceError(
+                    f"Invalid sequence number for producer {header.producer_id}, which has "
+                    f"written nothing yet: {header.base_sequence}"
+                )
             return None
         epoch = header.producer_epoch
         if epoch < state.epoch:

@@ -279,6 +279,24 @@ async def test_v1_must_add_a_partition_before(version: int, code: Code) -> None:
         assert await one.write(version=version) == Code.NONE
 
 
+@pytest.mark.parametrize(
+    ("generation", "codes"),
+    [
+        (V1, [Code.NONE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER]),
+        (V2, [Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.NONE]),
+    ],
+)
+async def test_of_a_producer_it_does_not_know_a_partition_takes_any_sequence_in_v1_and_0_in_v2(
+    generation: int, codes: list[Code]
+) -> None:
+    async with staged() as it:
+        one = await producer(it, generation)
+        answered: list[int] = []
+        for one.sequence in (1, 0):
+            answered.append(await one.write())
+        assert answered == codes
+
+
 async def test_a_late_write_of_v1_meets_an_ending_transaction() -> None:
     async with staged(transaction_marker_delay_ms=100) as it:
         one = await producer(it, V1)

@@ -8,6 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.network import Disconnect
+from kafka_async.embedded.transactions.coordinator import ADDS_PARTITIONS
 from kafka_async.errors import (
     InvalidProducerEpochError,
     InvalidRequiredAcksError,
@@ -94,7 +95,8 @@ def _append(
         )
     batch = log.validate(data.records)
     _check_header(context, request, partition.tp, batch.header)
-    appended = log.write(batch, context.cluster.now_ms())
+    from_zero = batch.header.is_transactional and context.version >= ADDS_PARTITIONS
+    appended = log.write(batch, context.cluster.now_ms(), from_zero=from_zero)
     if not appended.duplicate:
         partition.changed()
     return PartitionProduceResponse(
