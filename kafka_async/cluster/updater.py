@@ -322,28 +322,20 @@ class MetadataUpdater:
         self._trigger.answered(len(answer.brokers))
         self._wiring.cluster_id = answer.cluster_id or self._wiring.cluster_id
         if sum([len(topic.partitions) for topic in answer.topics]) <= MERGED_IN_LOOP:
-            merged, lacking = self._merged(self.snapshot, answer, whole=whole)
+            merged, lacking = _merged(self.snapshot, answer, whole=whole)
         else:
             for _ in range(MERGES_ASIDE):
                 before = self.snapshot
-                merging = partial(self._merged, before, answer, whole=whole)
+                merging = partial(_merged, before, answer, whole=whole)
                 merged, lacking = await self._wiring.offload(merging)
                 if self.snapshot is before:  # else a broker's hint has come meanwhile
                     break
             else:
-                merged, lacking = self._merged(self.snapshot, answer, whole=whole)
+                merged, lacking = _merged(self.snapshot, answer, whole=whole)
         self.snapshot = merged
         about = self._tracked if whole else [row.name for row in answer.topics if row.name]
         self._lacking.difference_update(about)
-        self._lacking.update(lacking)
-
-    def _merged(
-        self, before: ClusterMetadata, answer: MetadataResponse, *, whole: bool
-    ) -> tuple[ClusterMetadata, list[str]]:
-        """The snapshot after an answer, and what is tracked and lacks a leader in it."""
-        after = before.merged(answer, whole=whole)
-        names = [row.name for row in answer.topics if row.name and row.name in self._tracked]
-        return after, [name for name in names if after.lacks_leaders(name)]
+        self._lacking.update(name for name in lacking if name in self._tracked)
 
     def _forget(self) -> None:
         """Drop what nobody wants any more: neither tracked, nor asked for of late."""
@@ -435,6 +427,15 @@ def bootstrap_error(brokers: Brokers) -> BootstrapError:
     if len(lines) == 1:
         return BootstrapError(f"cannot bootstrap from {lines[0]}")
     return BootstrapError("cannot bootstrap:" + "".join(f"\n  {line}" for line in lines))
+
+
+def _merged(
+    before: ClusterMetadata, answer: MetadataResponse, *, whole: bool
+) -> tuple[ClusterMetadata, list[str]]:
+    """The snapshot after an answer, and what lacks a leader in it; what is tracked may change."""
+    after = before.merged(answer, whole=whole)
+    names = [row.name for row in answer.topics if row.name]
+    return after, [name for name in names if after.lacks_leaders(name)]
 
 
 def _requests(ask: Ask, tracked: set[str]) -> Iterator[MetadataRequest]:

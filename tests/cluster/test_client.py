@@ -46,6 +46,7 @@ from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.metadata import MetadataResponse
+from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
 from tests.cluster.scripted import FIND_COORDINATOR, METADATA, ScriptedBroker, World, always, until
 
@@ -659,6 +660,31 @@ async def test_hints_that_keep_coming_do_not_hold_up_large_metadata(
         async with asyncio.timeout(5):
             cluster = await client.metadata_for(["wide"], timeout=1.0)
         assert cluster.partitions("wide") == 1_001
+
+
+@pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "untracked"])
+async def test_what_is_tracked_while_large_metadata_is_merged_counts(
+    monkeypatch: pytest.MonkeyPatch, tracked: bool
+) -> None:
+    world = World()
+    world.add("late", -1)
+    world.add("wide", *[1] * 1_001)
+
+    async def offload(_: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
+        (client.untrack_topics if tracked else client.track_topics)(["late"])
+        result = function(*args)
+        (client.track_topics if tracked else client.untrack_topics)(["late"])
+        return result
+
+    monkeypatch.setattr(Supervisor, "offload", offload)
+    async with world.client() as client:
+        await client.metadata_for(["late", "wide"], timeout=1.0)
+        await client.refresh_metadata()
+        before = len(asked(world))
+        await asyncio.sleep(5)
+        again = asked(world, before)
+        assert again == [["late"]] * len(again)
+        assert bool(again) == tracked
 
 
 async def test_a_broker_that_knows_no_brokers_is_asked_again() -> None:
