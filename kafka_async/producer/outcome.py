@@ -41,7 +41,7 @@ class Promise(Protocol):
 
 NewPromise: TypeAlias = "Callable[[], Promise]"
 
-A_TURN: Final = 250
+WOKEN_A_TURN: Final = 250
 """Tasks that are woken in one turn of the event loop: their steps take a millisecond, or some."""
 
 
@@ -52,10 +52,10 @@ def _wake(waiters: Iterator[Promise]) -> None:
         if promise.done():
             continue
         woken += 1
-        if woken == A_TURN:
+        if woken == WOKEN_A_TURN:
             promise.add_done_callback(lambda _: _wake(waiters))
         promise.set_result(None)
-        if woken == A_TURN:
+        if woken == WOKEN_A_TURN:
             return
 
 

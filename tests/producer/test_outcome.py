@@ -9,7 +9,7 @@ import pytest
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
 from kafka_async.kernel import Delivery
 from kafka_async.producer.failures import Failures
-from kafka_async.producer.outcome import A_TURN, BatchOutcome, Undesignated
+from kafka_async.producer.outcome import WOKEN_A_TURN, BatchOutcome, Undesignated
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio
@@ -194,37 +194,37 @@ class Crowd:
 
 async def test_a_turn_wakes_only_so_many_and_all_in_order() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 3 * A_TURN)
+    crowd = Crowd(batch, 3 * WOKEN_A_TURN)
     await asyncio.sleep(0)
-    batch.acknowledge(0, -1, 3 * A_TURN)
-    assert Delivery(batch, 3 * A_TURN - 1, 1000).done()
+    batch.acknowledge(0, -1, 3 * WOKEN_A_TURN)
+    assert Delivery(batch, 3 * WOKEN_A_TURN - 1, 1000).done()
     await crowd.go_on(6)
-    assert [number for number, _ in crowd.woken] == list(range(3 * A_TURN))
+    assert [number for number, _ in crowd.woken] == list(range(3 * WOKEN_A_TURN))
     turns = [turn for _, turn in crowd.woken]
-    assert max(map(turns.count, turns)) <= A_TURN
+    assert max(map(turns.count, turns)) <= WOKEN_A_TURN
 
 
 async def test_who_has_stopped_waiting_holds_up_nobody_behind() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 3 * A_TURN)
+    crowd = Crowd(batch, 3 * WOKEN_A_TURN)
     await asyncio.sleep(0)
-    gone = range(A_TURN - 10, A_TURN + 10)  # the last of the first turn among them
+    gone = range(WOKEN_A_TURN - 10, WOKEN_A_TURN + 10)  # the last of the first turn among them
     for number in gone:
         crowd.tasks[number].cancel()
     await asyncio.sleep(0)
-    batch.acknowledge(0, -1, 3 * A_TURN)
+    batch.acknowledge(0, -1, 3 * WOKEN_A_TURN)
     await crowd.go_on(1)
-    crowd.tasks[2 * A_TURN].cancel()
+    crowd.tasks[2 * WOKEN_A_TURN].cancel()
     await crowd.go_on(6)
-    left = [n for n in range(3 * A_TURN) if n not in gone and n != 2 * A_TURN]
+    left = [n for n in range(3 * WOKEN_A_TURN) if n not in gone and n != 2 * WOKEN_A_TURN]
     assert [number for number, _ in crowd.woken] == left
 
 
 async def test_a_failure_reaches_all_of_many() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 2 * A_TURN + 1)
+    crowd = Crowd(batch, 2 * WOKEN_A_TURN + 1)
     await asyncio.sleep(0)
-    batch.fail(KafkaTimeoutError("late"), 2 * A_TURN + 1)
+    batch.fail(KafkaTimeoutError("late"), 2 * WOKEN_A_TURN + 1)
     results = await asyncio.gather(*crowd.tasks, return_exceptions=True)
     assert all(isinstance(result, KafkaTimeoutError) for result in results)
     assert batch.unreported() is None
