@@ -30,7 +30,7 @@ DEFAULT_LIMIT: Final = 128 * 1024 * 1024
 TOGETHER_LIMIT: Final = 4 * DEFAULT_LIMIT
 """What the batches that are read in one call may decompress to, in bytes, all together."""
 WALKED: Final = 64
-"""Blocks of a zstd frame that are looked at to learn its size: a batch of 1 MiB has about 8."""
+"""Blocks that are looked at to learn a size: a batch of 1 MiB has 8 of zstd, 32 of snappy."""
 
 
 class Codec(enum.IntEnum):
@@ -104,15 +104,21 @@ def effort(codec: int, data: memoryview) -> int:
     """About how long decompressing takes at most: as long as zstd takes for the bytes given.
 
     What the data becomes is not known; most batches become several times as large. Of zstd it is
-    what the blocks can hold, or DEFAULT_LIMIT where they are too many to look at.
+    what the blocks can hold. It is DEFAULT_LIMIT where there are too many pieces to look at: small
+    ones take much longer than their bytes.
     """
-    if codec != Codec.zstd:
-        return data.nbytes * _EFFORTS.get(codec, 0)
     try:
-        frame = _zstd_alone(data)
+        if codec == Codec.zstd:
+            frame = _zstd_alone(data)
+            return DEFAULT_LIMIT if frame is None else frame.bound
+        if codec == Codec.snappy:
+            _snappy_blocks(data, WALKED)
+        least = _lz4_least(data) if codec == Codec.lz4 else 0
+    except CorruptRecordError:
+        return DEFAULT_LIMIT
     except InvalidConfigurationError:
         return 0
-    return DEFAULT_LIMIT if frame is None else frame.bound
+    return max(least, data.nbytes * _EFFORTS.get(codec, 0))
 
 
 _LOADED: Final[dict[str, Any]] = {}
@@ -277,8 +283,8 @@ def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
     return whole
 
 
-def _snappy_blocks(data: memoryview) -> list[memoryview]:
-    """The blocks of raw snappy."""
+def _snappy_blocks(data: memoryview, most: int = sys.maxsize) -> list[memoryview]:
+    """The blocks of raw snappy, if they are no more."""
     if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
         return [data]
     if data.nbytes < _XERIAL_HEADER.size:
@@ -297,6 +303,8 @@ def _snappy_blocks(data: memoryview) -> list[memoryview]:
             raise _damaged(Codec.snappy, "has a block of an impossible length")
         blocks.append(data[at : at + length])
         at += length
+        if len(blocks) > most:
+            raise _damaged(Codec.snappy, "has too many blocks")
     return blocks
 
 
@@ -329,6 +337,11 @@ def _lz4_compress(data: Buffer, level: int | None) -> bytes:
 
 _LZ4_FLAGS_AT: Final = 4  # after the frame's magic number
 _LZ4_HAS_DICTIONARY: Final = 0x01
+_LZ4_HAS_CHECKSUM: Final = 0x04
+_LZ4_HAS_SIZE: Final = 0x08
+_LZ4_HAS_BLOCK_CHECKSUMS: Final = 0x10
+_LZ4_START: Final = struct.Struct("<4xBB")
+_LZ4_BLOCK: Final = struct.Struct("<I")
 
 
 def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
@@ -355,6 +368,28 @@ def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
         at -= len(stream.unused_data or b"")
         more = at < data.nbytes
     return output.join()
+
+
+def _lz4_least(data: memoryview) -> int:
+    """What one frame of few blocks holds at least: all but the last of them are full.
+
+    Raises CorruptRecordError if the data is not that.
+    """
+    try:
+        flags, kind = _LZ4_START.unpack_from(data)
+        trailer = 4 if flags & _LZ4_HAS_BLOCK_CHECKSUMS else 0
+        at = _LZ4_START.size + (8 if flags & _LZ4_HAS_SIZE else 0) + 1
+        for before in range(WALKED):
+            (length,) = _LZ4_BLOCK.unpack_from(data, at)
+            at += _LZ4_BLOCK.size
+            if not length:
+                if at + (4 if flags & _LZ4_HAS_CHECKSUM else 0) != data.nbytes:
+                    break
+                return max(0, before - 1) * (1 << 8 + 2 * (kind >> 4 & 7))
+            at += (length & 0x7FFF_FFFF) + trailer
+    except struct.error:  # it ends before
+        pass
+    raise _damaged(Codec.lz4, "is not one frame of few blocks")
 
 
 # -- zstd -----------------------------------------------------------------------------------------

@@ -168,15 +168,32 @@ def view_of(packed: bytes, codec: Codec = Codec.zstd) -> BatchView:
     return view
 
 
-@pytest.mark.parametrize("blocks", [WALKED + 1, 30_000, 300_000])
-def test_a_batch_of_many_blocks_is_not_walked_through_to_learn_its_size(blocks: int) -> None:
-    packed = zstd_of_empty_blocks(blocks)
-    assert decompress(Codec.zstd, packed) == b"x"
-    view = view_of(packed)
-    assert WALKED <= looks(lambda: view.content_size) <= 2 * WALKED
-    assert looks(lambda: view.effort) <= 2 * WALKED
-    assert looks(lambda: view.effort) <= 4  # once is enough
+# So many pieces that hold nothing, the way that takes the fewest bytes, and one that holds a byte.
+PIECES: dict[Codec, Callable[[int], bytes]] = {
+    Codec.snappy: lambda count: XERIAL + count * b"\0\0\0\1\0" + xerial_block(b"x"),
+    Codec.lz4: lambda count: count * lz4_bomb(0) + compress(Codec.lz4, b"x"),
+    Codec.zstd: lambda count: zstd_of_empty_blocks(count + 1),
+}
+
+
+def xerial_block(data: bytes) -> bytes:
+    packed = raw_snappy(data)
+    return struct.pack(">i", len(packed)) + packed
+
+
+@pytest.mark.parametrize("codec", PIECES)
+@pytest.mark.parametrize("pieces", [WALKED, 20_000])
+def test_what_has_many_pieces_is_not_walked_through_before_it_is_left_to_a_thread(
+    codec: Codec, pieces: int
+) -> None:
+    packed = PIECES[codec](pieces)
+    assert decompress(codec, packed) == b"x"
+    view = view_of(packed, codec)
+    assert looks(lambda: view.content_size) <= 2 * WALKED
+    assert looks(lambda: view.effort) <= 6 * WALKED
+    assert looks(lambda: view.effort) <= 6  # once is enough
     assert view.content_size == 0
+    assert view.effort >= LARGE_EFFORT
 
 
 def test_a_batch_of_few_blocks_says_its_size() -> None:
@@ -184,17 +201,42 @@ def test_a_batch_of_few_blocks_says_its_size() -> None:
     assert (view.content_size, view.effort) == (1, 1)
 
 
-ASIDE: dict[str, Callable[[], bytes]] = {
-    "more blocks than are looked at": lambda: zstd_of_empty_blocks(WALKED + 1),
-    "a large one that says its size": lambda: compress(Codec.zstd, bytes(CAP)),
-    "a bomb that does not": lambda: zstd_bomb(2 * MIB),
-    "many frames": lambda: 1_000 * compress(Codec.zstd, b""),
+ASIDE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
+    "a large zstd frame that says its size": (
+        Codec.zstd,
+        lambda: compress(Codec.zstd, bytes(CAP)),
+    ),
+    "a zstd frame that does not": (Codec.zstd, lambda: zstd_bomb(2 * MIB)),
+    "two zstd frames": (Codec.zstd, lambda: 2 * compress(Codec.zstd, b"")),
+    "two lz4 frames": (Codec.lz4, lambda: 2 * compress(Codec.lz4, b"")),
+    "a large lz4 frame": (Codec.lz4, lambda: compress(Codec.lz4, bytes(2 * MIB))),
+    "large blocks of lz4": (Codec.lz4, lambda: lz4_frame(bytes(8 * MIB), 7)),
+    "an lz4 frame that is cut off": (Codec.lz4, lambda: compress(Codec.lz4, b"x")[:-1]),
+    "an lz4 header that is cut off": (Codec.lz4, lambda: compress(Codec.lz4, b"x")[:5]),
+    "too much of snappy": (Codec.snappy, lambda: compress(Codec.snappy, bytes(3 * MIB))),
 }
 
 
 @pytest.mark.parametrize("name", ASIDE)
 def test_what_may_take_long_is_left_to_a_thread(name: str) -> None:
-    assert view_of(ASIDE[name]()).effort >= LARGE_EFFORT
+    codec, make = ASIDE[name]
+    assert view_of(make(), codec).effort >= LARGE_EFFORT
+
+
+def lz4_frame(data: bytes, size: int = 4, *, sums: bool = False) -> bytes:
+    return lz4.frame.compress(  # pyright: ignore
+        data, block_size=size, block_checksum=sums, content_checksum=sums, store_size=sums
+    )
+
+
+@pytest.mark.parametrize("sums", [True, False])
+@pytest.mark.parametrize("size", [4, 5, 6, 7])
+def test_a_small_batch_of_lz4_is_read_in_the_loop_whatever_its_frame_says(
+    size: int, sums: bool
+) -> None:
+    """Of 64 KiB to 4 MiB are its blocks; some clients write the largest."""
+    view = view_of(lz4_frame(bytes(300_000), size, sums=sums), Codec.lz4)
+    assert 0 < view.effort <= 300_000 < LARGE_EFFORT
 
 
 def test_what_java_compresses_is_not() -> None:
