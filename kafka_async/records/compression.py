@@ -147,6 +147,7 @@ def _damaged(codec: Codec, what: str) -> CorruptRecordError:
 _MIB: Final = 1024 * 1024
 _PIECE: Final = 2 * _MIB  # the most of output that is asked for at once
 _SLICE: Final = _MIB // 4  # the most of input that is given at once: what is not consumed is copied
+_BEGINNING: Final = 64  # and that with which a stream behind another begins: it may be as short
 
 
 class _Output:
@@ -218,11 +219,13 @@ def _gzip_decompress(data: memoryview, limit: int) -> Unpacked:
     zlib = _module("zlib")
     output = _Output(Codec.gzip, limit, 4 * data.nbytes)
     at = 0
+    most = _SLICE
     more = True
     while more:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         while not stream.eof:
-            given = data[at : at + _SLICE]
+            given = data[at : at + most]
+            most = min(2 * most, _SLICE)
             try:
                 part = stream.decompress(given, output.room())
             except zlib.error as error:
@@ -234,6 +237,7 @@ def _gzip_decompress(data: memoryview, limit: int) -> Unpacked:
                 output.add(part)
             elif not (consumed or stream.eof):
                 raise _damaged(Codec.gzip, "ends before its end mark")
+        most = _BEGINNING
         more = at < data.nbytes
     return output.join()
 
@@ -348,6 +352,7 @@ def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
     frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
     at = 0
+    most = _SLICE
     more = True
     while more:
         # The library passes over the dictionary's id and decodes without it.
@@ -355,7 +360,8 @@ def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
             raise _damaged(Codec.lz4, "needs a dictionary")
         stream = frame.LZ4FrameDecompressor()
         while not stream.eof:
-            given = data[at : at + _SLICE] if stream.needs_input else data[:0]
+            given = data[at : at + most] if stream.needs_input else data[:0]
+            most = min(2 * most, _SLICE)
             try:
                 part = stream.decompress(given, max_length=output.room())
             except RuntimeError as error:
@@ -366,6 +372,7 @@ def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
             elif at == data.nbytes and stream.needs_input and not stream.eof:
                 raise _damaged(Codec.lz4, "ends before its end mark")
         at -= len(stream.unused_data or b"")
+        most = _BEGINNING
         more = at < data.nbytes
     return output.join()
 

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cramjam
 import lz4.frame  # pyright: ignore[reportMissingTypeStubs] it has none
@@ -194,6 +194,35 @@ def test_what_has_many_pieces_is_not_walked_through_before_it_is_left_to_a_threa
     assert looks(lambda: view.effort) <= 6  # once is enough
     assert view.content_size == 0
     assert view.effort >= LARGE_EFFORT
+
+
+@pytest.mark.parametrize(
+    ("module", "maker"), [(zlib, "decompressobj"), (lz4.frame, "LZ4FrameDecompressor")]
+)
+def test_what_follows_a_short_stream_is_not_copied_again_and_again(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, maker: str
+) -> None:
+    codec = Codec.gzip if module is zlib else Codec.lz4
+    packed = 5_000 * compress(codec, b"x")
+    copied = 0
+    make = getattr(module, maker)
+
+    class Watched:
+        def __init__(self, *options: int) -> None:
+            self._stream = make(*options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._stream, name)
+
+        def decompress(self, data: memoryview, *limit: int, **named: int) -> bytes:
+            nonlocal copied
+            part = self._stream.decompress(data, *limit, **named)
+            copied += len(self._stream.unused_data or b"")
+            return part
+
+    monkeypatch.setattr(module, maker, Watched)
+    assert decompress(codec, packed) == 5_000 * b"x"
+    assert 0 < copied <= 8 * len(packed)
 
 
 def test_a_batch_of_few_blocks_says_its_size() -> None:
