@@ -8,7 +8,6 @@ begins at its head, and a partition that gave some goes to the tail, so that non
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from kafka_async.config import seconds
 from kafka_async.consumer.ahead import Ahead, in_turn
 from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Buffer, Slice
 from kafka_async.consumer.isolation import AbortedRange
+from kafka_async.consumer.reactions import FetchReaction, fetch_reaction
 from kafka_async.consumer.source import Asked, Source
 from kafka_async.consumer.subscription import (
     EARLIEST,
@@ -27,20 +27,7 @@ from kafka_async.consumer.subscription import (
     Phase,
     Subscription,
 )
-from kafka_async.errors import (
-    CorruptRecordError,
-    InvalidConfigurationError,
-    InvalidMetadataError,
-    KafkaError,
-    NoOffsetForPartitionError,
-    OffsetNotAvailableError,
-    OffsetOutOfRangeError,
-    ProtocolError,
-    RetriableError,
-    UnknownLeaderEpochError,
-    UnknownServerError,
-    error_for,
-)
+from kafka_async.errors import KafkaError, NoOffsetForPartitionError, error_for
 from kafka_async.types import Node, TopicPartition
 
 if TYPE_CHECKING:
@@ -60,35 +47,6 @@ WALKING: Final = 0.0025
 BATCHES: Final = 100
 """How many are looked for between two looks at the clock."""
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
-
-
-class FetchReaction(enum.Enum):
-    """What to do about one partition's error in an answer to Fetch."""
-
-    REFRESH = "renew the metadata, then ask again"
-    AGAIN = "ask again"
-    RESET = "the offset is not there: the reset policy decides"
-    RAISE = "raise it, and go on when the application has sought elsewhere"
-    RAISE_ONCE = "raise it, and ask again"
-
-
-FETCH: Final[Mapping[type[KafkaError], FetchReaction]] = {
-    InvalidMetadataError: FetchReaction.REFRESH,
-    UnknownLeaderEpochError: FetchReaction.AGAIN,
-    OffsetNotAvailableError: FetchReaction.AGAIN,
-    UnknownServerError: FetchReaction.AGAIN,
-    RetriableError: FetchReaction.AGAIN,
-    OffsetOutOfRangeError: FetchReaction.RESET,
-    CorruptRecordError: FetchReaction.RAISE,
-    InvalidConfigurationError: FetchReaction.RAISE_ONCE,
-    ProtocolError: FetchReaction.RAISE_ONCE,
-    KafkaError: FetchReaction.RAISE,
-}
-
-
-def fetch_reaction(error: KafkaError) -> FetchReaction:
-    """The row of `FETCH` for an error: that of its class, or of the nearest class above it."""
-    return next(FETCH[cls] for cls in type(error).__mro__ if cls in FETCH)
 
 
 class Fetcher:

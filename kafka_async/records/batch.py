@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import checksum
 from kafka_async.records.compression import Codec
+from kafka_async.records.marker import OTHER, ControlMarker, decode_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,16 +114,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _CONTROL)
 
 
-class ControlMarker(NamedTuple):
-    """What a control batch says: how a transaction ended, by which coordinator's epoch.
-
-    `kind` is "other" for control records that concern brokers only.
-    """
-
-    kind: Literal["commit", "abort", "other"]
-    coordinator_epoch: int
-
-
 # -- writing --------------------------------------------------------------------------------------
 
 
@@ -188,11 +179,6 @@ def assign_offsets(
         _AFTER_CRC.pack_into(out, _AFTER_CRC_AT, *changed[5:])
         _CRC.pack_into(out, _CRC_AT, checksum()(memoryview(out)[_AFTER_CRC_AT:]))
     return bytes(out)
-
-
-CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
-CONTROL_VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
-CONTROL_KINDS: Final[dict[int, Literal["commit", "abort"]]] = {0: "abort", 1: "commit"}
 
 
 class RecordLike(Protocol):
@@ -508,17 +494,10 @@ class BatchView:
     def control(self) -> ControlMarker:
         """The marker of a control batch. Raises CorruptRecordError if it cannot be read."""
         records = self.records()
-        if not records:
-            return ControlMarker("other", -1)
-        key, value = records[0].key, records[0].value
-        if key is None or len(key) < CONTROL_KEY.size:
-            raise self._corrupt("the control record has no type")
-        kind = CONTROL_KINDS.get(CONTROL_KEY.unpack_from(key)[1])
-        if kind is None:
-            return ControlMarker("other", -1)
-        if value is None or len(value) < CONTROL_VALUE.size:
-            raise self._corrupt("the transaction marker has no coordinator epoch")
-        return ControlMarker(kind, CONTROL_VALUE.unpack_from(value)[1])
+        try:
+            return decode_marker(records[0].key, records[0].value) if records else OTHER
+        except CorruptRecordError as error:
+            raise self._corrupt(error.message) from error
 
     def _corrupt(self, message: str) -> CorruptRecordError:
         return CorruptRecordError(
@@ -527,10 +506,8 @@ class BatchView:
 
     def __repr__(self) -> str:
         kind = "control batch" if self.is_control else "batch"
-        return (
-            f"<{kind} {self.topic}-{self.partition} offsets {self.base_offset}"
-            f"-{self.last_offset}, {self.raw.nbytes} bytes>"
-        )
+        place = f"{self.topic}-{self.partition} offsets {self.base_offset}-{self.last_offset}"
+        return f"<{kind} {place}, {self.raw.nbytes} bytes>"
 
 
 def iter_batches(

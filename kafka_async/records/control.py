@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
 from kafka_async import kernel
-from kafka_async.records.batch import (
-    CONTROL_KEY,
-    CONTROL_KINDS,
-    CONTROL_VALUE,
-    HEADER_SIZE,
-    frame_batch,
-)
+from kafka_async.records.batch import HEADER_SIZE, frame_batch
 from kafka_async.records.compression import Codec
-
-_TYPES: Final = {kind: number for number, kind in CONTROL_KINDS.items()}
+from kafka_async.records.marker import End, encode_marker
 
 
 def encode_control_batch(
-    kind: Literal["commit", "abort"],
+    kind: End,
     *,
     producer_id: int,
     producer_epoch: int,
@@ -29,11 +20,7 @@ def encode_control_batch(
 ) -> bytes:
     """The marker that ends a producer's transaction in a partition's log."""
     section = kernel.OpenBatch(None, HEADER_SIZE)
-    section.append(
-        timestamp,
-        CONTROL_KEY.pack(0, _TYPES[kind]),
-        CONTROL_VALUE.pack(0, coordinator_epoch),
-    )
+    section.append(timestamp, *encode_marker(kind, coordinator_epoch))
     return frame_batch(
         section.seal(),
         codec=Codec.none,

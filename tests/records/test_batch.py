@@ -15,7 +15,6 @@ from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     HEADER_SIZE,
     BatchHeader,
-    ControlMarker,
     RecordBatch,
     assign_offsets,
     frame_batch,
@@ -23,6 +22,7 @@ from kafka_async.records.batch import (
 )
 from kafka_async.records.compression import Codec, compress
 from kafka_async.records.control import encode_control_batch
+from kafka_async.records.marker import ControlMarker
 from kafka_async.types import ProducerRecord
 
 pytestmark = pytest.mark.usefixtures("kernel")

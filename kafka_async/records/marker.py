@@ -1,0 +1,47 @@
+"""What the record in a control batch says: how a transaction ended. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from kafka_async.errors import CorruptRecordError
+
+__all__ = ["OTHER", "ControlMarker", "End", "decode_marker", "encode_marker"]
+
+End: TypeAlias = Literal["commit", "abort"]
+
+_KEY: Final = Struct(">hh")  # version, type
+_VALUE: Final = Struct(">hi")  # version, coordinator epoch
+_TYPES: Final[dict[End, int]] = {"abort": 0, "commit": 1}
+_ENDS: Final[dict[int, End]] = {number: end for end, number in _TYPES.items()}
+
+
+class ControlMarker(NamedTuple):
+    """What a control batch says: how a transaction ended, by which coordinator's epoch.
+
+    `kind` is "other" for control records that concern brokers only.
+    """
+
+    kind: Literal["commit", "abort", "other"]
+    coordinator_epoch: int
+
+
+OTHER: Final = ControlMarker("other", -1)
+
+
+def encode_marker(end: End, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """The key and the value of the record that ends a transaction."""
+    return _KEY.pack(0, _TYPES[end]), _VALUE.pack(0, coordinator_epoch)
+
+
+def decode_marker(key: bytes | None, value: bytes | None) -> ControlMarker:
+    """What the record says. Raises CorruptRecordError if it cannot be read."""
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecordError("the control record has no type")
+    end = _ENDS.get(_KEY.unpack_from(key)[1])
+    if end is None:
+        return OTHER
+    if value is None or len(value) < _VALUE.size:
+        raise CorruptRecordError("the transaction marker has no coordinator epoch")
+    return ControlMarker(end, _VALUE.unpack_from(value)[1])
