@@ -632,6 +632,11 @@ cdef class Enqueue:
 
     __class__ = property(lambda self: types.CoroutineType)
 
+    def __init__(self):
+        # A call is made without it. What `__new__` makes, and the garbage collector leaves, has no
+        # function and no intake.
+        raise uncallable()
+
     def __dealloc__(self):
         if not self.appended and self.coroutine is None and self.intake is not None:
             coroutine_of(self)  # which says that it was never awaited
@@ -670,8 +675,14 @@ cdef class Enqueue:
         coroutine_of(self).close()
 
 
+cdef object uncallable():
+    return TypeError("cannot create 'coroutine' instances")
+
+
 cdef object coroutine_of(Enqueue call):
     if call.coroutine is None:
+        if call.intake is None:
+            raise uncallable()
         call.coroutine = call.function(
             call.intake, call.topic, call.value, call.key, call.partition, call.timestamp,
             call.headers,
@@ -683,7 +694,8 @@ cdef object coroutine_of(Enqueue call):
 
 cdef int send_enqueue(object self, object value, PyObject** result) except -1:
     cdef Enqueue call = <Enqueue>self
-    if call.coroutine is None and not call.appended and value is None:
+    cdef bint fresh = call.coroutine is None and not call.appended
+    if fresh and value is None and call.intake is not None:
         try:
             delivery = append_at_once(call, call.intake)
         except Exception:

@@ -346,6 +346,51 @@ async def test_it_is_neither_copied_nor_pickled(kernel: ModuleType) -> None:
     await pending
 
 
+def kind_of(it: object) -> Any:
+    return type(it)
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "called": lambda kind: kind(),
+    "called with arguments": lambda kind: kind("clicks", b"v"),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+async def test_only_the_method_makes_one(kernel: ModuleType, maker: str) -> None:
+    pending = writer(kernel).enqueue("clicks", b"v")
+    with pytest.raises(TypeError):
+        MAKERS[maker](kind_of(pending))
+    pending.close()
+
+
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "send": lambda it: it.send(None),
+    "next": lambda it: next(it.__await__()),
+    "throw": lambda it: it.throw(LookupError()),
+    "close": lambda it: it.close(),
+    "an attribute": lambda it: it.cr_frame,
+    "begin": lambda it: it.__init__(),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_one_without_a_call_refuses_everything(method: str) -> None:
+    pending = writer(kernels.load("c")).enqueue("clicks", b"v")
+    kind = kind_of(pending)
+    pending.close()
+    with pytest.raises(TypeError):
+        METHODS[method](kind.__new__(kind))
+
+
+async def test_awaiting_one_without_a_call_is_refused() -> None:
+    pending = writer(kernels.load("c")).enqueue("clicks", b"v")
+    kind = kind_of(pending)
+    pending.close()
+    with pytest.raises(TypeError, match="cannot create 'coroutine' instances"):
+        await kind.__new__(kind)
+
+
 async def test_a_traced_call_does_the_same(kernel: ModuleType) -> None:
     """The interpreter takes another way then."""
     taker = writer(kernel)
