@@ -266,7 +266,7 @@ class MetadataUpdater:
         """One attempt; whether `ask` is answered. What was asked for meanwhile joins it."""
         ask.absorb(self._ask)
         self._ask = Ask()
-        if ask.tracked:
+        if ask.tracked or self._tracked.keys() <= ask.topics:
             self._nudged = False
         now = self._loop.time()
         self._trigger.attempted(now)

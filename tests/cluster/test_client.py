@@ -522,6 +522,17 @@ async def test_a_nudge_renews_metadata_and_many_are_one() -> None:
         assert after == before + 1
 
 
+async def test_a_nudge_about_topics_that_are_asked_for_anyway_asks_no_second_time() -> None:
+    world = World(brokers=1)
+    world.add("t", 1)
+    async with world.client() as client:
+        before = len(asked(world))
+        client.track_topics(["t"])
+        client.request_metadata_update()
+        await asyncio.sleep(10)
+        assert [list(topics) for topics in asked(world, before)] == [["t"]]
+
+
 async def test_a_tracked_topic_without_leader_is_asked_about_again_but_not_in_a_storm() -> None:
     world = World()
     world.add("t", -1)
