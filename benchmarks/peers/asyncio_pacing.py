@@ -21,8 +21,8 @@ async def paced(values: Iterable[bytes], rate: float, start: float = 0.0) -> Asy
     """
     begin = perf_counter() + delay(start, rate)
     for number, value in enumerate(values):
-        wait = begin + number / rate - perf_counter() if rate else 0.0
-        if wait > 0:
+        # uvloop's timers count in milliseconds and may be due before their time.
+        while rate and (wait := begin + number / rate - perf_counter()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(wait)
         yield value
 

@@ -19,8 +19,13 @@ CODECS: Final = ("compiled", "plain") if compiled_codec() else ("plain",)
 def plain_codec() -> Generator[None]:
     """Messages use the codec in plain Python as long as the `with` block lasts."""
     before = compiler.encoder, compiler.decoder
+    encoders, decoders = dict(compiler.ENCODERS), dict(compiler.DECODERS)
     compiler.encoder, compiler.decoder = compiler.plain_encoder, compiler.plain_decoder
+    compiler.ENCODERS.clear()  # messages look there first
+    compiler.DECODERS.clear()
     try:
         yield
     finally:
         compiler.encoder, compiler.decoder = before
+        compiler.ENCODERS.update(encoders)
+        compiler.DECODERS.update(decoders)
