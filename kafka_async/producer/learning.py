@@ -132,6 +132,8 @@ class Learning:
                 topics = self._wanted(topics)
         finally:
             self._learning.difference_update(topics)
+        # What was found missing meanwhile is asked for once more, as it would be at any other time.
+        self._stale.update((topic, True) for topic in topics if topic.missed)
         self._wake()
 
     async def _learn_anew(self, topics: Sequence[TopicQueue]) -> None:

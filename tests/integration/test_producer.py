@@ -66,6 +66,16 @@ async def test_a_record_arrives_as_it_was_sent(kafka_cluster: ClusterHandle) -> 
     assert list(record.headers) == headers
 
 
+async def test_the_first_record_to_a_partition_that_is_not_there_does_not_wait_for_max_block(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = await create(kafka_cluster, partitions=2)
+    async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=300_000) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="partitions, 0 to 1"):
+            async with asyncio.timeout(60):
+                await producer.send(topic, b"value", partition=9)
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_every_codec_is_understood(
     kafka_cluster: ClusterHandle, compression: Compression
