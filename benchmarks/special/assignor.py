@@ -162,7 +162,7 @@ def _aiokafka(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
 
 
 def _table(client: str, shape: metadata.Shape) -> Any:
-    [found] = [each for each in metadata.clients(shape) if each.name == client]
+    [found] = [each for each in metadata.clients() if each.name == client]
     return found.take(metadata.answer(shape, found.version), None)
 
 

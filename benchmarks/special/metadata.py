@@ -104,22 +104,20 @@ def answer(shape: Shape, version: int) -> bytes:
     return response.encode(version)
 
 
-def clients(shape: Shape) -> list[Client]:
+def clients() -> list[Client]:
     """Ours first."""
     plain = compiler.plain_decoder(MetadataResponse, NEWEST)
     return [
-        _ours("kafka_async", shape, lambda data: MetadataResponse.decode(data, NEWEST)),
-        _ours("kafka_async in plain Python", shape, lambda data: plain(data, 0)[0]),
+        _ours("kafka_async", lambda data: MetadataResponse.decode(data, NEWEST)),
+        _ours("kafka_async in plain Python", lambda data: plain(data, 0)[0]),
         _kafka_python(),
         _aiokafka(),
     ]
 
 
-def _ours(name: str, shape: Shape, decode: Callable[[bytes], MetadataResponse]) -> Client:
-    wanted = set(shape.names)
-
+def _ours(name: str, decode: Callable[[bytes], MetadataResponse]) -> Client:
     def take(data: bytes, known: ClusterMetadata | None) -> ClusterMetadata:
-        return (known or ClusterMetadata()).merged(decode(data), keep=wanted)
+        return (known or ClusterMetadata()).merged(decode(data))
 
     def leaders(table: ClusterMetadata, asked: Sequence[tuple[str, int]]) -> list[int | None]:
         rows = [table.leader(TopicPartition(*partition)) for partition in asked]
@@ -175,7 +173,7 @@ def cases(shape: Shape) -> list[Case]:
     asked, right = list(expected), list(expected.values())
     first: list[Contender] = []
     again: list[Contender] = []
-    for client in clients(shape):
+    for client in clients():
         data = answer(shape, client.version)
         known = client.take(data, None)
         first.append(_contender(client, data, None, asked, right))

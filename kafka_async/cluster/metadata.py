@@ -4,12 +4,12 @@ A snapshot is replaced, never changed, so whoever holds one sees a consistent cl
 two promises. A partition's leader epoch never goes back while the topic stays the same one
 (KIP-320: a broker that lags would send us to a former leader); a topic id that differs is another
 topic of the same name, and starts afresh (KIP-516). And an answer about some topics leaves the
-others alone, except that those nobody wants any more are dropped.
+others alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -172,17 +172,14 @@ class ClusterMetadata:
 
     # -- how snapshots follow one another ---------------------------------------------------------
 
-    def merged(
-        self, answer: MetadataResponse, *, whole: bool = False, keep: Container[str] | None = None
-    ) -> ClusterMetadata:
+    def merged(self, answer: MetadataResponse, *, whole: bool = False) -> ClusterMetadata:
         """The snapshot after an answer.
 
-        `whole` says that the answer is about all topics, so one that it lacks is gone. Of the
-        topics that the answer is not about, those in `keep` stay (None: all of them).
+        `whole` says that the answer is about all topics, so one that it lacks is gone. Else those
+        that it is not about stay.
         """
-        topics, errors, names = self._kept(whole=whole, keep=keep)
-        dropped = whole or keep is not None
-        news = {*self.topics, *self.errors} if dropped else set[str]()
+        topics, errors, names = ({}, {}, {}) if whole else self._copied()
+        news = {*self.topics, *self.errors} if whole else set[str]()
         for row in answer.topics:
             name = row.name if row.name is not None else self._names.get(row.topic_id)
             if name is None:
@@ -198,7 +195,7 @@ class ClusterMetadata:
                 continue
             errors.pop(name, None)
             topics[name] = topic
-            if topic.topic_id.int and (dropped or topic is not before):
+            if topic.topic_id.int and (whole or topic is not before):
                 names[topic.topic_id] = name
         brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
         return ClusterMetadata(
@@ -212,22 +209,12 @@ class ClusterMetadata:
             _news=(self.version + 1, news),
         )
 
-    def _kept(
-        self, *, whole: bool, keep: Container[str] | None
-    ) -> tuple[dict[str, TopicMetadata], dict[str, int], dict[UUID, str]]:
-        if whole:
-            return {}, {}, {}
-        if keep is None:
-            return dict(self.topics), dict(self.errors), dict(self._names)
-        return (
-            {name: topic for name, topic in self.topics.items() if name in keep},
-            {name: code for name, code in self.errors.items() if name in keep},
-            {key: name for key, name in self._names.items() if name in keep},
-        )
+    def _copied(self) -> tuple[dict[str, TopicMetadata], dict[str, int], dict[UUID, str]]:
+        return dict(self.topics), dict(self.errors), dict(self._names)
 
     def without(self, unwanted: Collection[str]) -> ClusterMetadata:
         """The snapshot without some topics."""
-        topics, errors, names = self._kept(whole=False, keep=None)
+        topics, errors, names = self._copied()
         for name in unwanted:
             topic = topics.pop(name, None)
             errors.pop(name, None)
@@ -256,12 +243,6 @@ class ClusterMetadata:
             return self
         after = self._with(nodes)
         return replace(after, topics=topics, _news=(after.version, news))
-
-    def with_leader(
-        self, partition: TopicPartition, leader_id: int, epoch: int, endpoint: Node | None = None
-    ) -> ClusterMetadata:
-        """The snapshot after one hint."""
-        return self.with_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
 
     def with_broker(self, node: Node) -> ClusterMetadata:
         """The snapshot after a broker's address was learnt elsewhere (FindCoordinator)."""

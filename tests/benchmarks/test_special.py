@@ -38,7 +38,7 @@ def test_metadata_is_measured_of_every_client(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(metadata, "SHAPES", (SMALL,))
     result = metadata.measure(None, 1)
     assert [row["client"] for row in result["rows"]] == [
-        *(client.name for client in metadata.clients(SMALL)),
+        *(client.name for client in metadata.clients()),
     ] * 2
     assert {row["what"] for row in result["rows"]} == {
         "6 topics x 3 partitions, first answer",

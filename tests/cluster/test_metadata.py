@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka_async.cluster.metadata import NO_ID, ClusterMetadata, LeaderAndEpoch
+from kafka_async.cluster.metadata import NO_ID, ClusterMetadata, LeaderAndEpoch, LeaderHint
 from kafka_async.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from kafka_async.protocol.messages.metadata import (
     MetadataResponse,
@@ -171,14 +171,14 @@ def test_an_answer_about_some_topics_leaves_the_others_alone() -> None:
 def test_topics_that_nobody_wants_any_more_are_dropped() -> None:
     rows = answer(topic(partition(2, 0), name="u", topic_id=OTHER_ID))
     failed = known().merged(answer(topic(name="bad", topic_id=NO_ID, code=3)))
-    cluster = failed.merged(rows, keep={"u"})
+    cluster = failed.merged(rows).without({"t", "bad"})
     assert sorted(cluster.topics) == ["u"]
     assert cluster.topic_name(ID) is None
     assert cluster.errors == {}
 
 
 def test_of_an_answer_about_all_topics_those_that_it_lacks_are_gone() -> None:
-    cluster = known().merged(answer(topic(partition(1, 0), name="u")), whole=True, keep={"t"})
+    cluster = known().merged(answer(topic(partition(1, 0), name="u")), whole=True)
     assert sorted(cluster.topics) == ["u"]
 
 
@@ -222,11 +222,11 @@ def test_what_an_answer_leaves_out_of_the_cluster_stays_or_is_unknown() -> None:
 def test_only_a_newer_leader_is_believed(
     leader: int, epoch: int, expected: tuple[int, int]
 ) -> None:
-    assert known().with_leader(P0, leader, epoch).leader(P0) == expected
+    assert known().with_leaders([LeaderHint(P0, leader, epoch)]).leader(P0) == expected
 
 
 def test_a_hint_may_name_a_broker_that_is_new() -> None:
-    cluster = known().with_leader(P0, 3, 6, Node(3, "c", 3))
+    cluster = known().with_leaders([LeaderHint(P0, 3, 6, Node(3, "c", 3))])
     assert cluster.leader(P0) == (3, 6)
     assert cluster.brokers[3].host == "c"
     assert cluster.version == known().version + 1
@@ -234,8 +234,8 @@ def test_a_hint_may_name_a_broker_that_is_new() -> None:
 
 def test_a_hint_at_something_unknown_changes_nothing() -> None:
     cluster = known()
-    assert cluster.with_leader(TopicPartition("u", 0), 2, 9) is cluster
-    assert cluster.with_leader(TopicPartition("t", 7), 2, 9) is cluster
+    assert cluster.with_leaders([LeaderHint(TopicPartition("u", 0), 2, 9)]) is cluster
+    assert cluster.with_leaders([LeaderHint(TopicPartition("t", 7), 2, 9)]) is cluster
     assert cluster.with_broker(cluster.brokers[1]) is cluster
 
 
@@ -246,7 +246,7 @@ def test_a_broker_may_be_learnt_elsewhere() -> None:
 def test_a_snapshot_never_changes() -> None:
     cluster = known()
     copied = replace(cluster)
-    cluster.with_leader(P0, 2, 9)
+    cluster.with_leaders([LeaderHint(P0, 2, 9)])
     cluster.merged(answer(topic(partition(2, 9))))
     cluster.rebootstrapped()
     assert cluster == copied
