@@ -27,11 +27,14 @@ transaction is at stake.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
+
+E = TypeVar("E", bound=Exception)
+T = TypeVar("T")
 
 
 class Path(enum.Enum):
@@ -909,6 +912,14 @@ def raise_for(code: int, message: str | None = None) -> None:
     """Raise the exception of a broker's error code; return if the code is 0."""
     if code:
         raise error_for(code, message)
+
+
+def nearest(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:
+    """The row of a table for an error: of its class, or of the nearest class above it.
+
+    `otherwise` is the answer where there is none, unless the table has a row for every error.
+    """
+    return next((table[cls] for cls in type(error).__mro__ if cls in table), *otherwise)
 
 
 def category_of(error: BaseException, path: Path) -> Category | None:

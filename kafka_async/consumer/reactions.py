@@ -16,6 +16,7 @@ from kafka_async.errors import (
     RetriableError,
     UnknownLeaderEpochError,
     UnknownServerError,
+    nearest,
 )
 
 if TYPE_CHECKING:
@@ -50,4 +51,4 @@ FETCH: Final[Mapping[type[KafkaError], FetchReaction]] = {
 
 def fetch_reaction(error: KafkaError) -> FetchReaction:
     """The row of `FETCH` for an error: that of its class, or of the nearest class above it."""
-    return next(FETCH[cls] for cls in type(error).__mro__ if cls in FETCH)
+    return nearest(FETCH, error)

@@ -45,6 +45,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     UnsupportedVersionError,
+    nearest,
 )
 
 
@@ -281,9 +282,9 @@ COMMIT: Final[Mapping[type[KafkaError], CommitReaction]] = {
 
 def reaction(table: Reactions, error: KafkaError) -> Reaction:
     """The row for an error: that of its class, or of the nearest class above it."""
-    return next(table[cls] for cls in type(error).__mro__ if cls in table)
+    return nearest(table, error)
 
 
 def commit_reaction(error: KafkaError) -> CommitReaction:
     """The row of `COMMIT` for an error."""
-    return next(COMMIT[cls] for cls in type(error).__mro__ if cls in COMMIT)
+    return nearest(COMMIT, error)

@@ -18,6 +18,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RefreshRetriableError,
     RetriableError,
+    nearest,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +177,4 @@ class CoordinatorCalls:
 
 
 def _reaction_to(error: Exception) -> Reaction:
-    for cls in type(error).__mro__:
-        if cls in COORDINATOR_REACTIONS:
-            return COORDINATOR_REACTIONS[cls]
-    return Reaction.RAISE
+    return nearest(COORDINATOR_REACTIONS, error, Reaction.RAISE)

@@ -21,6 +21,7 @@ from kafka_async.errors import (
     RetriableError,
     UnknownProducerIdError,
     UnknownServerError,
+    nearest,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +66,4 @@ DOUBTFUL: Final = (
 
 def reaction_to(error: Exception) -> Reaction:
     """The row of the most specific class that the table has."""
-    for cls in type(error).__mro__:
-        if cls in PRODUCE_REACTIONS:
-            return PRODUCE_REACTIONS[cls]
-    return Reaction.FAIL
+    return nearest(PRODUCE_REACTIONS, error, Reaction.FAIL)
