@@ -343,9 +343,8 @@ async def test_a_consumer_gets_all_in_order_and_threads_decompress_it(
     assert max(together) > 2
 
 
-async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there(
-    stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def holding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Calls that decompress say that they have begun, and then wait for leave to go on."""
     begun, go_on = threading.Event(), threading.Event()
 
     def held(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
@@ -354,6 +353,13 @@ async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there
         return compression.decompress_together(frames, sizes)
 
     monkeypatch.setattr(ahead, "decompress_together", held)
+    return begun, go_on
+
+
+async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there(
+    stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = holding(monkeypatch)
     async with stage.consumer(partitions=partitions[:1]) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
@@ -373,14 +379,7 @@ async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there
 async def test_a_consumer_is_closed_while_it_decompresses(
     stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def held(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
-        begun.set()
-        assert go_on.wait(30)
-        return compression.decompress_together(frames, sizes)
-
-    monkeypatch.setattr(ahead, "decompress_together", held)
+    begun, go_on = holding(monkeypatch)
     async with stage.consumer(partitions=partitions) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
