@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafka_async.runner import run
     from kafka_async.types import (
         GroupMetadata,
+        Health,
         OffsetAndMetadata,
         ProducerRecord,
         RecordMetadata,
@@ -51,6 +52,7 @@ __all__ = [
     "EmbeddedCluster",
     "GroupCoordinator",
     "GroupMetadata",
+    "Health",
     "Leader",
     "NewTopic",
     "OffsetAndMetadata",
@@ -79,6 +81,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "EmbeddedCluster": "kafka_async.embedded",
     "GroupCoordinator": "kafka_async.cluster.destinations",
     "GroupMetadata": "kafka_async.types",
+    "Health": "kafka_async.types",
     "Leader": "kafka_async.cluster.destinations",
     "NewTopic": "kafka_async.admin",
     "OffsetAndMetadata": "kafka_async.types",

@@ -58,6 +58,7 @@ class ClientOptions(TypedDict, total=False):
     client_rack: str
     request_timeout_ms: float
     default_api_timeout_ms: float
+    close_timeout_ms: float
     retry_backoff_ms: float
     retry_backoff_max_ms: float
     reconnect_backoff_ms: float
@@ -144,6 +145,12 @@ class ClientConfig:
     request_timeout_ms: float = option(30_000, "Longest wait for one answer of a broker.", low=1)
     default_api_timeout_ms: float = option(
         60_000, "Longest time of a call without a time-out of its own, retries included.", low=1
+    )
+    close_timeout_ms: float = option(
+        30_000,
+        "Maximum time for an orderly close: flush, commit, leave the group and disconnect.",
+        low=0,
+        why="Java passes it to close(); 30 s is its default there",
     )
     retry_backoff_ms: float = option(100, "First wait before asking again (KIP-580).", low=0)
     retry_backoff_max_ms: float = option(1_000, "Longest wait before asking again.", low=0)
