@@ -98,20 +98,20 @@ class ProducerRecord:
 class Health:
     """A snapshot of a client's condition, taken without a request.
 
-    Fields that do not apply to a kind of client keep their defaults. Durations are seconds before the
-    snapshot; None means that it has not happened yet.
+    Fields that do not apply to a kind of client keep their defaults. Durations are seconds before
+    the snapshot; None means that it has not happened yet.
 
     Attributes:
-        state: "new", "starting", "running", "degraded" (no broker is connected or the last response is
-            older than the outage threshold), "stopping", "closed" or "failed".
+        state: "new", "starting", "running", "degraded" (no broker is connected, or requests get no
+            response), "stopping", "closed" or "failed".
         brokers_connected: Ids of the brokers with an open connection.
         last_response_s: Time since the last response of any broker.
         in_flight: Requests that were sent and have no response yet.
         buffered_bytes: Producer: bytes of unacknowledged records. Consumer: bytes fetched and not
             returned yet.
         assignment: Consumer: the assigned partitions.
-        lag: Consumer: records between each position and its high watermark (or last stable offset with
-            `read_committed`), where both are known.
+        lag: Consumer: records between each position and its high watermark (or last stable offset
+            with `read_committed`), where both are known.
         last_poll_s: Consumer: time since the application last asked for records.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
         last_error: The last error that a background task met, as "ClassName: message".
