@@ -71,6 +71,12 @@ class Wiring:
     offload: Offload
     cluster_id: str | None = None
 
+    @property
+    def expected_cluster(self) -> str | None:
+        """Cluster id that brokers check (KIP-1242); as in Java, None without rebootstrap."""
+        rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
+        return self.cluster_id if rebootstraps else None
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -277,8 +283,9 @@ class Connection:
     # -- sending ----------------------------------------------------------------------------------
 
     async def _shake_hands(self, timeout: float) -> BrokerVersions:
+        wiring = self._wiring
         procedure = handshake(
-            self._wiring.software_version, self._wiring.cluster_id, self.address.node_id
+            wiring.software_version, wiring.expected_cluster, self.address.node_id
         )
         step = next(procedure)
         while True:

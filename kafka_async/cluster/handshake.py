@@ -3,8 +3,10 @@
 A step yields a request and its version and is sent the frame that answers it; what the whole of it
 returns is what the connection can do. ApiVersions comes first (KIP-35): in the newest version we
 know, then in the newest that the broker names, or in version 0 for one that names none. With
-version 5 the request says which cluster and broker we believe to talk to, so that a stranger at the
-same address can answer REBOOTSTRAP_REQUIRED (KIP-1242).
+version 5 the request names the cluster and the broker that metadata placed at this address, so that
+another broker there can respond with REBOOTSTRAP_REQUIRED (KIP-1242). A broker refuses a request
+with only one of the two (INVALID_REQUEST), so a connection to a bootstrap server, whose id is not
+a broker's, names neither.
 
 Message modules are imported where they are used, here and in the whole room: naming a client, as
 web services do when they are imported, loads none.
@@ -75,11 +77,15 @@ def handshake(
 ) -> Procedure[BrokerVersions]:
     """Everything that a connection needs before its first ordinary request.
 
-    `cluster_id` and `node_id` say whom we believe to talk to, if we believe anything.
+    Args:
+        software_version: Version of this library, for the broker's metrics.
+        cluster_id: Id of the cluster expected at the address; None if it is unknown or is not to
+            be checked.
+        node_id: Id of the broker expected there; negative for a bootstrap server.
 
     Raises:
-        RebootstrapRequiredError: it is somebody else.
-        BrokerError: the broker refuses.
+        RebootstrapRequiredError: The broker has another id or belongs to another cluster.
+        BrokerError: The broker refuses.
     """
     return (yield from _api_versions(software_version, cluster_id, node_id))
 
@@ -90,11 +96,10 @@ def _api_versions(
     from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 
     request = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME,
-        client_software_version=software_version,
-        cluster_id=cluster_id,
-        node_id=node_id,
+        client_software_name=SOFTWARE_NAME, client_software_version=software_version
     )
+    if cluster_id is not None and node_id >= 0:
+        request.cluster_id, request.node_id = cluster_id, node_id
     api = lookup(_API_VERSIONS)
     answer = _read(version := api.versions.max, (yield Step(request, version)))
     if answer.error_code == _UNSUPPORTED_VERSION:

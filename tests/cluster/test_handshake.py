@@ -52,6 +52,13 @@ def test_the_newest_version_is_asked_for_first_and_says_who_asks_whom() -> None:
     assert (request.cluster_id, request.node_id) == ("cluster", 7)
 
 
+@pytest.mark.parametrize(("cluster", "node"), [(None, -1), (None, -2), (None, 7), ("cluster", -2)])
+def test_sends_cluster_and_node_id_together_or_not_at_all(cluster: str | None, node: int) -> None:
+    request = next(handshake("1.2", cluster, node)).request
+    assert isinstance(request, ApiVersionsRequest)
+    assert (request.cluster_id, request.node_id) == (None, -1)
+
+
 def test_a_broker_of_today_answers_at_once() -> None:
     procedure, _, version = begin()
     response = ApiVersionsResponse(

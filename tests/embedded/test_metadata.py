@@ -231,6 +231,8 @@ async def test_a_client_must_be_called_something_decent(stage: Stage, name: str)
         ("ours", 2, Code.REBOOTSTRAP_REQUIRED),
         ("ours", -1, Code.INVALID_REQUEST),
         (None, 1, Code.INVALID_REQUEST),
+        (None, -2, Code.INVALID_REQUEST),
+        ("ours", -2, Code.REBOOTSTRAP_REQUIRED),
     ],
 )
 async def test_a_client_that_meant_another_broker_is_told_to_bootstrap_again(

@@ -20,6 +20,7 @@ from kafka_async.cluster.destinations import (
     Leader,
 )
 from kafka_async.cluster.lane import LaneKind
+from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition
@@ -59,6 +60,29 @@ async def test_every_broker_tells_its_finalized_features(
     before = kafka_cluster.cluster.name.startswith("apache 3.")
     assert client.finalized_feature("transaction.version") == (0 if before else 2)
     assert client.finalized_feature("no.such.feature") == 0
+
+
+async def test_connects_to_the_second_bootstrap_server(kafka_cluster: ClusterHandle) -> None:
+    """The id of a bootstrap server is not a broker's: Kafka 4.4 refuses it in ApiVersions."""
+    servers = kafka_cluster.bootstrap_servers.split(",")
+    for alive in servers:
+        async with Client(f"127.0.0.1:1,{alive}", default_api_timeout_ms=20_000) as client:
+            assert set(client.metadata.brokers) == {1, 2, 3}
+
+
+async def test_rebootstraps_from_the_second_bootstrap_server(kafka_cluster: ClusterHandle) -> None:
+    hooks = Hooks()
+    events: list[Rebootstrapped] = []
+    hooks.listen(Rebootstrapped, events.append)
+    alive = kafka_cluster.bootstrap_servers.split(",")[1]
+    async with Client(
+        f"127.0.0.1:1,{alive}",
+        hooks=hooks,
+        default_api_timeout_ms=20_000,
+        metadata_recovery_rebootstrap_trigger_ms=0,  # every metadata request begins there
+    ) as client:
+        assert set((await client.refresh_metadata()).brokers) == {1, 2, 3}
+    assert events
 
 
 async def test_requests_are_answered_in_order_on_one_connection(client: Client) -> None:
