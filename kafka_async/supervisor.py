@@ -140,6 +140,11 @@ class Supervisor:
             raise ClientClosedError(f"{self.name} was not started")
         return self._loop
 
+    @property
+    def hosting(self) -> bool:
+        """Whether the host task runs: from `start` until all tasks have ended."""
+        return self._host_task is not None and not self._host_task.done()
+
     async def start(self) -> None:
         """Start the host task; returns when tasks can be spawned."""
         if self._loop is not None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         TopicListing,
     )
     from kafka_async.config import ClientOptions
-    from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+    from kafka_async.types import Health, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 
 class Admin:
@@ -75,6 +75,10 @@ class Admin:
         """Close the connections, unless they are a shared client's. Safe to call again."""
         if self._owns:
             await self.client.stop(timeout)
+
+    def health(self) -> Health:
+        """Return a snapshot of the client's condition; no request is sent. See `Client.health`."""
+        return self.client.health()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from kafka_async.cluster.activity import BrokerActivity
 from kafka_async.cluster.connection import Address, Wiring
 from kafka_async.cluster.lane import Lane, LaneKind, is_hopeless
 from kafka_async.config import split_server
@@ -27,14 +28,20 @@ if TYPE_CHECKING:
 class BrokerLanes:
     """One broker: the lane that all share, and the lanes that somebody owns."""
 
-    def __init__(self, general: Lane) -> None:
+    def __init__(self, general: Lane, activity: BrokerActivity) -> None:
         self.general = general
+        self.activity = activity
         self.owned: set[Lane] = set()
 
     @property
     def connected(self) -> bool:
         """Whether there is any connection to the broker."""
         return self.general.connected or any(lane.connected for lane in self.owned)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response, on all lanes."""
+        return sum(lane.in_flight for lane in self.all())
 
     def available(self, now: float) -> bool:
         """Whether there is a connection, or one may be made (KIP-899)."""
@@ -57,6 +64,9 @@ class Brokers:
     ) -> None:
         self.features: Mapping[str, int] = {}
         self.failures: dict[int, KafkaError] = {}
+        self.last_error: KafkaError | None = None
+        self._troubled = False
+        self._responded_before: float | None = None
         self._features_epoch = -1
         self._wiring = wiring
         self._supervisor = supervisor
@@ -74,8 +84,9 @@ class Brokers:
 
     def lane(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
         """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
-        lane = self._new(node_id, kind, owner)
-        self._broker(node_id).owned.add(lane)
+        broker = self._broker(node_id)
+        lane = self._new(node_id, kind, owner, broker.activity)
+        broker.owned.add(lane)
         return lane
 
     def least_loaded(self, now: float) -> Lane | None:
@@ -100,6 +111,34 @@ class Brokers:
         """When back-off lets the first of them be connected."""
         return min(self.general(node_id).retry_at for node_id in self._candidates())
 
+    # -- condition --------------------------------------------------------------------------------
+
+    def connected_ids(self) -> tuple[int, ...]:
+        """Ids of the brokers with an open connection; bootstrap servers have none."""
+        return tuple(
+            sorted(key for key, broker in self._brokers.items() if key >= 0 and broker.connected)
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without a response, of all brokers."""
+        return sum(broker.in_flight for broker in self._brokers.values())
+
+    @property
+    def responded_at(self) -> float | None:
+        """Time of the last response of any broker; None before the first."""
+        times = [broker.activity.responded_at for broker in self._brokers.values()]
+        known = [time for time in (self._responded_before, *times) if time is not None]
+        return max(known, default=None)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether connections failed or requests timed out, and no other broker is connected."""
+        brokers = self._brokers.values()
+        if any(broker.connected and not broker.activity.overdue for broker in brokers):
+            return False
+        return self._troubled or any(broker.activity.overdue for broker in brokers)
+
     # -- changes ----------------------------------------------------------------------------------
 
     def follow(self, known: Iterable[int]) -> None:
@@ -110,6 +149,7 @@ class Brokers:
             idle = not lanes.owned and not lanes.general.in_flight and not lanes.general.connecting
             if node_id < 0 or idle:
                 lanes.general.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
+                self._responded_before = self.responded_at
                 self._brokers.pop(node_id, None)
 
     def disconnect(self, reason: KafkaError) -> None:
@@ -133,6 +173,7 @@ class Brokers:
     def connected(self, lane: Lane, versions: BrokerVersions) -> None:
         """A lane has a connection, and with it the newest features that any broker has told."""
         self.failures.pop(lane.node_id, None)
+        self._troubled = False
         if versions.features_epoch >= self._features_epoch:
             self._features_epoch = versions.features_epoch
             self.features = versions.features
@@ -140,6 +181,12 @@ class Brokers:
     def failed(self, lane: Lane, error: KafkaError) -> None:
         """A lane could not connect."""
         self.failures[lane.node_id] = error
+        self.lost(error)
+
+    def lost(self, error: KafkaError) -> None:
+        """A connection ended by an error, or did not come about."""
+        self.last_error = error
+        self._troubled = True
 
     def closed(self, lane: Lane) -> None:
         """A lane is gone."""
@@ -184,11 +231,12 @@ class Brokers:
     def _broker(self, node_id: int) -> BrokerLanes:
         broker = self._brokers.get(node_id)
         if broker is None:
-            broker = BrokerLanes(self._new(node_id, LaneKind.GENERAL, "everybody"))
-            self._brokers[node_id] = broker
+            activity = BrokerActivity()
+            general = self._new(node_id, LaneKind.GENERAL, "everybody", activity)
+            broker = self._brokers[node_id] = BrokerLanes(general, activity)
         return broker
 
-    def _new(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
+    def _new(self, node_id: int, kind: LaneKind, owner: str, activity: BrokerActivity) -> Lane:
         if self._wiring.lifetime.ended is not None:
             raise self._wiring.lifetime.ended
         return Lane(
@@ -197,6 +245,7 @@ class Brokers:
             node_id,
             kind,
             owner=owner,
+            activity=activity,
             locate=lambda: self._address(node_id),
             watcher=self,
         )

@@ -37,6 +37,7 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import Hooks
 from kafka_async.supervisor import Supervisor
+from kafka_async.types import Health
 
 if TYPE_CHECKING:
     import ssl
@@ -112,6 +113,7 @@ class Client:
         self._clock = clock
         self._dialer = dialer
         self._parts: _Parts | None = None
+        self._started = False
         self._stopped = False
 
     # -- life -------------------------------------------------------------------------------------
@@ -138,6 +140,7 @@ class Client:
         except BaseException:
             await self.stop()
             raise
+        self._started = True
 
     async def stop(self, timeout: float | None = None) -> None:
         """Close all connections; what is under way fails. Safe to call again.
@@ -174,6 +177,30 @@ class Client:
                 stacklevel=1,
                 source=self,
             )
+
+    def health(self) -> Health:
+        """Return a snapshot of the client's condition; no request is sent.
+
+        It may be taken at any time, before `start` and after `stop` too. The state is "degraded"
+        while the client runs and no broker is both connected and responding. The fields of
+        producers and consumers keep their defaults.
+        """
+        from kafka_async.kernel import IMPLEMENTATION
+
+        parts, failure = self._parts, self.supervisor.failure
+        if parts is None:
+            return Health(state="closed" if self._stopped else "new", kernel=IMPLEMENTATION)
+        brokers = parts.brokers
+        responded_at, error = brokers.responded_at, failure or brokers.last_error
+        age = None if responded_at is None else self.supervisor.loop.time() - responded_at
+        return Health(
+            state=self._state(brokers),
+            brokers_connected=brokers.connected_ids(),
+            last_response_s=age,
+            in_flight=brokers.in_flight,
+            last_error=None if error is None else f"{type(error).__name__}: {error}",
+            kernel=IMPLEMENTATION,
+        )
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -346,6 +373,15 @@ class Client:
         self._running().updater.hint_leaders(hints)
 
     # -- pieces -----------------------------------------------------------------------------------
+
+    def _state(self, brokers: Brokers) -> str:
+        if self.supervisor.failure is not None:
+            return "failed"
+        if self._stopped:
+            return "stopping" if self.supervisor.hosting else "closed"
+        if not self._started:
+            return "starting"
+        return "degraded" if brokers.degraded else "running"
 
     @property
     def _api_timeout(self) -> float:

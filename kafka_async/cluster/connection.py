@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kafka_async.clock import Dialer
+    from kafka_async.cluster.activity import BrokerActivity
     from kafka_async.cluster.framing import Frame, ReceiveBudget
     from kafka_async.cluster.handshake import Step
     from kafka_async.cluster.lifetime import Lifetime
@@ -111,6 +112,7 @@ class Connection:
         lane: str,
         *,
         cap: int,
+        activity: BrokerActivity,
         on_end: Callable[[KafkaError | None], None],
         on_answer: Callable[[int, int, Response], None],
     ) -> None:
@@ -122,6 +124,7 @@ class Connection:
         self._hooks = wiring.hooks
         self._lane = lane
         self._cap = cap
+        self._activity = activity
         self._on_end = on_end
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()
@@ -272,6 +275,7 @@ class Connection:
         self._end(None)
 
     def _answered(self, exchange: Exchange[Waiter], frame: Frame) -> None:
+        self._activity.responded(self._loop.time())
         exchange.waiter.answered(frame, exchange.version)
         if self._hooks.active:
             self._tell_answered(exchange, len(frame))
@@ -374,6 +378,7 @@ class Connection:
                 following = min(following, exchange.deadline)
                 continue
             error = self._overdue(exchange, now)
+            self._activity.timed_out()
             exchange.waiter.fail(error)
             following = min(following, exchange.patience)
             if exchange.patience <= now:

@@ -34,6 +34,7 @@ from kafka_async.hooks import Throttled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.cluster.activity import BrokerActivity
     from kafka_async.cluster.connection import Address
     from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.cluster.response import ResponseFuture
@@ -85,6 +86,10 @@ class LaneWatcher(Protocol):
         """The lane could not get a connection."""
         ...
 
+    def lost(self, error: KafkaError) -> None:
+        """A connection ended by an error."""
+        ...
+
     def closed(self, lane: Lane) -> None:
         """The lane was closed for good."""
         ...
@@ -106,6 +111,7 @@ class Lane:
         kind: LaneKind,
         *,
         owner: str,
+        activity: BrokerActivity,
         locate: Callable[[], Address],
         watcher: LaneWatcher,
     ) -> None:
@@ -113,6 +119,7 @@ class Lane:
         self.kind = kind
         self.throttled_until = 0.0
         self._owner = owner
+        self._activity = activity
         self._wiring = wiring
         self._supervisor = supervisor
         self._locate = locate
@@ -356,6 +363,7 @@ class Lane:
             address,
             self.kind.value,
             cap=FRAME_CAPS[self.kind],
+            activity=self._activity,
             on_end=self._lost,
             on_answer=self._answered,
         )
@@ -380,6 +388,7 @@ class Lane:
         self._connection = None
         if error is not None and self._ended is None:
             self._retry_at = self._loop.time() + self._backoff.next()
+            self._watcher.lost(error)
 
     def _answered(self, api_key: int, version: int, response: Response) -> None:
         throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
