@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.destinations import CoordinatorKind, GroupCoordinator
 from kafka_async.config import seconds
+from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
     CommitFailedError,
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgressError,
     UnknownServerError,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
     error_for,
 )
@@ -54,6 +56,8 @@ logger = logging.getLogger("kafka_async.consumer")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 _GIVING_UP = frozenset({State.PREPARING, State.TAKING, State.LEAVING, State.LOST})
 """Where the membership's own task may be the one that commits: it cannot wait for itself."""
+_REPEATED = frozenset({CommitReaction.AGAIN, CommitReaction.FIND, CommitReaction.CHECK})
+"""What fetching offsets reacts to by another request; anything else is raised."""
 
 
 class Commits:
@@ -74,6 +78,7 @@ class Commits:
         self._coordinator = coordinator
         self._on_committed = on_committed
         self._turn = asyncio.Lock()
+        self._warned: set[str] = set()  # deleted topics that a warning was logged for
 
     def group_metadata(self) -> GroupMetadata:
         """Who commits: the member, or a consumer that is in no group but has its id."""
@@ -90,13 +95,16 @@ class Commits:
         *,
         owned: Callable[[TopicPartition], bool],
         patient: bool = True,
+        named: bool = False,
     ) -> None:
         """Commit, asking as often as it takes.
 
         A commit that meets a rebalance waits until it is over, unless not `patient`, and is
-        repeated for what is still `owned`.
+        repeated for what is still `owned`. Offsets of topics that were deleted are dropped with a
+        warning, unless the application `named` the offsets itself.
 
         Raises:
+            UnknownTopicOrPartitionError: the application named a topic that does not exist.
             CommitFailedError: the group has given the partitions to somebody else.
             KafkaTimeoutError: the coordinator did not take it within `timeout` seconds.
             KafkaError: it never will.
@@ -106,7 +114,9 @@ class Commits:
         backoff = self._new_backoff()
         while left:
             reaction, error = await self._commit_some(left, deadline)
-            if error is None:
+            if reaction is CommitReaction.CHECK:
+                await self._drop_deleted(left, deadline, named=named)
+            if not left or error is None:
                 continue
             if reaction is CommitReaction.FIND:
                 self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
@@ -121,11 +131,29 @@ class Commits:
     async def _commit_some(
         self, left: dict[TopicPartition, OffsetAndMetadata], deadline: float
     ) -> tuple[CommitReaction, KafkaError | None]:
-        """One request; takes what was committed out of `left`, and says what hinders the rest."""
+        """Send one request; remove what was committed from `left`, return what hinders the rest.
+
+        Offsets of topics that metadata does not know are not sent: they must not delay the others.
+        """
+        metadata = self._client.metadata
+        unknown = {p.topic for p in left if metadata.topic(p.topic) is None}
+        sent = {p: offset for p, offset in left.items() if p.topic not in unknown}
+        worst: tuple[CommitReaction, KafkaError | None] = (CommitReaction.AGAIN, None)
+        if sent:
+            worst = await self._commit_known(sent, left, deadline)
+        if unknown and worst[1] is None:
+            topic = min(unknown)
+            error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
+            worst = CommitReaction.CHECK, error
+        return worst
+
+    async def _commit_known(
+        self, sent: Offsets, left: dict[TopicPartition, OffsetAndMetadata], deadline: float
+    ) -> tuple[CommitReaction, KafkaError | None]:
         async with self._turn:
-            names = await self._topic_ids(left, deadline)
+            names = self._topic_names(sent)
             answer = await self._client.request(
-                self._commit_request(left),
+                self._commit_request(sent),
                 to=GroupCoordinator(self._group_id),
                 timeout=max(0.001, deadline - self._now()),
             )
@@ -139,12 +167,37 @@ class Commits:
                 worst = self._hindrance(partition, code)
         if taken:
             self.count += 1
+            self._warned.difference_update(partition.topic for partition in taken)
             self._on_committed(taken)
             self._tell(taken)
-        if left and worst[1] is None:
-            lacking = ", ".join(map(str, left))
-            worst = CommitReaction.AGAIN, UnknownServerError(f"the answer lacks {lacking}")
+        lacking = [partition for partition in sent if partition in left]
+        if lacking and worst[1] is None:
+            worst = (
+                CommitReaction.AGAIN,
+                UnknownServerError("the response lacks " + ", ".join(map(str, lacking))),
+            )
         return worst
+
+    async def _drop_deleted(
+        self, left: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
+    ) -> None:
+        """Remove offsets of deleted topics from `left`, with a warning, or raise if `named`."""
+        deleted = await deleted_topics(self._client, {p.topic for p in left}, deadline)
+        if not deleted:
+            return
+        if named:
+            raise UnknownTopicOrPartitionError(
+                "offsets of a topic that does not exist cannot be committed", topic=min(deleted)
+            )
+        dropped = {p: left.pop(p).offset for p in list(left) if p.topic in deleted}
+        if not deleted <= self._warned:
+            self._warned |= deleted
+            logger.warning(
+                "group %s: the topics of these offsets do not exist any more, so they are not "
+                "committed: %s",
+                self._group_id,
+                ", ".join(f"{partition}: {offset}" for partition, offset in dropped.items()),
+            )
 
     def _hindrance(self, partition: TopicPartition, code: int) -> tuple[CommitReaction, KafkaError]:
         error = error_for(code, topic=partition.topic, partition=partition.partition)
@@ -216,36 +269,69 @@ class Commits:
     # -- reading ----------------------------------------------------------------------------------
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition], timeout: float
+        self,
+        partitions: Iterable[TopicPartition],
+        timeout: float,
+        *,
+        known_only: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The group's offsets; None where it has none. Waits for those that a transaction holds.
 
+        With `known_only`, partitions of topics that do not exist, or that metadata does not know
+        yet, are left out of the result: they must not delay the others.
+
         Raises:
+            UnknownTopicOrPartitionError: a topic does not exist.
             KafkaTimeoutError: they are not known within `timeout` seconds; it says why.
             KafkaError: they cannot be asked for.
         """
         wanted = set(partitions)
+        if known_only:
+            wanted = self._known(wanted)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         deadline = self._now() + timeout
         backoff = self._new_backoff()
-        while True:
-            missing = sorted(wanted - found.keys())
-            if not missing:
-                return found
-            names = await self._topic_ids(missing, deadline)
-            answer = await self._ask(missing, max(0.001, deadline - self._now()))
-            error = self._read(answer, names, found)
-            if error is None:
-                found.update(dict.fromkeys(wanted - found.keys()))
-                return found
-            if commit_reaction(error) is CommitReaction.FIND:
+        while missing := wanted - found.keys():
+            error = await self._fetch_some(self._known(missing), found, deadline)
+            reaction = CommitReaction.CHECK if error is None else commit_reaction(error)
+            if reaction is CommitReaction.CHECK and (missing := wanted - found.keys()):
+                topics = {partition.topic for partition in missing}
+                deleted = await deleted_topics(self._client, topics, deadline)
+                if deleted and not known_only:
+                    raise UnknownTopicOrPartitionError(topic=min(deleted))
+                wanted = {partition for partition in wanted if partition.topic not in deleted}
+                error = error or self._client.metadata.error(min(topics))
+            elif reaction is CommitReaction.FIND:
                 self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
+            if not wanted - found.keys():
+                break
             delay = backoff.next()
             if self._now() + delay >= deadline:
                 raise KafkaTimeoutError(
                     f"no committed offsets within {timeout:g} s: {error}"
                 ) from error
             await asyncio.sleep(delay)
+        return {partition: found[partition] for partition in wanted}
+
+    async def _fetch_some(
+        self,
+        partitions: Collection[TopicPartition],
+        found: dict[TopicPartition, OffsetAndMetadata | None],
+        deadline: float,
+    ) -> KafkaError | None:
+        """Send one request; add what was answered to `found`, return what hinders the rest."""
+        if not partitions:
+            return None
+        names = self._topic_names(partitions)
+        answer = await self._ask(sorted(partitions), max(0.001, deadline - self._now()))
+        error = self._read(answer, names, found)
+        if error is None:
+            found.update(dict.fromkeys(set(partitions) - found.keys()))
+        return error
+
+    def _known(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        metadata = self._client.metadata
+        return {p for p in partitions if metadata.topic(p.topic) is not None}
 
     async def _ask(
         self, partitions: Iterable[TopicPartition], timeout: float
@@ -310,21 +396,16 @@ class Commits:
         return hindrance
 
     def _again(self, error: KafkaError) -> KafkaError:
-        if commit_reaction(error) in (CommitReaction.AGAIN, CommitReaction.FIND):
+        if commit_reaction(error) in _REPEATED:
             return error
         raise error
 
     # -- small things -----------------------------------------------------------------------------
 
-    async def _topic_ids(
-        self, partitions: Iterable[TopicPartition], deadline: float
-    ) -> Mapping[object, str]:
+    def _topic_names(self, partitions: Iterable[TopicPartition]) -> Mapping[object, str]:
         """Topic names by id: new versions of these requests know topics by their id alone."""
-        topics = {partition.topic for partition in partitions}
-        if any(self._client.metadata.topic(topic) is None for topic in topics):
-            left = max(0.001, deadline - self._now())
-            await self._client.metadata_for(topics, timeout=left)
-        return {self._client.metadata.topic_id(topic): topic for topic in topics}
+        metadata = self._client.metadata
+        return {metadata.topic_id(topic): topic for topic in {p.topic for p in partitions}}
 
     def _new_backoff(self) -> Backoff:
         return Backoff(

@@ -28,16 +28,19 @@ class Committing(Handle):
         """Commit all that was handed out, the record in hand included.
 
         `what` narrows it to a topic or a partition, or says what to commit: the offset of the next
-        record to read, by partition. During a rebalance it waits until that is over.
+        record to read, by partition. During a rebalance it waits until that is over. Offsets of a
+        topic that was deleted are left out, with a warning in the log.
 
         Raises:
+            UnknownTopicOrPartitionError: `what` gives an offset of a topic that does not exist.
             CommitFailedError: the group has given a partition to somebody else.
             KafkaTimeoutError: not committed within `timeout` seconds (default:
                 default_api_timeout_ms).
         """
         engine = self._engine
         engine.settle()
-        await engine.commit(self._to_commit(what), self._limit(timeout))
+        named = isinstance(what, Mapping)
+        await engine.commit(self._to_commit(what), self._limit(timeout), named=named)
 
     def _to_commit(
         self, what: str | TopicPartition | Offsets | None
@@ -58,7 +61,13 @@ class Committing(Handle):
     async def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, of these partitions or of the assigned; None if nothing."""
+        """What the group has committed, of these partitions or of the assigned; None if nothing.
+
+        Raises:
+            UnknownTopicOrPartitionError: there is no such topic.
+            KafkaTimeoutError: no response within `timeout` seconds (default:
+                default_api_timeout_ms).
+        """
         commits = self._engine.commits
         if commits is None:
             raise IllegalStateError("committed offsets need a group_id")

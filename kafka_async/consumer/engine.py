@@ -19,6 +19,7 @@ from kafka_async.config import seconds
 from kafka_async.consumer.batches import PartitionBatch
 from kafka_async.consumer.buffer import ENOUGH
 from kafka_async.consumer.commits import Commits
+from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.consumer.deserialize import converter
 from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.gate import Gate
@@ -75,6 +76,7 @@ class Engine:
         self._convert = converter(config.key_deserializer, config.value_deserializer)
         self._yield_at = 0.0
         self._closing = False
+        self._confirming = False
         self._told: Exception | None = None
         self._tracked = frozenset[str]()
         self._cursor = Cursor(self, self._convert)
@@ -204,7 +206,25 @@ class Engine:
             reason = self._protocol.changed(metadata)
             if reason is not None:
                 self.coordinator.rejoin(reason)
+            elif not self._confirming and (missing := self._protocol.missing(metadata)):
+                self._confirming = True
+                self._supervisor.spawn(self._confirm_deleted, missing, name="deleted topics")
         self.fetcher.on_metadata(metadata)
+
+    async def _confirm_deleted(self, topics: frozenset[str]) -> None:
+        """Rejoin as the leader once it is certain that topics of the group were deleted."""
+        assert self.coordinator is not None
+        assert self._protocol is not None
+        deadline = self._loop.time() + seconds(self._config.request_timeout_ms)
+        try:
+            deleted = await deleted_topics(self._client, topics, deadline)
+            gone = deleted & self._protocol.missing(self._client.metadata)
+            if gone:
+                self.coordinator.rejoin(f"topics were deleted: {', '.join(sorted(gone))}")
+        except KafkaError as error:  # the next metadata response starts the check again
+            logger.debug("checking whether topics were deleted: %s", error)
+        finally:
+            self._confirming = False
 
     async def _make_known(self, topics: frozenset[str]) -> None:
         """Have topics created where that is allowed; say which ones there are not."""
@@ -427,13 +447,17 @@ class Engine:
         self.gate.moved()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        timeout: float,
+        *,
+        named: bool = False,
     ) -> None:
-        """Commit what the application says."""
+        """Commit what the application says; `named`: it gave the offsets itself."""
         if self.commits is None:
             raise IllegalStateError("committing needs a group_id")
         if offsets:
-            await self.commits.commit(offsets, timeout, owned=self._owns(offsets))
+            await self.commits.commit(offsets, timeout, owned=self._owns(offsets), named=named)
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, patient: bool

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 from kafka_async import hooks
 from kafka_async.config import seconds
+from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.group.assignors import (
     Assignor,
     MemberSubscription,
@@ -241,15 +242,23 @@ class ConsumerProtocol:
     # -- the leader's watch -----------------------------------------------------------------------
 
     def changed(self, metadata: ClusterMetadata) -> str | None:
-        """As the leader: why the group has to share out again; None if it has not.
-
-        A topic that can't be found for a moment is no reason: brokers that come up say so too.
-        """
+        """As the leader: why the group has to share out again; None if it has not."""
         for topic, count in self._led.items():
             now = metadata.partitions(topic)
             if now is not None and now != count:
                 return f"topic {topic} has {now} partitions, not {count or 0}"
         return None
+
+    def missing(self, metadata: ClusterMetadata) -> frozenset[str]:
+        """Return the topics that this member assigned as the leader and metadata calls unknown.
+
+        They may have been deleted, or the broker that answered may have just started.
+        """
+        return frozenset(
+            topic
+            for topic, count in self._led.items()
+            if count is not None and isinstance(metadata.error(topic), UnknownTopicOrPartitionError)
+        )
 
     def _watch(self, counts: Mapping[str, int | None]) -> None:
         self._client.track_topics(counts.keys() - self._led.keys())

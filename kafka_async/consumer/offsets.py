@@ -136,12 +136,12 @@ class Positions:
     async def _committed(self, asked: Mapping[PartitionState, int]) -> None:
         assert self._commits is not None
         partitions = [state.partition for state in asked]
-        offsets = await self._commits.fetch(partitions, self._timeout)
+        offsets = await self._commits.fetch(partitions, self._timeout, known_only=True)
         for state, version in asked.items():
-            if state.version != version:
+            if state.version != version or state.partition not in offsets:
                 continue
             state.asking = False
-            self._go_on(state, offsets.get(state.partition))
+            self._go_on(state, offsets[state.partition])
 
     def _go_on(self, state: PartitionState, offset: OffsetAndMetadata | None) -> None:
         if offset is None:

@@ -252,6 +252,7 @@ class CommitReaction(enum.Enum):
 
     AGAIN = "ask again"
     FIND = "look the coordinator up, then ask again"
+    CHECK = "find out whether the topic was deleted, then ask again for what was not"
     WAIT = "wait until the member is stable, then ask again for what it still owns"
     FAIL = "the group has moved on: CommitFailedError"
     RAISE = "raise it"
@@ -262,8 +263,8 @@ COMMIT: Final[Mapping[type[KafkaError], CommitReaction]] = {
     CoordinatorNotAvailableError: CommitReaction.FIND,
     NotCoordinatorError: CommitReaction.FIND,
     RequestTimedOutError: CommitReaction.AGAIN,
-    UnknownTopicOrPartitionError: CommitReaction.AGAIN,
-    UnknownTopicIdError: CommitReaction.AGAIN,
+    UnknownTopicOrPartitionError: CommitReaction.CHECK,
+    UnknownTopicIdError: CommitReaction.CHECK,
     UnstableOffsetCommitError: CommitReaction.AGAIN,
     RebalanceInProgressError: CommitReaction.WAIT,
     UnknownMemberIdError: CommitReaction.FAIL,

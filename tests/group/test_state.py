@@ -117,7 +117,7 @@ def test_reactions(
         (errors.UnknownMemberIdError(), CommitReaction.FAIL),
         (errors.IllegalGenerationError(), CommitReaction.FAIL),
         (errors.NotCoordinatorError(), CommitReaction.FIND),
-        (errors.UnknownTopicOrPartitionError(), CommitReaction.AGAIN),
+        (errors.UnknownTopicOrPartitionError(), CommitReaction.CHECK),
         (errors.UnstableOffsetCommitError(), CommitReaction.AGAIN),
         (errors.OffsetMetadataTooLargeError(), CommitReaction.RAISE),
         (errors.TopicAuthorizationError(), CommitReaction.RAISE),

@@ -13,10 +13,10 @@ import pytest
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.consumer.consumer import Consumer, RebalanceListener
 from kafka_async.producer.producer import Producer
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
-    from kafka_async.types import TopicPartition
 
 pytestmark = pytest.mark.asyncio
 
@@ -272,3 +272,44 @@ async def test_members_of_another_client_share_with_ours(
             return len(mine) == len(other) == 3 and mine | other == set(range(PARTITIONS))
 
         await until(shared, lambda: f"{group.shares()}, theirs {theirs.assignment()}")
+
+
+async def test_a_deleted_topic_stops_neither_commits_nor_the_group(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    """Auto-commit is too rare to have run before the deletion: the offsets of both are due."""
+    kept = TopicPartition(kafka_cluster.topic("kept"), 0)
+    gone = TopicPartition(kafka_cluster.topic("gone"), 0)
+    options: dict[str, Any] = {
+        "topics": [kept.topic, gone.topic],
+        "group_id": kafka_cluster.group(),
+        "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 600_000,
+        "heartbeat_interval_ms": 200,
+        "allow_auto_create_topics": False,
+    }
+    servers = kafka_cluster.bootstrap_servers
+    async with AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(Admin(servers))
+        await admin.create_topics([NewTopic(kept.topic, 1, 1), NewTopic(gone.topic, 1, 1)])
+        producer = await stack.enter_async_context(Producer(servers))
+        for topic in (kept.topic, gone.topic):
+            await producer.send(topic, b"value")
+        leader = await stack.enter_async_context(Consumer(servers, **options))
+        seen = 0
+        while seen < 2:
+            seen += len(await leader.poll(timeout=1))
+        await leader.poll(timeout=0)
+        await admin.delete_topics([gone.topic])
+        async with asyncio.timeout(20):  # it was 30 s for each attempt to commit
+            await leader.commit()
+            while set(leader.assignment()) != {kept}:
+                await leader.poll(timeout=0.1)
+            async with Consumer(servers, **options) as second:
+                while not second.group_metadata().member_id or (
+                    set(leader.assignment() | second.assignment()) != {kept}
+                ):
+                    await leader.poll(timeout=0.1)
+                    await second.poll(timeout=0.1)
+        committed = await admin.list_group_offsets(options["group_id"])
+        assert {p: row.offset for p, row in committed.items()} == {kept: 1}

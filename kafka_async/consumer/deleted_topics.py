@@ -1,0 +1,40 @@
+"""Distinguishes a deleted topic from one that a broker does not know for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafka_async.config import seconds
+from kafka_async.errors import RetriableError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafka_async.cluster.client import Client
+
+_CONFIRMATIONS = 2
+"""Metadata responses in a row that must lack a topic: a broker that has just started may lag."""
+
+
+async def deleted_topics(client: Client, topics: Iterable[str], deadline: float) -> frozenset[str]:
+    """Return those of some topics that do not exist.
+
+    Raises:
+        KafkaTimeoutError: no broker has answered until `deadline` (the loop's time).
+        KafkaError: a topic cannot be used for another reason, as a missing permission.
+    """
+    suspects = set(topics)
+    for confirmation in range(_CONFIRMATIONS):
+        if confirmation:
+            await client.pause(seconds(client.config.retry_backoff_ms))
+        left = max(0.001, deadline - asyncio.get_running_loop().time())
+        metadata = await client.refresh_metadata(topics=suspects, tracked=False, timeout=left)
+        errors = {topic: metadata.error(topic) for topic in suspects}
+        for error in errors.values():
+            if error is not None and not isinstance(error, RetriableError):
+                raise error
+        suspects = {t for t, e in errors.items() if isinstance(e, UnknownTopicOrPartitionError)}
+        if not suspects:
+            break
+    return frozenset(suspects)

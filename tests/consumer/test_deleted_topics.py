@@ -1,0 +1,149 @@
+"""A subscribed topic that is deleted disturbs neither commits nor the group's other partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.hooks import Hooks, RebalanceBegun
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.consumer.consumer import Consumer
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+KEPT, GONE = TopicPartition("kept", 0), TopicPartition("gone", 0)
+
+
+async def reading_both(consumer: Consumer, each: int) -> None:
+    """Poll until so many records of both topics were returned."""
+    while consumer.statistics().records_consumed_total < 2 * each:
+        assert await consumer.poll(timeout=30)
+
+
+@pytest_asyncio.fixture
+async def stage(start_stage: StartStage) -> Stage:
+    """One broker, where a subscription does not create a deleted topic again."""
+    return await start_stage(1, auto_create_topics=False)
+
+
+async def both(stage: Stage) -> None:
+    await stage.topic("kept", 1, records=3)
+    await stage.topic("gone", 1, records=3)
+
+
+async def test_commits_the_other_partitions_at_once(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await both(stage)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer("kept", "gone") as consumer:
+        await reading_both(consumer, 3)
+        await stage.cluster.delete_topic("gone")
+        began = loop.time()
+        with caplog.at_level(logging.WARNING, "kafka_async"):
+            await consumer.commit()
+        assert loop.time() - began < 5
+        row = (await consumer.committed([KEPT]))[KEPT]
+        assert row is not None
+        assert row.offset == 3
+    assert [r.message for r in caplog.records if "do not exist any more" in r.message] == [
+        "group g: the topics of these offsets do not exist any more, so they are not committed: "
+        "gone-0: 3"
+    ]
+
+
+async def test_auto_commit_and_stop_go_on_without_a_deleted_topic(stage: Stage) -> None:
+    await both(stage)
+    loop = asyncio.get_running_loop()
+    consumer = stage.consumer(
+        "kept", "gone", enable_auto_commit=True, auto_commit_interval_ms=60_000
+    )
+    await consumer.start()
+    await reading_both(consumer, 3)
+    await consumer.poll(timeout=0)
+    await stage.cluster.delete_topic("gone")
+    began = loop.time()
+    await consumer.stop()
+    assert loop.time() - began < 5
+    async with stage.consumer(partitions=[KEPT], group_id="g") as other:
+        row = (await other.committed([KEPT]))[KEPT]
+        assert row is not None
+        assert row.offset == 3
+
+
+async def test_a_member_that_joins_after_the_deletion_is_not_held_up(stage: Stage) -> None:
+    await both(stage)
+    options = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
+    async with stage.consumer("kept", "gone", **options) as first:
+        await reading_both(first, 3)
+        await first.poll(timeout=0)
+        await stage.cluster.delete_topic("gone")
+        async with stage.consumer("kept", "gone", **options) as second:
+            async with asyncio.timeout(10):
+                while set(first.assignment() | second.assignment()) != {KEPT}:
+                    await first.poll(timeout=0.1)
+                    await second.poll(timeout=0.1)
+
+
+async def test_the_leader_rejoins_when_a_topic_is_deleted_and_when_it_comes_back(
+    stage: Stage,
+) -> None:
+    await both(stage)
+    async with stage.consumer("kept", "gone") as leader, stage.consumer("kept", "gone") as other:
+        members = (leader, other)
+
+        async def until_owned(*partitions: TopicPartition) -> None:
+            async with asyncio.timeout(30):
+                while set(leader.assignment() | other.assignment()) != set(partitions):
+                    for member in members:
+                        await member.poll(timeout=0.1)
+
+        await until_owned(KEPT, GONE)
+        await stage.cluster.delete_topic("gone")
+        await until_owned(KEPT)
+        await stage.topic("gone", 1)
+        await until_owned(KEPT, GONE)
+
+
+async def test_a_topic_that_one_response_lacks_was_not_deleted(stage: Stage) -> None:
+    await both(stage)
+    hooks = Hooks()
+    begun: list[RebalanceBegun] = []
+    hooks.listen(RebalanceBegun, begun.append)
+    async with stage.consumer("kept", "gone", hooks=hooks, metadata_max_age_ms=2000) as consumer:
+        await reading_both(consumer, 3)
+        fault = stage.cluster.faults.add(
+            api="Metadata", topic="gone", error="UNKNOWN_TOPIC_OR_PARTITION"
+        )
+        await fault.wait()
+        for _ in range(100):
+            await consumer.poll(timeout=0.1)
+        assert consumer.assignment() == {KEPT, GONE}
+        assert len(begun) == 1
+
+
+async def test_offsets_that_the_application_names_must_be_of_topics_that_exist(
+    stage: Stage,
+) -> None:
+    await both(stage)
+    typo = TopicPartition("ketp", 0)
+    loop = asyncio.get_running_loop()
+    async with stage.consumer("kept") as consumer:
+        await consumer.poll(timeout=30)
+        began = loop.time()
+        with pytest.raises(UnknownTopicOrPartitionError, match="ketp"):
+            await consumer.commit({typo: 1, KEPT: 2})
+        with pytest.raises(UnknownTopicOrPartitionError, match="ketp"):
+            await consumer.committed([typo])
+        assert loop.time() - began < 5
+        row = (await consumer.committed([KEPT]))[KEPT]
+        assert row is not None
+        assert row.offset == 2
