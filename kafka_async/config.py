@@ -251,7 +251,12 @@ class ProducerConfig(ClientConfig):
     acks: Any = option(
         "all", "Replicas that must have a record before it counts.", choices=(0, 1, -1, "all")
     )
-    linger_ms: float = option(5, "How long a batch waits for company.", low=0)
+    linger_ms: float = option(
+        5,
+        "Maximum time to wait for more records before sending a batch. A batch that a task awaits "
+        "waits only while its partition has a request in flight.",
+        low=0,
+    )
     batch_size: int = option(
         128 * 1024,
         "Bytes a batch may hold before compression.",

@@ -14,7 +14,7 @@ accounting.
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -37,7 +37,7 @@ from kafka_async.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.idempotence import Sequencer
@@ -90,6 +90,9 @@ class Accumulator:
         self._transactions = 0
         self._settling: dict[TopicQueue, Iterator[None]] = {}
         self._now = 0.0
+        self._wake = _nothing
+        self._awaited: deque[ProducerBatch] = deque()
+        self._on_await = self._awaited_first  # bound once, not for each batch
         self._batch_size = config.batch_size
         self._limit = max(0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD))
         self._max_request_size = config.max_request_size
@@ -102,6 +105,10 @@ class Accumulator:
             patience=min(self._patience, seconds(config.max_block_ms)),
         )
         self._sealed: deque[PartitionQueue] = deque()
+
+    def on_due(self, wake: Callable[[], None]) -> None:
+        """Set what is called when a batch is due before the time that `next_due` returned."""
+        self._wake = wake
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -131,6 +138,7 @@ class Accumulator:
             )
         if partition is None and self._partitioner is not None:
             partition = ask(self._partitioner, topic, key, queue.count)
+        follows = False
         while True:
             target = queue.queue(self._choose(queue, key) if partition is None else partition)
             batch = target.open
@@ -138,6 +146,7 @@ class Accumulator:
                 batch = self._open(target, bound, now, overtake=place is not None)
                 if batch is None:
                     return Shortage(bound + OVERHEAD, target)
+                self._linger_or_send(batch, now, follows=follows)
             assert batch.section is not None
             delivery = batch.section.append(timestamp, key, value, headers)
             if delivery is not None:
@@ -145,6 +154,7 @@ class Accumulator:
             # Closing it makes the partitioner think again, so the next turn may be elsewhere.
             if self._is_full(batch, bound):
                 self.close(batch, now)
+                follows = True
             elif not self._grow(batch, bound, overtake=place is not None):
                 return Shortage(bound, target)
 
@@ -227,14 +237,28 @@ class Accumulator:
             first = 1 << queue.usual.bit_length()
         for grant in (max(size, min(first, self._limit)), size):
             if memory.take(grant + OVERHEAD, queue, overtake=overtake):
-                batch = self._begin(queue, grant, now)
-                batch.due = now + self._linger
-                if self._linger or self.compressing:
-                    self.schedule.linger(batch)
-                else:
-                    self.schedule.offer(queue, now)
-                return batch
+                return self._begin(queue, grant, now)
         return None
+
+    def _linger_or_send(self, batch: ProducerBatch, now: float, *, follows: bool) -> None:
+        """Let a new batch wait for more records, if it may.
+
+        One that follows a full batch (`follows`) will be full soon: no request takes it along.
+        """
+        batch.due = batch.created + self._linger
+        if self._linger or self.compressing:
+            batch.accompanies = not follows
+            batch.outcome.on_await(self._on_await)
+            self.schedule.linger(batch)
+        else:
+            self.schedule.offer(batch.queue, now)
+
+    def _awaited_first(self, outcome: BatchOutcome) -> None:
+        """Note that a task awaits an open batch, which `tick` releases."""
+        batch = self.ledger.batch(outcome)
+        batch.awaited = True
+        self._awaited.append(batch)
+        self._wake()
 
     def _begin(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
         queue.open = batch = self._new_batch(queue, created)
@@ -265,6 +289,10 @@ class Accumulator:
         self._close(batch)
         if not self.compressing:
             self.schedule.offer(batch.queue, now)
+        elif batch.queue.leader is not None:
+            # Compressed at the same time, they are ready for the same request.
+            for other in self.schedule.companions(batch.queue.leader, BATCHES_A_REQUEST):
+                self._close(other)
 
     def _close(self, batch: ProducerBatch) -> None:
         queue = batch.queue
@@ -274,6 +302,7 @@ class Accumulator:
         self.closed += 1
         queue.close()
         batch.seal()
+        batch.outcome.on_await(None)
         queue.usual = size
         queue.topic.sticky.wrote(queue.partition.partition, size, self._batch_size)
         queue.waiting.append(batch)
@@ -315,12 +344,13 @@ class Accumulator:
     def take(self, node: int, room: int, now: float) -> list[ProducerBatch]:
         """Batches for one request to a broker, at most one a partition, `room` bytes together.
 
-        They count as on the wire from now on; the ledger hears what became of each.
+        Beside those that are due it takes open ones of other partitions along. They count as on the
+        wire from now on; the ledger hears what became of each.
         """
         taken: list[ProducerBatch] = []
         if not self.sequencer.ready:
             return taken
-        for queue in self.schedule.rotate(node):
+        for queue in chain(self.schedule.rotate(node), self._companions(node, taken, now)):
             batch = self._next(queue, node, now)
             if batch is None:
                 continue
@@ -335,6 +365,15 @@ class Accumulator:
                 self.schedule.served(node)
                 break
         return taken
+
+    def _companions(
+        self, node: int, taken: list[ProducerBatch], now: float
+    ) -> Iterator[PartitionQueue]:
+        """The partitions whose open batches a request that is not empty takes along."""
+        if taken and not self.compressing:
+            for batch in self.schedule.companions(node, BATCHES_A_REQUEST):
+                batch.due = min(batch.due, now)
+                yield batch.queue
 
     def _next(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
         if queue.leader != node:
@@ -456,8 +495,7 @@ class Accumulator:
             batch = None
         if batch is None:
             batch = self._begin(queue, size, created)
-            batch.due = created + self._linger
-            self.schedule.linger(batch)
+            self._linger_or_send(batch, now, follows=False)
             return batch
         batch.held += size
         assert batch.section is not None
@@ -474,8 +512,12 @@ class Accumulator:
         """
         schedule = self.schedule
         hurry = self.flushes or self.memory.waiting
-        if not (hurry or self._settling or self.next_due() <= now):
+        if not (hurry or self._awaited or self._settling or self.next_due() <= now):
             return False
+        for _ in range(min(A_TURN, len(self._awaited))):
+            batch = self._awaited.popleft()
+            if batch.state is BatchState.OPEN and not batch.queue.on_wire:
+                self._let_go(batch, now)
         for batch in islice(schedule.lingered(inf if hurry else now), A_TURN):
             self._let_go(batch, now)
         for _ in islice(schedule.wake(now), A_TURN):
@@ -484,7 +526,11 @@ class Accumulator:
             self.ledger.fail(batch, self.expired(batch), now)
         self._undesignated.expire(now, A_TURN)
         self._go_on_settling(now)
-        return bool(self._settling) or (bool(hurry) and schedule.lingers) or self.next_due() <= now
+        return (
+            bool(self._settling or self._awaited)
+            or (bool(hurry) and schedule.lingers)
+            or self.next_due() <= now
+        )
 
     def next_due(self) -> float:
         """When to call `tick` next, unless something happens before; inf if nothing is due."""
@@ -507,3 +553,7 @@ class Accumulator:
             self.close(batch, now)
         else:
             self.schedule.offer(batch.queue, now)
+
+
+def _nothing() -> None:
+    pass

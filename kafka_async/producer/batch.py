@@ -38,12 +38,15 @@ class ProducerBatch:
     Times are the loop's, in seconds. `order` sorts the batches of a partition as they were filled;
     parts of a split batch sort where it was. `held` is what it takes of buffer_memory. `doubtful`
     says that an attempt may have written it. `count` records are in a finished batch, of
-    `wire_size` bytes with its header; of an open one its `section` knows.
+    `wire_size` bytes with its header; of an open one its `section` knows. `awaited`: a task awaits
+    one of its records. `accompanies`: while it is open, a request to its broker takes it along.
     """
 
     __slots__ = (
         "_frame",
+        "accompanies",
         "attempts",
+        "awaited",
         "contents",
         "count",
         "created",
@@ -86,6 +89,8 @@ class ProducerBatch:
         self.stamp: Stamp | None = None
         self.attempts = 0
         self.doubtful = False
+        self.awaited = False
+        self.accompanies = False
         self.sent = 0.0
         self.error: Exception | None = None
         self._frame: tuple[bytes, bytes] | None = None

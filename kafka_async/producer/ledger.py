@@ -51,6 +51,12 @@ class Ledger:
         batches = [each for each in self._incomplete.values() if isinstance(each, ProducerBatch)]
         return [batch.outcome for batch in batches if batch.state is BatchState.ON_WIRE]
 
+    def batch(self, outcome: BatchOutcome) -> ProducerBatch:
+        """Return the batch of an outcome that is not settled."""
+        batch = self._incomplete[outcome]
+        assert isinstance(batch, ProducerBatch)
+        return batch
+
     def enter(self, batch: ProducerBatch) -> None:
         """A batch begins."""
         self._incomplete[batch.outcome] = batch

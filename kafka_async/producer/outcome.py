@@ -95,6 +95,7 @@ class BatchOutcome(Settles):
     """The outcome of one batch: acknowledged at an offset, failed, or split into smaller ones."""
 
     __slots__ = (
+        "_on_await",
         "_parent",
         "_parts",
         "_told",
@@ -117,6 +118,11 @@ class BatchOutcome(Settles):
         self._parts: Sequence[tuple[int, BatchOutcome]] = ()
         self._parent: BatchOutcome | None = None
         self._told: set[int] | None = None
+        self._on_await: Callable[[BatchOutcome], None] | None = None
+
+    def on_await(self, callback: Callable[[BatchOutcome], None] | None) -> None:
+        """Set what is called once, when a task first awaits one of the batch's deliveries."""
+        self._on_await = callback
 
     def acknowledge(self, base_offset: int, append_time: int, count: int) -> None:
         """The batch is written. `append_time` is the broker's (ms), -1 with CreateTime."""
@@ -145,6 +151,7 @@ class BatchOutcome(Settles):
 
     def settle(self) -> None:
         """Wake everyone who waits, of a batch that was split once all its parts are settled."""
+        self._on_await = None
         Settles.settle(self)
         if self._parent is not None:
             self._parent.part_settled()
@@ -157,6 +164,9 @@ class BatchOutcome(Settles):
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the batch is done; the metadata of that record, or the batch's error."""
         if not self.done:
+            if self._on_await is not None:
+                callback, self._on_await = self._on_await, None
+                callback(self)
             yield from self.waiter().__await__()
         return self.result(delivery)
 
@@ -274,7 +284,9 @@ class Undesignated:
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
         """Wait until the record is done; its metadata, or its error."""
-        yield from self.settled().__await__()
+        yield from self._decision.settled().__await__()
+        if self._outcome is not None and self._delivery is not None:
+            return (yield from self._outcome.wait(self._delivery))
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:

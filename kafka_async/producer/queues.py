@@ -74,10 +74,23 @@ class PartitionQueue(Holder):
         return self.partition.partition < len(self.topic.leaders)
 
     def due(self, now: float) -> bool:
-        """Whether the next batch is ready, or open and through with lingering."""
+        """Whether the next batch is ready, or open and need not linger any longer.
+
+        A batch that a task awaits lingers only while its partition has something in flight.
+        """
         if self.waiting:
             return self.waiting[0].state is BatchState.READY
-        return self.open is not None and self.open.due <= now
+        batch = self.open
+        if batch is None:
+            return False
+        return batch.due <= now or (batch.awaited and not self.on_wire)
+
+    @property
+    def companion(self) -> ProducerBatch | None:
+        """The open batch that a request to the leader may take along before it is due."""
+        if self.waiting or self.on_wire or self.open is None or not self.open.accompanies:
+            return None
+        return self.open
 
     def unsent(self) -> list[ProducerBatch]:
         """The batches that are not on the wire, the open one included, in order."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,7 @@ class Schedule:
         self.admission = 0
         self.unadmitted: dict[PartitionQueue, None] = {}
         self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
+        self._companions: dict[int, dict[PartitionQueue, None]] = {}
         self._lingering: list[tuple[float, int, ProducerBatch]] = []
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._expiry: list[tuple[float, int, ProducerBatch]] = []
@@ -69,6 +71,22 @@ class Schedule:
             if ready is None:
                 ready = self._ready[leader] = OrderedDict()
             ready[queue] = None
+        elif queue.companion is not None:
+            self._companions.setdefault(leader, {})[queue] = None
+
+    def companions(self, node: int, most: int) -> Iterator[ProducerBatch]:
+        """Take out open batches that a request to a broker may take along.
+
+        At most `most` partitions are looked at.
+        """
+        among = self._companions.get(node)
+        if not among:
+            return
+        for queue in list(islice(among, most)):
+            del among[queue]
+            batch = queue.companion
+            if batch is not None and queue.leader == node:
+                yield batch
 
     def rotate(self, node: int) -> Iterator[PartitionQueue]:
         """The partitions of a broker's set, each taken out and visited at most once."""
@@ -111,9 +129,12 @@ class Schedule:
     # -- time -------------------------------------------------------------------------------------
 
     def linger(self, batch: ProducerBatch) -> None:
-        """An open batch may wait for company until its `due`."""
+        """Let an open batch wait for more records until its `due`."""
         self._ticket += 1
         heapq.heappush(self._lingering, (batch.due, self._ticket, batch))
+        queue = batch.queue
+        if queue.leader is not None and queue.companion is not None:
+            self._companions.setdefault(queue.leader, {})[queue] = None
 
     def watch(self, batch: ProducerBatch) -> None:
         """Keep an eye on a batch's deadline."""
@@ -170,9 +191,11 @@ class Schedule:
 
     def next_due(self) -> float:
         """When something is due next, if nothing happens before; inf if nothing is."""
-        due = inf
-        if self._lingering:
-            due = self._lingering[0][0]
+        due, lingering = inf, self._lingering
+        while lingering and lingering[0][2].state is not BatchState.OPEN:
+            heapq.heappop(lingering)  # it was sent before its time
+        if lingering:
+            due = lingering[0][0]
         if self._timers and self._timers[0][0] < due:
             due = self._timers[0][0]
         if self._expiry and self._expiry[0][0] < due:

@@ -118,6 +118,7 @@ class Sender:
         self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
         self._identifying = False
         self._request_timeout = seconds(config.request_timeout_ms)
+        accumulator.on_due(self.wake)
         self._compressing = Compressing(
             config, accumulator, supervisor, now=self.now, wake=self.wake, fail=self._fail
         )

@@ -234,6 +234,19 @@ class Machine(RuleBasedStateMachine):
             for number, value in enumerate(values):
                 self.deliveries[value] = Delivery(got.outcome, number, 1)
 
+    @precondition(lambda self: self.deliveries)
+    @rule(which=st.integers(0, 100))
+    def a_task_awaits(self, which: int) -> None:
+        """The record's batch is due if its partition has nothing in flight, and once it has not."""
+        delivery = list(self.deliveries.values())[-1 - which % len(self.deliveries)]
+        if not delivery.done():
+            with pytest.raises(AssertionError, match="nothing waits here"):
+                next(delivery.__await__())
+        self.driver.advance(0)
+        for queue in self.accumulator.queues():
+            if queue.open is not None and queue.open.awaited and not queue.on_wire:
+                assert queue.waiting or queue.due(self.driver.now)
+
     @precondition(lambda self: self.waiting)
     @rule(stay=st.booleans())
     def somebody_who_waits_looks_again(self, stay: bool) -> None:
