@@ -285,6 +285,17 @@ async def test_request_leaves_what_has_no_room_in_it_for_the_next() -> None:
         assert max(len(sent.partitions) for sent in on.sent) == 3
 
 
+async def test_request_takes_no_more_than_a_mebibyte_along() -> None:
+    options = {"max_request_size": 8 << 20, "batch_size": 4 << 20}
+    async with stage(**options) as on:
+        for partition in range(1, PARTITIONS):
+            await on.producer.enqueue("clicks", bytes(300_000), partition=partition)
+        await on.producer.send("clicks", b"v", partition=0)
+        assert [sent.partitions for sent in on.sent] == [[0, 1, 2, 3]]
+        await asyncio.sleep(LINGER + 0.001)
+        assert [sent.partitions for sent in on.sent] == [[0, 1, 2, 3], [4, 5]]
+
+
 async def test_batch_behind_one_in_flight_is_not_taken_along() -> None:
     async with stage() as on:
         held = on.cluster.faults.add(api="Produce", hang=True)
