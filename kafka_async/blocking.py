@@ -13,7 +13,7 @@ import os
 import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -222,13 +222,18 @@ class Consumer(_Blocking):
         while True:
             yield run(self._client.__anext__)
 
-    def poll(self, max_records: int | None = None, timeout: float = 1.0) -> list[Record]:
+    def poll(
+        self,
+        *misplaced: Never,
+        timeout: float | None = 1.0,
+        max_records: int | None = None,
+    ) -> list[Record]:
         """Up to `max_records` records; an empty list after `timeout` seconds without any."""
-        return run(self._client.poll, max_records=max_records, timeout=timeout)
+        return run(self._client.poll, *misplaced, max_records=max_records, timeout=timeout)
 
-    def poll_batches(self, timeout: float = 1.0) -> list[PartitionBatch]:
+    def poll_batches(self, *misplaced: Never, timeout: float | None = 1.0) -> list[PartitionBatch]:
         """What is there, per partition, undecoded; an empty list after `timeout` seconds."""
-        return run(self._client.poll_batches, timeout=timeout)
+        return run(self._client.poll_batches, *misplaced, timeout=timeout)
 
     def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None

@@ -34,7 +34,15 @@ NO_CODE = {
 
 # What must never wait, and so may not know how to.
 WAITING = {"asyncio", "anyio", "socket", "ssl", "time"}
-PURE_ROOMS = ["protocol", "records", "kernel", "backoff.py", "types.py", "errors.py"]
+PURE_ROOMS = [
+    "protocol",
+    "records",
+    "kernel",
+    "arguments.py",
+    "backoff.py",
+    "types.py",
+    "errors.py",
+]
 PURE_MODULES = [
     *("cluster/metadata.py", "cluster/bootstrap.py", "cluster/throttle.py", "cluster/channel.py"),
     *("producer/accumulator.py", "producer/idempotence.py"),

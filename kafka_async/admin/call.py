@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kafka_async.arguments import check_timeout
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
 from kafka_async.errors import KafkaError, RetriableError, error_for
@@ -34,6 +35,7 @@ class Call:
     """One call of the admin client; `left` is the seconds until its deadline."""
 
     def __init__(self, client: Client, timeout: float | None) -> None:
+        check_timeout(timeout, unlimited="default_api_timeout_ms")
         self.client = client
         self._loop = client.supervisor.loop
         config = client.config

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from kafka_async.arguments import instance_of, several, whole_number
 from kafka_async.cluster.destinations import AnyBroker, Broker
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -48,7 +49,17 @@ async def describe(
                     outcome.results[resource] = {entry.name: _entry(entry) for entry in row.configs}
         return outcome
 
-    return await call.settle(resources, attempt)
+    return await call.settle(map(_checked, several(resources, "resources")), attempt)
+
+
+def _checked(value: object) -> ConfigResource:
+    """Return the resource; raise for another type, or for a broker that is not named by its id."""
+    resource = instance_of(value, ConfigResource, "each of resources")
+    kind = ResourceType(whole_number(resource.type, "the type of a ConfigResource", low=0))
+    name = instance_of(resource.name, str, "the name of a ConfigResource")
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name and not name.isdecimal():
+        raise ValueError(f"a broker's ConfigResource is named by its id, as '1', not {name!r:.60}")
+    return resource
 
 
 def _by_broker(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
+from kafka_async.arguments import texts
 from kafka_async.cluster.destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
     GroupIdNotFoundError,
@@ -44,6 +45,7 @@ async def list_all(
     call: Call, *, states: Sequence[str], types: Sequence[str]
 ) -> dict[str, GroupListing]:
     """All groups, from every broker; see `Admin.list_groups`."""
+    states, types = texts(states, "states"), texts(types, "types")
     cluster = await call.client.refresh_metadata(timeout=call.left)
 
     async def attempt(node_ids: list[int]) -> Outcome[int, ListGroupsResponse]:
@@ -93,7 +95,8 @@ async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescr
         for row in described.groups:
             _settle_classic(row, node_id, outcome)
 
-    return await call.settle(group_ids, lambda names: _by_coordinator(call, names, ask))
+    wanted = texts(group_ids, "group_ids")
+    return await call.settle(wanted, lambda names: _by_coordinator(call, names, ask))
 
 
 async def delete(call: Call, group_ids: Iterable[str]) -> None:
@@ -110,7 +113,8 @@ async def delete(call: Call, group_ids: Iterable[str]) -> None:
             else:
                 outcome.results[row.group_id] = None
 
-    await call.settle(group_ids, lambda names: _by_coordinator(call, names, ask))
+    wanted = texts(group_ids, "group_ids")
+    await call.settle(wanted, lambda names: _by_coordinator(call, names, ask))
 
 
 # -- pieces ---------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Outcome, item_error
+from kafka_async.arguments import by_partition, text, topic_partitions, whole_number
 from kafka_async.cluster.destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
     KafkaConnectionError,
@@ -43,6 +44,7 @@ async def list_offsets(
     call: Call, partitions: Mapping[TopicPartition, At], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Offsets of partitions; see `Admin.list_offsets`."""
+    partitions = by_partition(partitions, "partitions", _at)
 
     async def attempt(
         pending: list[TopicPartition],
@@ -87,6 +89,11 @@ async def _ask_leader(
                 outcome.results[partition] = OffsetAndTimestamp(row.offset, row.timestamp, epoch)
 
 
+def _at(value: object, name: str) -> int:
+    """Return a timestamp of ListOffsets; -1 to -3 are those of `OffsetSpec`."""
+    return whole_number(value, name, low=-3)
+
+
 def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaError:
     name, index = partition
     error = cluster.error(partition.topic)
@@ -120,6 +127,7 @@ async def list_group_offsets(
     require_stable: bool,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a group has committed; see `Admin.list_group_offsets`."""
+    text(group_id, "group_id")
     topics = None if partitions is None else _by_topic(partitions)
 
     async def attempt(groups: list[str]) -> Outcome[str, OffsetFetchResponseGroup]:
@@ -147,7 +155,7 @@ async def list_group_offsets(
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTopics]:
     topics: dict[str, list[int]] = {}
-    for partition in partitions:
+    for partition in topic_partitions(partitions):
         topics.setdefault(partition.topic, []).append(partition.partition)
     return [
         OffsetFetchRequestTopics(name=name, partition_indexes=rows) for name, rows in topics.items()

@@ -12,6 +12,16 @@ from kafka_async.admin.values import (
     TopicDescription,
     TopicListing,
 )
+from kafka_async.arguments import (
+    MAX_INT16,
+    MAX_INT32,
+    instance_of,
+    mapping,
+    several,
+    text,
+    texts,
+    whole_number,
+)
 from kafka_async.cluster.destinations import AnyBroker, Controller
 from kafka_async.errors import (
     KafkaTimeoutError,
@@ -45,7 +55,7 @@ async def create(
     call: Call, topics: Iterable[NewTopic], *, wait: bool, validate_only: bool
 ) -> dict[str, TopicListing]:
     """Create topics; see `Admin.create_topics`."""
-    wanted = {topic.name: topic for topic in topics}
+    wanted = {topic.name: topic for topic in map(_checked, several(topics, "new_topics"))}
 
     async def attempt(names: list[str]) -> Outcome[str, TopicListing]:
         request = CreateTopicsRequest(
@@ -90,7 +100,8 @@ async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
                 outcome.results[name] = None
         return outcome
 
-    deleted = await call.collect(names, attempt, final=(UnknownTopicOrPartitionError,))
+    wanted = texts(names, "names")
+    deleted = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
     if wait:
         await _wait_until_gone(call, set(deleted.results))
     raise_first(deleted.errors.values())
@@ -126,11 +137,14 @@ async def describe(call: Call, names: Iterable[str]) -> dict[str, TopicDescripti
                 outcome.results[name] = _described(name, row)
         return outcome
 
-    return await call.settle(names, attempt, final=(UnknownTopicOrPartitionError,))
+    return await call.settle(texts(names, "names"), attempt, final=(UnknownTopicOrPartitionError,))
 
 
 async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool) -> None:
     """Grow topics; see `Admin.create_partitions`."""
+    for name, count in mapping(counts, "counts").items():
+        topic = text(name, "each key of counts")
+        whole_number(count, f"counts[{topic!r}]", low=1, high=MAX_INT32)
 
     async def attempt(names: list[str]) -> Outcome[str, None]:
         request = CreatePartitionsRequest(
@@ -158,6 +172,23 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
 
 
 # -- pieces ---------------------------------------------------------------------------------------
+
+
+def _checked(topic: object) -> NewTopic:
+    """Return the topic; raise for fields that no request can carry."""
+    new = instance_of(topic, NewTopic, "each of new_topics")
+    name = text(new.name, "the name of a NewTopic")
+    whole_number(new.partitions, f"partitions of {name}", low=-1, high=MAX_INT32)
+    whole_number(new.replication_factor, f"replication_factor of {name}", low=-1, high=MAX_INT16)
+    for key, value in mapping(new.configs, f"configs of {name}").items():
+        text(key, f"each key of configs of {name}")
+        if value is not None:
+            instance_of(value, str, f"configs[{key!r}] of {name}")
+    for index, brokers in mapping(new.assignments, f"assignments of {name}").items():
+        whole_number(index, f"each key of assignments of {name}", low=0, high=MAX_INT32)
+        for broker in several(brokers, f"assignments[{index}] of {name}"):
+            whole_number(broker, f"each broker of {name}-{index}", low=0, high=MAX_INT32)
+    return new
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafka_async.consumer.handle import Handle, Partitions, listed
+from kafka_async.arguments import (
+    by_partition,
+    offset_and_metadata,
+    topic_partition,
+    topic_partitions,
+)
+from kafka_async.consumer.handle import Handle, Partitions
 from kafka_async.consumer.subscription import UNKNOWN
 from kafka_async.errors import CommitFailedError, IllegalStateError
 from kafka_async.types import OffsetAndMetadata, TopicPartition
@@ -46,14 +52,12 @@ class Committing(Handle):
         self, what: str | TopicPartition | Offsets | None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         if isinstance(what, Mapping):
-            return {
-                partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-                for partition, offset in what.items()
-            }
+            return by_partition(what, "what", offset_and_metadata)
         due = self._subscription.to_commit(in_hand=True)
         if what is None:
             return due
-        if isinstance(what, TopicPartition):
+        if not isinstance(what, str):
+            what = topic_partition(what, "what")
             self._subscription.state(what)
             return {what: due[what]} if what in due else {}
         return {partition: offset for partition, offset in due.items() if partition.topic == what}
@@ -113,7 +117,7 @@ class Committing(Handle):
             raise IllegalStateError("committed offsets need a group_id")
         versions = {
             state.partition: state.version
-            for state in self._subscription.select(listed(partitions))
+            for state in self._subscription.select(topic_partitions(partitions))
         }
         found = await engine.commits.fetch(versions, self._limit(timeout))
         for partition, offset in found.items():

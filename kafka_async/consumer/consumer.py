@@ -5,30 +5,38 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from typing_extensions import TypeVar
 
+from kafka_async.arguments import (
+    MAX_INT32,
+    check_timeout,
+    text,
+    topic_names,
+    topic_partitions,
+    whole_number,
+)
 from kafka_async.cluster.client import Client
 from kafka_async.config import ConsumerConfig, seconds
 from kafka_async.consumer.batches import PartitionBatch
 from kafka_async.consumer.committing import Committing
-from kafka_async.consumer.handle import Partitions, listed
 from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.seeking import Seeking
 from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.errors import IllegalStateError, InvalidConfigurationError, KafkaTimeoutError
+from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Never, Self
 
     from typing_extensions import Unpack
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.config import ConsumerOptions
     from kafka_async.consumer.engine import Engine
+    from kafka_async.consumer.handle import Partitions
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
     from kafka_async.types import TopicPartition
@@ -118,9 +126,9 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         if listener is not None:
             self._herald.add(listener)
         if topics is not None:
-            self._subscription.topics = _topics(topics)
+            self._subscription.topics = topic_names(topics)
         if partitions is not None:
-            self._subscription.set_static(listed(partitions))
+            self._subscription.set_static(topic_partitions(partitions))
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -148,6 +156,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         Raises:
             KafkaError: the automatic commit failed; the consumer is closed all the same.
         """
+        check_timeout(timeout)
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
@@ -221,9 +230,12 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         Takes effect in the background. Static partitions stay.
         """
         if (topics is None) == (pattern is None):
-            raise IllegalStateError("subscribe takes topics or a pattern, one of the two")
-        self._subscription.pattern = None if pattern is None else re.compile(pattern)
-        self._subscription.topics = frozenset() if topics is None else _topics(topics)
+            raise TypeError(
+                'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
+            )
+        compiled = None if pattern is None else _compiled(pattern)
+        names = frozenset[str]() if topics is None else topic_names(topics)
+        self._subscription.pattern, self._subscription.topics = compiled, names
         if listener is not None:
             self._herald.add(listener)
         if self._running is not None:
@@ -242,7 +254,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     def assign(self, partitions: Partitions) -> None:
         """Read these partitions, and no other static ones; what the group gives stays."""
-        self._subscription.set_static(listed(partitions))
+        self._subscription.set_static(topic_partitions(partitions))
         if self._running is not None:
             self._engine.cut()
             self._engine.changed()
@@ -272,7 +284,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     def pause(self, partitions: Partitions = ()) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`; they stay assigned."""
-        for state in self._subscription.select(listed(partitions)):
+        for state in self._subscription.select(topic_partitions(partitions)):
             state.paused = True
             self._engine.cut(state)
             state.buffer.pack()
@@ -280,7 +292,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     def resume(self, partitions: Partitions = ()) -> None:
         """Undo `pause` for these partitions, or for all."""
-        for state in self._subscription.select(listed(partitions)):
+        for state in self._subscription.select(topic_partitions(partitions)):
             state.paused = False
             self._engine.fetcher.resumed(state)
 
@@ -299,7 +311,10 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         return await self._engine.single().__anext__()
 
     async def poll(
-        self, max_records: int | None = None, timeout: float | None = 1.0
+        self,
+        *misplaced: Never,
+        timeout: float | None = 1.0,
+        max_records: int | None = None,
     ) -> list[Record[K, V]]:
         """Records of any partitions, at most `max_records` (default: max_poll_records).
 
@@ -312,20 +327,30 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             NoOffsetForPartitionError, OffsetOutOfRangeError: there is nowhere to go on, and
                 auto_offset_reset is "none".
             KafkaError: the group refuses this consumer, or a task of it has died.
-            ValueError: `max_records` is less than 1.
+            TypeError: an argument without its name, or of another type.
+            ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
-        limit = self.config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise ValueError(
-                f"max_records is 1 or more, not {limit}: left out, it is max_poll_records"
+        if misplaced:
+            raise TypeError(
+                "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
+                "poll(max_records=500)"
             )
+        check_timeout(timeout, unlimited="no limit")
+        limit = self.config.max_poll_records
+        if max_records is not None:
+            limit = whole_number(max_records, "max_records", low=1, high=MAX_INT32)
         return await self._engine.poll(limit, timeout)
 
-    async def poll_batches(self, timeout: float | None = 1.0) -> list[PartitionBatch]:
+    async def poll_batches(
+        self, *misplaced: Never, timeout: float | None = 1.0
+    ) -> list[PartitionBatch]:
         """All that was fetched, by partition, as it came: for Arrow, or to parse elsewhere.
 
         Waits like `poll`, and raises what it raises; deserializers are not used.
         """
+        if misplaced:
+            raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
+        check_timeout(timeout, unlimited="no limit")
         return await self._engine.poll_batches(timeout)
 
     # -- the cluster, and figures -----------------------------------------------------------------
@@ -339,6 +364,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
         """A topic's partitions. Raises UnknownTopicOrPartitionError: there is no such topic."""
         self._engine.check()
+        text(topic, "topic")
         metadata = await self.client.metadata_for([topic], timeout=self._limit(timeout))
         return list(range(metadata.partitions(topic) or 0))
 
@@ -370,7 +396,11 @@ def _engine_class() -> type[Engine]:
     return Engine
 
 
-def _topics(topics: Iterable[str]) -> frozenset[str]:
-    if isinstance(topics, str):
-        raise InvalidConfigurationError(f"topics={topics!r} is one name: write [{topics!r}]")
-    return frozenset(topics)
+def _compiled(pattern: object) -> re.Pattern[str]:
+    source = getattr(pattern, "pattern", pattern)
+    if not isinstance(source, str):
+        raise TypeError(f"pattern must be str or a compiled pattern of str, not {pattern!r:.60}")
+    try:
+        return re.compile(cast("str | re.Pattern[str]", pattern))
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r:.60} is no regular expression: {error}") from error

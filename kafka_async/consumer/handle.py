@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafka_async.arguments import check_timeout, topic_partitions
 from kafka_async.config import seconds
 from kafka_async.consumer.subscription import Subscription
 from kafka_async.errors import ClientClosedError
@@ -50,14 +51,8 @@ class Handle:
         return engine
 
     def _limit(self, timeout: float | None) -> float:
+        check_timeout(timeout, unlimited="default_api_timeout_ms")
         return seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
 
     def _chosen(self, partitions: Partitions) -> list[TopicPartition]:
-        return listed(partitions) or list(self._subscription.assignment)
-
-
-def listed(partitions: Partitions) -> list[TopicPartition]:
-    """One partition or several, as a list."""
-    if isinstance(partitions, TopicPartition):
-        return [partitions]
-    return [TopicPartition(*partition) for partition in partitions]
+        return topic_partitions(partitions) or list(self._subscription.assignment)

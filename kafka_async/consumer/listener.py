@@ -46,6 +46,12 @@ class Herald:
 
     def add(self, listener: RebalanceListener) -> None:
         """Tell this one too."""
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if not callable(getattr(listener, name, None)):
+                raise TypeError(
+                    f"listener has no method {name}: derive {type(listener).__name__} from "
+                    "kafka_async.consumer.consumer.RebalanceListener"
+                )
         self.assigned.append(listener.on_assigned)
         self.revoked.append(listener.on_revoked)
         self.lost.append(listener.on_lost)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from kafka_async.consumer.handle import Handle, Partitions, listed
+from kafka_async.arguments import (
+    by_partition,
+    milliseconds,
+    offset_and_metadata,
+    topic_partition,
+    topic_partitions,
+)
+from kafka_async.consumer.handle import Handle, Partitions
 from kafka_async.consumer.subscription import EARLIEST, LATEST, UNKNOWN
-from kafka_async.errors import IllegalStateError, KafkaTimeoutError
+from kafka_async.errors import KafkaTimeoutError
 from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from kafka_async.consumer.lookups import Found
 
 
@@ -21,9 +29,8 @@ class Seeking(Handle):
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Go on at an offset of a partition; what is in hand of it is forgotten."""
-        place = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        if place.offset < 0:
-            raise IllegalStateError(f"{partition}: offset {place.offset} is negative")
+        partition = topic_partition(partition)
+        place = offset_and_metadata(offset, "offset")
         self._seek(partition, place.offset, place.leader_epoch)
         self._engine.changed()
 
@@ -52,8 +59,11 @@ class Seeking(Handle):
 
         A partition that has none that young goes on at its end.
         """
-        times = when if isinstance(when, Mapping) else dict.fromkeys(self._chosen(partitions), when)
-        await self._seek_by_time({p: _milliseconds(time) for p, time in times.items()}, timeout)
+        if isinstance(when, Mapping):
+            times = by_partition(when, "when", milliseconds)
+        else:
+            times = dict.fromkeys(self._chosen(partitions), milliseconds(when))
+        await self._seek_by_time(times, timeout)
 
     async def _seek_by_time(
         self, times: Mapping[TopicPartition, int], timeout: float | None
@@ -72,7 +82,7 @@ class Seeking(Handle):
     async def position(self, partition: TopicPartition, *, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out; waits until it is known."""
         engine = self._engine
-        state = self._subscription.state(partition)
+        state = self._subscription.state(topic_partition(partition))
         try:
             async with asyncio.timeout(self._limit(timeout)):
                 while state.position == UNKNOWN:
@@ -92,7 +102,7 @@ class Seeking(Handle):
         self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset of the first record that each partition still has."""
-        wanted = dict.fromkeys(listed(partitions), EARLIEST)
+        wanted = dict.fromkeys(topic_partitions(partitions), EARLIEST)
         found = await self._engine.lookups.find(wanted, self._limit(timeout))
         return {partition: place.offset for partition, place in found.items()}
 
@@ -100,7 +110,7 @@ class Seeking(Handle):
         self, partitions: Partitions, *, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset after the last record that isolation_level lets this consumer read."""
-        wanted = dict.fromkeys(listed(partitions), LATEST)
+        wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
         found = await self._engine.lookups.find(wanted, self._limit(timeout))
         return {partition: place.offset for partition, place in found.items()}
 
@@ -111,13 +121,9 @@ class Seeking(Handle):
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record not older than a time; None where there is none that young."""
-        wanted = {partition: _milliseconds(time) for partition, time in times.items()}
+        wanted = by_partition(times, "times", milliseconds)
         found = await self._engine.lookups.find(wanted, self._limit(timeout))
         return {partition: _place(place) for partition, place in found.items()}
-
-
-def _milliseconds(when: float | datetime) -> int:
-    return round((when.timestamp() if isinstance(when, datetime) else when) * 1000)
 
 
 def _place(found: Found) -> OffsetAndTimestamp | None:

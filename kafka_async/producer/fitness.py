@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from kafka_async.arguments import MAX_INT32, whole_number
+from kafka_async.errors import KafkaError, RecordTooLargeError, SerializationError
 from kafka_async.types import check_topic
 
-__all__ = ["check_record", "check_timestamp"]
+__all__ = [
+    "SECONDS",
+    "check_partition",
+    "check_record",
+    "check_timestamp",
+    "check_values",
+    "located",
+]
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _MAX_TIMESTAMP: Final = (1 << 63) - 2
+_OF_A_RECORD: Final = (SerializationError, RecordTooLargeError)
+SECONDS: Final = range(1_000_000_000, 10_000_000_000)
+"""Timestamps that are probably seconds: as milliseconds they lie in early 1970."""
 
 
 def check_record(topic: object, key: object, value: object, headers: Any) -> None:
@@ -41,11 +54,38 @@ def check_timestamp(timestamp: int) -> int:
         number = operator.index(timestamp)
     except TypeError:
         raise TypeError(
-            f"a timestamp is whole milliseconds since the epoch, not {timestamp!r}"
+            f"a timestamp is whole milliseconds since the epoch, as int(time.time() * 1000), not "
+            f"{type(timestamp).__name__}: {timestamp!r:.60}"
         ) from None
     if not -1 <= number <= _MAX_TIMESTAMP:
         raise ValueError(f"a timestamp is -1 to {_MAX_TIMESTAMP} ms, not {timestamp}")
     return number
+
+
+def check_partition(partition: object) -> None:
+    """Raise unless `partition` is a partition's number or None."""
+    if partition is not None:
+        whole_number(partition, "partition", low=0, high=MAX_INT32)
+
+
+def check_values(values: object, name: str) -> None:
+    """Raise unless `values` is a sequence that can be sliced, and not a single value."""
+    kind = type(values)
+    if issubclass(kind, (str, deque, *_BYTES)) or not issubclass(kind, Sequence):
+        raise TypeError(f"{name} must be a list or another sequence, not {kind.__name__}")
+
+
+def located(error: TypeError | ValueError | KafkaError, place: str) -> Exception:
+    """Return the error with the place of the bad item, as "values[3]", before its message.
+
+    An error that is not about a record, such as that of a closed producer, is returned as it is.
+    """
+    if isinstance(error, KafkaError):
+        if not isinstance(error, _OF_A_RECORD) and not isinstance(error.__cause__, _OF_A_RECORD):
+            return error
+        error.message = f"{place}: {error.message}"
+        return error
+    return type(error)(f"{place}: {error}")
 
 
 def _check_header(header: object) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
+from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import Client
 from kafka_async.config import ProducerConfig
 from kafka_async.errors import (
@@ -170,6 +171,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             DeliveryError: some records were not delivered; `failures` has a row for each batch.
         """
+        check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
         if self._stopping or not self._started:
             return
         self._stopping = True
@@ -274,6 +276,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             DeliveryError: records failed whose handles nobody has asked; a row for each batch.
             TimeoutError: `timeout` seconds (default: no limit but delivery_timeout_ms) have passed.
         """
+        check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
         self._running()
         assert self._accumulator is not None
         assert self._sender is not None
@@ -332,6 +335,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         Raises:
             KafkaError: there is none; it says why.
         """
+        check_timeout(timeout, unlimited="max_block_ms")
         driver = self._transactional()
         await driver.initialise(timeout)
         self.current = None

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
 
+from kafka_async.arguments import (
+    by_partition,
+    check_timeout,
+    group_metadata,
+    offset_and_metadata,
+)
 from kafka_async.errors import IllegalStateError, KafkaError, transactional
 from kafka_async.producer.transactions import State
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import outlast
-from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafka_async.producer.producer import Producer
     from kafka_async.producer.transaction_driver import TransactionDriver
-    from kafka_async.types import OffsetSource
+    from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
 __all__ = ["Transaction"]
 
@@ -66,13 +71,12 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         Give the consumer: what it has handed out and not committed is taken, with its place in the
         group. Or give offsets of the next records to read, and the group's metadata or id.
         """
+        check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("commit_offsets")
         source: OffsetSource | None = None
         if not hasattr(offsets, "uncommitted"):
-            positions = _positions(offsets)  # type: ignore[arg-type]  # it is no OffsetSource
-            if group is None:
-                raise IllegalStateError("explicit offsets need the group's metadata, or its id")
-            metadata = GroupMetadata(group) if isinstance(group, str) else group
+            positions = by_partition(offsets, "offsets", offset_and_metadata)
+            metadata = group_metadata(group)
         else:
             source = offsets  # type: ignore[assignment]  # it has what an OffsetSource has
             assert source is not None
@@ -92,6 +96,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: the producer cannot go on.
             InvalidConfigurationError: the cluster does not allow it: abort.
         """
+        check_timeout(timeout)
         driver = self._driver("commit")
         await driver.commit(timeout)
         self._over = True
@@ -105,6 +110,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         Raises:
             ApplicationRecoverableError: the producer cannot go on.
         """
+        check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("abort")
         await driver.abort(timeout)
         self._over = True
@@ -185,12 +191,3 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if self._over or self._producer.current is not self:
             raise IllegalStateError(f"{what}: this transaction is over; begin another")
         return driver
-
-
-def _positions(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*partition): OffsetAndMetadata(at) if isinstance(at, int) else at
-        for partition, at in offsets.items()
-    }

@@ -9,10 +9,12 @@ happens before a record is appended, so that a caller who is cancelled there kno
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
+from kafka_async.arguments import instance_of, several, topic_partition
 from kafka_async.clock import ticker
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -24,8 +26,16 @@ from kafka_async.errors import (
 )
 from kafka_async.kernel import Intake, at_once
 from kafka_async.producer.accumulator import Shortage
-from kafka_async.producer.fitness import check_record, check_timestamp
-from kafka_async.types import TopicPartition
+from kafka_async.producer.fitness import (
+    SECONDS,
+    check_partition,
+    check_record,
+    check_timestamp,
+    check_values,
+    located,
+)
+from kafka_async.records.batch import RecordBatch
+from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,11 +45,12 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.sender import Sender
-    from kafka_async.records.batch import RecordBatch
     from kafka_async.supervisor import Supervisor
-    from kafka_async.types import Headers, ProducerRecord, RecordMetadata
+    from kafka_async.types import Headers, RecordMetadata, TopicPartition
 
 __all__ = ["Engine", "RecordWriter"]
+
+logger = logging.getLogger("kafka_async.producer")
 
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
@@ -85,6 +96,7 @@ class RecordWriter(Intake, Generic[K, V]):
         self._stamp = 0
         self._turn = 0
         self._engine: Engine | None = None
+        self._warned_of_seconds = False
         self._open = {}
         self._now = _never
 
@@ -115,7 +127,11 @@ class RecordWriter(Intake, Generic[K, V]):
         # and the clock is not called as a method: a tenth faster, each.
         now = self._now
         if now() < self._fast_until:
-            batches = self._open.get(topic)
+            try:
+                batches = self._open.get(topic)
+            except TypeError:  # unhashable
+                check_topic(topic)
+                raise
             if batches is not None:
                 # Without serializers they are bytes; cast() would be two calls a record.
                 raw_key: Any = key
@@ -125,6 +141,7 @@ class RecordWriter(Intake, Generic[K, V]):
                     delivery = batches.append(stamp, raw_key, raw, headers, partition)
                 except (TypeError, ValueError):
                     check_record(topic, key, value, headers)
+                    check_partition(partition)
                     check_timestamp(stamp)
                     raise
                 if delivery is not None:
@@ -148,6 +165,8 @@ class RecordWriter(Intake, Generic[K, V]):
             BufferFullError: buffer_memory is used up.
         """
         engine = self._check()
+        check_topic(topic)
+        check_partition(partition)
         data_key, data = self._serialize(topic, key, value, headers)
         stamp = self._timestamp(timestamp)
         got = engine.accumulator.append(
@@ -191,8 +210,11 @@ class RecordWriter(Intake, Generic[K, V]):
         partition: int | None = None,
     ) -> list[Delivery]:
         """Append many records; a handle for each. If it raises, those before are appended."""
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        check_values(values, "values")
+        if keys is not None:
+            check_values(keys, "keys")
+            if len(keys) != len(values):
+                raise ValueError(f"{len(keys)} keys for {len(values)} values: give one key a value")
         deliveries: list[Delivery] = []
         while (at := len(deliveries)) < len(values):
             some = slice(at, at + RUN)
@@ -201,23 +223,31 @@ class RecordWriter(Intake, Generic[K, V]):
             )
             if len(deliveries) == at:
                 key = None if keys is None else keys[at]
-                deliveries.append(await self.enqueue(topic, values[at], key, partition))
+                try:
+                    deliveries.append(await self.enqueue(topic, values[at], key, partition))
+                except (TypeError, ValueError, KafkaError) as error:
+                    raise located(error, f"values[{at}]") from error.__cause__
         return deliveries
 
     async def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
         """Append records of any topics; a handle for each. Those before an error are appended."""
         enqueue: Any = self.enqueue  # keys and values are what the serializers take
-        return [
-            await enqueue(
-                record.topic,
-                record.value,
-                record.key,
-                record.partition,
-                record.timestamp,
-                record.headers,
-            )
-            for record in records
-        ]
+        deliveries: list[Delivery] = []
+        for at, item in enumerate(several(records, "records")):
+            try:
+                record = instance_of(item, ProducerRecord, "it")
+                delivery = await enqueue(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    record.timestamp,
+                    record.headers,
+                )
+            except (TypeError, ValueError, KafkaError) as error:
+                raise located(error, f"records[{at}]") from error.__cause__
+            deliveries.append(delivery)
+        return deliveries
 
     async def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
         """Append a ready-made batch, behind what its partition has; the handle of its first record.
@@ -225,7 +255,8 @@ class RecordWriter(Intake, Generic[K, V]):
         Waits only while the buffer is full. Raises what `enqueue` raises.
         """
         engine = self._check()
-        arguments = (TopicPartition(*partition), batch)
+        partition = topic_partition(partition)
+        arguments = (partition, instance_of(batch, RecordBatch, "batch"))
         return await self._append(engine, engine.accumulator.append_batch, arguments)
 
     # -- the long way -----------------------------------------------------------------------------
@@ -240,9 +271,9 @@ class RecordWriter(Intake, Generic[K, V]):
         timestamp: int | None,
     ) -> Delivery:
         engine = self._check()
+        check_topic(topic)
+        check_partition(partition)
         data_key, data = self._serialize(topic, key, value, headers)
-        if partition is not None and partition < 0:
-            raise ValueError(f"a partition is 0 or more, not {partition}")
         stamp = self._timestamp(timestamp)
         arguments = (topic, partition, data_key, data, headers, stamp)
         delivery = await self._append(engine, engine.accumulator.append, arguments)
@@ -367,9 +398,21 @@ class RecordWriter(Intake, Generic[K, V]):
 
     def _timestamp(self, timestamp: int | None) -> int:
         if timestamp is not None:
-            return check_timestamp(timestamp)
+            checked = check_timestamp(timestamp)
+            if checked in SECONDS:
+                self._warn_of_seconds(checked)
+            return checked
         assert self._engine is not None
         return int(self._engine.clock.wall() * 1000)
+
+    def _warn_of_seconds(self, timestamp: int) -> None:
+        if not self._warned_of_seconds:
+            self._warned_of_seconds = True
+            logger.warning(
+                "timestamp=%d is in early 1970, and retention by time deletes such records soon: a "
+                "timestamp is in milliseconds, as int(time.time() * 1000)",
+                timestamp,
+            )
 
     def _serialize(
         self, topic: str, key: K | None, value: V | None, headers: Headers

@@ -367,7 +367,7 @@ async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there
         await asyncio.wait({polling})
         consumer.seek(partitions[0], 1234)
         go_on.set()
-        assert [record.offset for record in await consumer.poll(5, timeout=30)] == [
+        assert [record.offset for record in await consumer.poll(max_records=5, timeout=30)] == [
             1234,
             1235,
             1236,

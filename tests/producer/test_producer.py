@@ -70,7 +70,9 @@ async def test_seconds_are_no_timestamp() -> None:
     seconds: Any = 1_700_000_000.5
     async with Bench({"clicks": [1]}) as bench:
         for _ in ("to a batch that is opened", "to one that is open"):
-            with pytest.raises(TypeError, match="whole milliseconds since the epoch, not 17000000"):
+            with pytest.raises(
+                TypeError, match=r"whole milliseconds since the epoch.*float: 17000000"
+            ):
                 await bench.producer.enqueue("clicks", b"v", timestamp=seconds)
             await bench.producer.enqueue("clicks", b"v", timestamp=1)
 

@@ -1,0 +1,172 @@
+"""Checks of what applications pass to public calls.
+
+A bad argument raises TypeError (wrong type) or ValueError (wrong value) that names the argument,
+what it is and what is expected. Checks run before anything else happens. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast
+
+from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition, check_topic
+
+V = TypeVar("V")
+
+MAX_INT16: Final = (1 << 15) - 1
+MAX_INT32: Final = (1 << 31) - 1
+MAX_OFFSET: Final = (1 << 63) - 1
+LATEST_SECOND: Final = 100_000_000_000
+"""Seconds since the epoch (the year 5138) from which a time is taken for milliseconds."""
+
+
+def check_timeout(timeout: object, *, unlimited: str = "the default") -> None:
+    """Raise unless `timeout` is seconds, 0 or more, or None, which means `unlimited`."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is seconds as int or float, not {_shown(timeout)}")
+    if not timeout >= 0:
+        raise ValueError(f"timeout is 0 seconds or more, or None for {unlimited}, not {timeout}")
+
+
+def whole_number(value: object, name: str, *, low: int, high: int = MAX_OFFSET) -> int:
+    """Return an int; raise unless it is one, and in range."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be int, not {_shown(value)}")
+    try:
+        number = operator.index(cast("Any", value))
+    except TypeError:
+        raise TypeError(f"{name} must be int, not {_shown(value)}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be {low} to {high}, not {number}")
+    return number
+
+
+def instance_of(value: object, kind: type[V], name: str) -> V:
+    """Return the value; raise unless it is of the class `kind`."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {kind.__name__}, not {_shown(value)}")
+    return value
+
+
+def text(value: object, name: str) -> str:
+    """Return a str that is not empty; raise for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be str, not {_shown(value)}")
+    if not value:
+        raise ValueError(f"{name} must not be empty")
+    return value
+
+
+def texts(values: object, name: str) -> list[str]:
+    """Return a list of names; raise for one str, which is iterable too, and for other types."""
+    if isinstance(values, str):
+        raise TypeError(f"{name} must be a list of names: write [{values!r:.60}]")
+    return [text(value, f"each of {name}") for value in several(values, name)]
+
+
+def topic_names(topics: object, name: str = "topics") -> frozenset[str]:
+    """Return the names of topics; raise for one str and for other types."""
+    if isinstance(topics, re.Pattern):
+        raise TypeError(f"{name} are names, not a pattern: call subscribe(pattern=...)")
+    return frozenset(texts(topics, name))
+
+
+def topic_partition(value: object, name: str = "partition") -> TopicPartition:
+    """Return a TopicPartition; a plain (topic, partition) tuple is one too."""
+    parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    if len(parts) != 2:
+        shown = _shown(cast("object", value))
+        raise TypeError(
+            f'{name} must be a TopicPartition, as TopicPartition("orders", 0), not {shown}'
+        )
+    topic, partition = parts
+    check_topic(topic)
+    number = whole_number(partition, f"the partition of {topic}", low=0, high=MAX_INT32)
+    if isinstance(value, TopicPartition) and type(partition) is int:
+        return value
+    return TopicPartition(cast("str", topic), number)
+
+
+def topic_partitions(values: object, name: str = "partitions") -> list[TopicPartition]:
+    """Return one partition or several as a list."""
+    if isinstance(values, TopicPartition):
+        return [topic_partition(values, name)]
+    if isinstance(values, str):
+        raise TypeError(
+            f"{name} are TopicPartitions, not {values!r:.60}: topics are subscribed to, by topics= "
+            "or subscribe()"
+        )
+    return [topic_partition(value, f"each of {name}") for value in several(values, name)]
+
+
+def mapping(value: object, name: str) -> Mapping[object, object]:
+    """Return the mapping; raise for another type."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict or another mapping, not {_shown(value)}")
+    return cast("Mapping[object, object]", value)
+
+
+def by_partition(
+    values: object, name: str, convert: Callable[[object, str], V]
+) -> dict[TopicPartition, V]:
+    """Return a mapping from partitions with each value checked by `convert(value, its name)`."""
+    checked: dict[TopicPartition, V] = {}
+    for key, value in mapping(values, name).items():
+        partition = topic_partition(key, f"each key of {name}")
+        checked[partition] = convert(value, f"{name}[{partition}]")
+    return checked
+
+
+def offset_and_metadata(value: object, name: str) -> OffsetAndMetadata:
+    """Return an offset with its metadata; a plain int is one without."""
+    if not isinstance(value, OffsetAndMetadata):
+        if not hasattr(value, "__index__"):
+            raise TypeError(f"{name} must be int or OffsetAndMetadata, not {_shown(value)}")
+        return OffsetAndMetadata(whole_number(value, name, low=0))
+    whole_number(value.offset, f"the offset of {name}", low=0)
+    if value.leader_epoch is not None:
+        whole_number(value.leader_epoch, f"the leader epoch of {name}", low=-1, high=MAX_INT32)
+    instance_of(value.metadata, str, f"the metadata of {name}")
+    return value
+
+
+def milliseconds(when: object, name: str = "when") -> int:
+    """Return a time, in seconds since the epoch or a datetime, in milliseconds."""
+    if isinstance(when, datetime):
+        when = when.timestamp()
+    if isinstance(when, bool) or not isinstance(when, int | float):
+        raise TypeError(f"{name} is seconds since the epoch or a datetime, not {_shown(when)}")
+    if not math.isfinite(when) or when < 0:
+        raise ValueError(f"{name} is seconds since the epoch, 0 or more, not {when}")
+    if when >= LATEST_SECOND:
+        raise ValueError(
+            f"{name} is seconds since the epoch, and {when} looks like milliseconds: "
+            "divide it by 1000"
+        )
+    return round(when * 1000)
+
+
+def group_metadata(group: object) -> GroupMetadata:
+    """Return a group's metadata; its id alone is enough."""
+    if isinstance(group, GroupMetadata):
+        return group
+    if group is None:
+        raise TypeError("explicit offsets need group=, the group's metadata or its id")
+    return GroupMetadata(text(group, "group"))
+
+
+def several(values: object, name: str) -> Iterable[object]:
+    """Return an iterable; raise for bytes, which are iterable too, and for other types."""
+    if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list or another iterable, not {_shown(values)}")
+    return cast("Iterable[object]", values)
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__}: {value!r:.60}"

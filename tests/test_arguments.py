@@ -1,0 +1,305 @@
+"""Bad arguments of public calls raise TypeError or ValueError that names the argument."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from kafka_async.admin import Admin, NewTopic
+from kafka_async.admin.values import ConfigResource, ResourceType
+from kafka_async.clock import MemoryNetwork
+from kafka_async.cluster.client import Client
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.producer.producer import Producer
+from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+T = "orders"
+BAD: Any = b"2"
+OTHER: Any = 99
+TP = TopicPartition(T, 0)
+BEFORE_1970 = datetime(1969, 12, 31, tzinfo=UTC)
+
+
+class Clients(NamedTuple):
+    """Started clients of one cluster in memory, whose topic has one record in hand."""
+
+    producer: Any
+    transaction: Any
+    consumer: Any
+    admin: Any
+
+
+@pytest_asyncio.fixture
+async def clients() -> AsyncIterator[Clients]:
+    network = MemoryNetwork()
+    async with EmbeddedCluster(1, network=network) as cluster:
+        servers = cluster.bootstrap_servers
+        await cluster.create_topic(T, 1)
+        async with (
+            Producer(servers, dialer=network) as producer,
+            Producer(servers, dialer=network, transactional_id="t") as transactional,
+            Consumer(
+                servers, dialer=network, topics=[T], group_id="g", auto_offset_reset="earliest"
+            ) as consumer,
+            Client(servers, dialer=network) as client,
+            Admin(client) as admin,
+        ):
+            await producer.send(T, b"value")
+            assert await consumer.poll(timeout=30)
+            async with transactional.transaction() as transaction:
+                yield Clients(producer, transaction, consumer, admin)
+
+
+Call = Callable[[Clients], Awaitable[object] | object]
+Row = tuple[Call, type[Exception], str]
+
+RECORD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+    ((5, b"v"), {}, TypeError, "topic's name must be str"),
+    (([T], b"v"), {}, TypeError, "topic's name must be str"),
+    ((b"t", b"v"), {}, TypeError, "topic's name must be str"),
+    ((T, "v"), {}, TypeError, "value must be bytes or None"),
+    ((T, b"v", "k"), {}, TypeError, "key must be bytes"),
+    ((T, b"v"), {"partition": "1"}, TypeError, "partition must be int, not str: '1'"),
+    ((T, b"v"), {"partition": 1.0}, TypeError, "partition must be int, not float"),
+    ((T, b"v"), {"partition": -1}, ValueError, "partition must be 0 to 2147483647, not -1"),
+    ((T, b"v"), {"partition": 1 << 40}, ValueError, "partition must be 0 to"),
+    ((T, b"v"), {"timestamp": 1.5}, TypeError, r"as int\(time.time\(\) \* 1000\), not float: 1.5"),
+    ((T, b"v"), {"timestamp": BEFORE_1970}, TypeError, "whole milliseconds"),
+    ((T, b"v"), {"timestamp": -5}, ValueError, "timestamp is -1 to"),
+    ((T, b"v"), {"headers": {"a": b"b"}}, TypeError, "headers must be .* pairs, not dict"),
+    ((T, b"v"), {"headers": [("a", "b")]}, TypeError, "headers must be .* pairs"),
+    ((T, b"v"), {"headers": [b"ab"]}, TypeError, "headers must be .* pairs"),
+    ((T, b"v"), {"headers": 5}, TypeError, "headers must be .* pairs, not int"),
+]
+
+
+def record_calls(name: str) -> list[Row]:
+    def call(args: tuple[Any, ...], options: dict[str, Any]) -> Call:
+        return lambda clients: getattr(clients.producer, name)(*args, **options)
+
+    return [(call(args, options), kind, words) for args, options, kind, words in RECORD]
+
+
+PRODUCER: list[Row] = [
+    (lambda c: c.producer.send_many(T, b"abc"), TypeError, "values must be a list .* not bytes"),
+    (lambda c: c.producer.send_many(T, iter([b"a"])), TypeError, "values must be a list"),
+    (lambda c: c.producer.send_many(T, deque([b"a"])), TypeError, "values must be a list"),
+    (lambda c: c.producer.send_many(T, [b"a"], b"k"), TypeError, "keys must be a list"),
+    (lambda c: c.producer.send_many(T, [b"a", b"b"], [b"k"]), ValueError, "1 keys for 2 values"),
+    (lambda c: c.producer.send_many(T, [b"a", b"b", 3]), TypeError, r"values\[2\]: value must be"),
+    (lambda c: c.producer.send_many(T, [b"a"], ["k"]), TypeError, r"values\[0\]: key must be"),
+    (lambda c: c.producer.send_many(T, [b"a"], partition="0"), TypeError, "partition must be int"),
+    (lambda c: c.producer.send_records(5), TypeError, "records must be a list or another iterable"),
+    (
+        lambda c: c.producer.send_records([ProducerRecord(T, b"v"), (T, b"v")]),
+        TypeError,
+        r"records\[1\]: it must be ProducerRecord, not tuple",
+    ),
+    (
+        lambda c: c.producer.send_records([ProducerRecord(T, b"v", partition=BAD)]),
+        TypeError,
+        r"records\[0\]: partition must be int",
+    ),
+    (lambda c: c.producer.send_batch(T, b"batch"), TypeError, "partition must be a TopicPartition"),
+    (lambda c: c.producer.send_batch(TP, b"batch"), TypeError, "batch must be RecordBatch"),
+    (lambda c: c.producer.flush("1"), TypeError, "timeout is seconds as int or float, not str"),
+    (lambda c: c.producer.flush(-1), ValueError, "timeout is 0 seconds or more"),
+    (lambda c: c.producer.flush(float("nan")), ValueError, "timeout is 0 seconds or more"),
+    (lambda c: c.producer.stop("1"), TypeError, "timeout is seconds"),
+]
+
+TRANSACTION: list[Row] = [
+    (lambda c: c.transaction.commit_offsets({TP: 1}), TypeError, "need group="),
+    (lambda c: c.transaction.commit_offsets({TP: 1}, 5), TypeError, "group must be str"),
+    (lambda c: c.transaction.commit_offsets([TP], "g"), TypeError, "offsets must be a dict"),
+    (lambda c: c.transaction.commit_offsets({T: 1}, "g"), TypeError, "must be a TopicPartition"),
+    (
+        lambda c: c.transaction.commit_offsets({TP: -1}, "g"),
+        ValueError,
+        r"offsets\[orders-0\] must",
+    ),
+    (lambda c: c.transaction.commit_offsets({TP: "1"}, "g"), TypeError, "int or OffsetAndMetadata"),
+    (lambda c: c.transaction.commit(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.transaction.abort(timeout=-1), ValueError, "timeout is 0 seconds or more"),
+]
+
+CONSUMER: list[Row] = [
+    (lambda c: c.consumer.poll(5), TypeError, r"by name: poll\(timeout=1.0\), in seconds"),
+    (lambda c: c.consumer.poll(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.consumer.poll(timeout=True), TypeError, "timeout is seconds"),
+    (lambda c: c.consumer.poll(timeout=-1), ValueError, "or None for no limit, not -1"),
+    (lambda c: c.consumer.poll(max_records=0), ValueError, "max_records must be 1 to"),
+    (lambda c: c.consumer.poll(max_records="5"), TypeError, "max_records must be int"),
+    (lambda c: c.consumer.poll(max_records=1.5), TypeError, "max_records must be int"),
+    (lambda c: c.consumer.poll_batches(1.0), TypeError, r"poll_batches\(timeout=1.0\)"),
+    (lambda c: c.consumer.poll_batches(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.consumer.subscribe(T), TypeError, r"topics must be a list of names: .*'orders'\]"),
+    (lambda c: c.consumer.subscribe(), TypeError, "topics or pattern="),
+    (lambda c: c.consumer.subscribe([T], pattern="x"), TypeError, "topics or pattern="),
+    (lambda c: c.consumer.subscribe([5]), TypeError, "each of topics must be str"),
+    (lambda c: c.consumer.subscribe([""]), ValueError, "each of topics must not be empty"),
+    (lambda c: c.consumer.subscribe(5), TypeError, "topics must be a list"),
+    (lambda c: c.consumer.subscribe(re.compile("x")), TypeError, r"subscribe\(pattern=...\)"),
+    (lambda c: c.consumer.subscribe(pattern="("), ValueError, "is no regular expression"),
+    (lambda c: c.consumer.subscribe(pattern=b"x"), TypeError, "pattern must be str"),
+    (lambda c: c.consumer.subscribe(pattern=re.compile(b"x")), TypeError, "pattern must be str"),
+    (lambda c: c.consumer.subscribe([T], listener=5), TypeError, "listener has no method"),
+    (lambda c: c.consumer.assign(T), TypeError, "partitions are TopicPartitions, not 'orders'"),
+    (lambda c: c.consumer.assign([T]), TypeError, "each of partitions must be a TopicPartition"),
+    (lambda c: c.consumer.assign([(T, "0")]), TypeError, "partition of orders must be int"),
+    (lambda c: c.consumer.assign([(5, 0)]), TypeError, "topic's name must be str"),
+    (lambda c: c.consumer.assign([TopicPartition(T, -1)]), ValueError, "partition of orders must"),
+    (lambda c: c.consumer.assign(5), TypeError, "partitions must be a list"),
+    (lambda c: c.consumer.pause(T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.consumer.resume([T]), TypeError, "must be a TopicPartition"),
+    (lambda c: c.consumer.seek(TP, -1), ValueError, "offset must be 0 to"),
+    (lambda c: c.consumer.seek(TP, "5"), TypeError, "offset must be int or OffsetAndMetadata"),
+    (lambda c: c.consumer.seek(TP, 1.0), TypeError, "offset must be int or OffsetAndMetadata"),
+    (lambda c: c.consumer.seek(TP, OffsetAndMetadata(-3)), ValueError, "offset of offset must"),
+    (lambda c: c.consumer.seek(T, 0), TypeError, "partition must be a TopicPartition"),
+    (lambda c: c.consumer.seek_to_beginning(T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.consumer.seek_to_end([(T,)]), TypeError, "must be a TopicPartition"),
+    (lambda c: c.consumer.seek_to_time("now"), TypeError, "when is seconds since the epoch"),
+    (lambda c: c.consumer.seek_to_time(1.7e12), ValueError, "looks like milliseconds"),
+    (lambda c: c.consumer.seek_to_time(-0.001), ValueError, "0 or more"),
+    (lambda c: c.consumer.seek_to_time(BEFORE_1970), ValueError, "0 or more"),
+    (lambda c: c.consumer.seek_to_time({T: 1.0}), TypeError, "each key of when must be"),
+    (lambda c: c.consumer.offsets_for_times([TP]), TypeError, "times must be a dict"),
+    (lambda c: c.consumer.offsets_for_times({TP: 1.7e12}), ValueError, r"times\[orders-0\] is sec"),
+    (lambda c: c.consumer.position(T), TypeError, "partition must be a TopicPartition"),
+    (lambda c: c.consumer.position(TP, timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.consumer.beginning_offsets(T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.consumer.end_offsets([T]), TypeError, "must be a TopicPartition"),
+    (lambda c: c.consumer.commit({TP: -1}), ValueError, r"what\[orders-0\] must be"),
+    (lambda c: c.consumer.commit({TP: None}), TypeError, "int or OffsetAndMetadata"),
+    (lambda c: c.consumer.commit({TP: OffsetAndMetadata(1, None, BAD)}), TypeError, "metadata of"),
+    (lambda c: c.consumer.commit({TP: OffsetAndMetadata(1, BAD)}), TypeError, "leader epoch of"),
+    (lambda c: c.consumer.commit([TP]), TypeError, "what must be a TopicPartition"),
+    (lambda c: c.consumer.commit(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.consumer.committed(T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.consumer.seek_to_committed(T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.consumer.partitions_for(5), TypeError, "topic must be str"),
+    (lambda c: c.consumer.stop("1"), TypeError, "timeout is seconds"),
+]
+
+ADMIN: list[Row] = [
+    (lambda c: c.admin.create_topics("t"), TypeError, "each of new_topics must be NewTopic"),
+    (lambda c: c.admin.create_topics(NewTopic("t")), TypeError, "new_topics must be a list"),
+    (lambda c: c.admin.create_topics(["t"]), TypeError, "each of new_topics must be NewTopic"),
+    (lambda c: c.admin.create_topics([NewTopic("")]), ValueError, "name of a NewTopic"),
+    (lambda c: c.admin.create_topics([_new(partitions="3")]), TypeError, "partitions of t must"),
+    (lambda c: c.admin.create_topics([_new(replication_factor=1 << 15)]), ValueError, "of t must"),
+    (lambda c: c.admin.create_topics([_new(configs={"a": 1})]), TypeError, r"configs\['a'\] of t"),
+    (lambda c: c.admin.create_topics([_new(configs=["a"])]), TypeError, "configs of t must be a d"),
+    (lambda c: c.admin.create_topics([_new(assignments={0: 1})]), TypeError, r"assignments\[0\]"),
+    (lambda c: c.admin.create_topics([_new(assignments={0: ["1"]})]), TypeError, "broker of t-0"),
+    (lambda c: c.admin.delete_topics(T), TypeError, r"names must be a list of names: .*'orders'\]"),
+    (lambda c: c.admin.delete_topics([5]), TypeError, "each of names must be str"),
+    (lambda c: c.admin.describe_topics(T), TypeError, "names must be a list of names"),
+    (lambda c: c.admin.create_partitions([T]), TypeError, "counts must be a dict"),
+    (lambda c: c.admin.create_partitions({T: "3"}), TypeError, r"counts\['orders'\] must be int"),
+    (lambda c: c.admin.create_partitions({T: 0}), ValueError, r"counts\['orders'\] must be 1 to"),
+    (
+        lambda c: c.admin.describe_configs([T]),
+        TypeError,
+        "each of resources must be ConfigResource",
+    ),
+    (
+        lambda c: c.admin.describe_configs([ConfigResource(ResourceType.BROKER, "b-1")]),
+        ValueError,
+        "named by its id",
+    ),
+    (lambda c: c.admin.describe_configs([ConfigResource(OTHER, T)]), ValueError, "ResourceType"),
+    (lambda c: c.admin.list_groups(states="Stable"), TypeError, "states must be a list of names"),
+    (lambda c: c.admin.describe_groups("g"), TypeError, "group_ids must be a list of names"),
+    (lambda c: c.admin.delete_groups("g"), TypeError, "group_ids must be a list of names"),
+    (lambda c: c.admin.list_offsets([TP]), TypeError, "partitions must be a dict"),
+    (lambda c: c.admin.list_offsets({T: -1}), TypeError, "each key of partitions must be"),
+    (lambda c: c.admin.list_offsets({TP: 1.5}), TypeError, r"partitions\[orders-0\] must be int"),
+    (lambda c: c.admin.list_offsets({TP: -9}), ValueError, r"partitions\[orders-0\] must be -3"),
+    (lambda c: c.admin.list_group_offsets(5), TypeError, "group_id must be str"),
+    (lambda c: c.admin.list_group_offsets("g", T), TypeError, "partitions are TopicPartitions"),
+    (lambda c: c.admin.list_topics(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.admin.list_topics(timeout=-1), ValueError, "timeout is 0 seconds or more"),
+]
+
+
+def _new(**fields: Any) -> NewTopic:
+    return NewTopic("t", **fields)
+
+
+async def mismatch(clients: Clients, row: Row) -> str | None:
+    """What differs from the error that a row of a table expects."""
+    call, kind, words = row
+    try:
+        result = call(clients)
+        if inspect.isawaitable(result):
+            await result
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is compared
+        if type(error) is kind and re.search(words, str(error)):
+            return None
+        return f"{kind.__name__} {words!r}: raised {error!r}"
+    return f"{kind.__name__} {words!r}: raised nothing"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        *(record_calls(name) for name in ("enqueue", "enqueue_nowait", "send")),
+        *(PRODUCER, TRANSACTION, CONSUMER, ADMIN),
+    ],
+    ids=["enqueue", "enqueue_nowait", "send", "producer", "transaction", "consumer", "admin"],
+)
+async def test_a_bad_argument_raises_with_its_name(clients: Clients, table: list[Row]) -> None:
+    found = [await mismatch(clients, row) for row in table]
+    assert [text for text in found if text is not None] == []
+    # The clients are as usable as before.
+    await clients.producer.send(T, b"more")
+    assert await clients.consumer.poll(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "words"),
+    [
+        ({"topics": T}, TypeError, r"topics must be a list of names: write \['orders'\]"),
+        ({"topics": [5]}, TypeError, "each of topics must be str"),
+        ({"partitions": [T]}, TypeError, "each of partitions must be a TopicPartition"),
+        ({"listener": 5}, TypeError, "listener has no method on_assigned"),
+    ],
+)
+async def test_a_bad_argument_of_a_consumer_raises_at_construction(
+    options: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        Consumer("localhost:9092", **options)
+
+
+async def test_too_large_a_value_of_send_many_is_named_by_its_index(clients: Clients) -> None:
+    with pytest.raises(Exception, match=r"values\[1\]: ") as raised:
+        await clients.producer.send_many(T, [b"a", bytes(2 << 20)])
+    assert type(raised.value).__name__ == "RecordTooLargeError"
+
+
+async def test_a_timestamp_in_seconds_is_warned_of_once(
+    clients: Clients, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "kafka_async.producer"):
+        for _ in range(2):
+            await clients.producer.send("new-topic", b"v", timestamp=1_700_000_000)
+            await asyncio.sleep(1)
+    assert [row.getMessage() for row in caplog.records] == [
+        "timestamp=1700000000 is in early 1970, and retention by time deletes such records soon: "
+        "a timestamp is in milliseconds, as int(time.time() * 1000)"
+    ]
