@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.types import Headers
@@ -27,8 +28,16 @@ Deserializer = Callable[[str, Headers, "bytes | None"], Any]
 Partitioner = Callable[[str, "bytes | None", int], int]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
+logger = logging.getLogger("kafka_async.config")
+
 MAX_INT32 = 2**31 - 1
 _CALLABLE = "a function in place of Java's class"
+_LEVELS: Final = {"gzip": (-1, 9), "lz4": (0, 17), "zstd": (-131_072, 22)}
+"""Lowest and highest `compression_level` of the codecs that have levels (KIP-390)."""
+_JAVA_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
 
 
 def option(
@@ -119,9 +128,6 @@ class ConsumerOptions(ClientOptions, total=False):
     value_deserializer: Deserializer | None
 
 
-C = TypeVar("C", bound="ClientConfig")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """What every client needs: where the cluster is, and how patient to be with it."""
@@ -188,7 +194,11 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         for row in dataclasses.fields(self):
-            _check(row, getattr(self, row.name))
+            given = getattr(self, row.name)
+            value = _normal(row, given)
+            if value is not given:
+                object.__setattr__(self, row.name, value)  # frozen for everybody else
+            _check(row, value)
         self._check_together()
 
     def _check_together(self) -> None:
@@ -202,15 +212,18 @@ class ClientConfig:
 
     @classmethod
     def create(cls, bootstrap_servers: str | Sequence[str], **options: Any) -> Self:
-        """Options as keyword arguments; raises InvalidConfigurationError for what is not right."""
+        """Make a configuration of keyword arguments.
+
+        Raises:
+            InvalidConfigurationError: An option does not exist, has a wrong type or value, or
+                contradicts another.
+        """
         names = {row.name for row in dataclasses.fields(cls)}
         for name in options:
             if name not in names:
                 raise InvalidConfigurationError(_unknown(name, names))
-        for name in ("partition_assignment_strategy", "allowed_broker_hosts"):
-            if isinstance(options.get(name), list):
-                options[name] = tuple(options[name])
-        return cls(bootstrap_servers=parse_servers(bootstrap_servers), **options)
+        servers: Any = bootstrap_servers  # checked and split when the dataclass is made
+        return cls(bootstrap_servers=servers, **options)
 
     @classmethod
     def shared(cls, client: ClientConfig, **options: Any) -> Self:
@@ -227,21 +240,38 @@ class ClientConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Options under Java's names, as {"linger.ms": 5} or {"linger.ms": "5"}."""
-        given = {
-            key.replace(".", "_").replace("-", "_"): value for key, value in properties.items()
-        }
-        servers = given.pop("bootstrap_servers", ())
-        types = {row.name: row for row in dataclasses.fields(cls)}
+        """Make a configuration of Java's property names, as {"linger.ms": 5} or {"linger.ms": "5"}.
+
+        A name is an option's with dots in place of underscores; text is converted to the option's
+        type. See docs/configuration.md for the names that are read in another way.
+
+        Raises:
+            InvalidConfigurationError: A property is unknown or not supported, has a wrong type or
+                value, or contradicts another.
+        """
+        if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidConfigurationError(
+                f"from_properties takes a dict of Java's names, not {properties!r:.60}: pass "
+                "keyword options to the client's constructor"
+            )
+        given: dict[str, object] = {}
+        for key, value in properties.items():
+            name = str(key).replace(".", "_").replace("-", "_")
+            if name in given:
+                raise InvalidConfigurationError(f"{key} is given twice, under two spellings")
+            given[name] = value
+        cls._read_java(given)
+        rows = {row.name: row for row in dataclasses.fields(cls)}
         options = {
-            name: _from_text(types[name], value) if name in types else value
+            name: _from_text(rows[name], value) if name in rows else value
             for name, value in given.items()
         }
-        if not isinstance(servers, str):
-            raise InvalidConfigurationError(
-                "bootstrap.servers must be text, as host:port,host:port"
-            )
+        servers: Any = options.pop("bootstrap_servers", ())
         return cls.create(servers, **options)
+
+    @classmethod
+    def _read_java(cls, given: dict[str, object]) -> None:
+        """Put what Java says in another way as options say it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,8 +334,38 @@ class ProducerConfig(ClientConfig):
         None, "(topic, headers, value) -> bytes.", why=f"{_CALLABLE}; without one, values are bytes"
     )
 
+    @classmethod
+    def _read_java(cls, given: dict[str, object]) -> None:
+        levels = {codec: given.pop(f"compression_{codec}_level", None) for codec in _LEVELS}
+        codec = given.get("compression_type")
+        level = levels.get(codec) if isinstance(codec, str) else None
+        if level is not None:
+            if "compression_level" in given:
+                raise InvalidConfigurationError(
+                    f"compression.{codec}.level and compression.level are the same: give one"
+                )
+            given["compression_level"] = level
+        if "enable_idempotence" in given or "transactional_id" in given:
+            return
+        in_flight = str(given.get("max_in_flight_requests_per_connection", ""))
+        if str(given.get("acks", "all")) in ("0", "1"):
+            reason = f"acks={given['acks']}"
+        elif in_flight.isdigit() and int(in_flight) > 5:
+            reason = f"max.in.flight.requests.per.connection={in_flight}"
+        else:
+            return
+        # As in Java: the default gives way to what contradicts it, an explicit "true" does not.
+        logger.info("idempotence is off: it is not asked for, and %s excludes it", reason)
+        given["enable_idempotence"] = False
+
     def _check_together(self) -> None:
         super()._check_together()
+        low, high = _LEVELS.get(self.compression_type, (-MAX_INT32, MAX_INT32))
+        if self.compression_level is not None and not low <= self.compression_level <= high:
+            raise InvalidConfigurationError(
+                f"compression_level={self.compression_level!r} must be from {low} to {high} for "
+                f'compression_type="{self.compression_type}"'
+            )
         if self.transactional_id is not None and not self.enable_idempotence:
             raise InvalidConfigurationError(
                 "transactional_id needs enable_idempotence=True: leave enable_idempotence out"
@@ -376,6 +436,14 @@ class ConsumerConfig(ClientConfig):
         None, "(topic, headers, bytes) -> value.", why=f"{_CALLABLE}; without one, values are bytes"
     )
 
+    @classmethod
+    def _read_java(cls, given: dict[str, object]) -> None:
+        assignors = given.get("partition_assignment_strategy")
+        if isinstance(assignors, str):
+            given["partition_assignment_strategy"] = tuple(
+                _JAVA_ASSIGNORS.get(name, name) for name in _split(assignors)
+            )
+
     def _check_together(self) -> None:
         super()._check_together()
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
@@ -384,8 +452,6 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_instance_id is not None and self.group_id is None:
             raise InvalidConfigurationError("group_instance_id needs a group_id")
-        if not self.partition_assignment_strategy:
-            raise InvalidConfigurationError("partition_assignment_strategy names no assignor")
 
 
 def seconds(milliseconds: float) -> float:
@@ -397,9 +463,16 @@ _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+]*://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
-    """ "a:9092, b:9092" or a sequence of such, as a tuple of "host:port"; each is checked."""
-    parts = servers.split(",") if isinstance(servers, str) else list(servers)
-    found = tuple(part.strip() for part in parts if part.strip())
+    """Split "a:9092, b:9092", or a sequence of such, into checked "host:port" texts."""
+    if isinstance(servers, Mapping):
+        raise InvalidConfigurationError(
+            "options are keyword arguments here, not a dict: write Producer("
+            '"localhost:9092", linger_ms=5), or Producer.from_properties({...}) for a dict of '
+            'Java\'s names as {"bootstrap.servers": "localhost:9092"}; the same for every client'
+        )
+    found = tuple(
+        server for entry in _entries("bootstrap_servers", servers) for server in _split(entry)
+    )
     if not found:
         raise InvalidConfigurationError(
             'bootstrap_servers is empty: name at least one broker, as "localhost:9092"'
@@ -417,18 +490,94 @@ def split_server(server: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _entries(name: str, value: object) -> tuple[str, ...]:
+    """The texts of an option that takes several, or one text with commas."""
+    if isinstance(value, str):
+        return tuple(_split(value))
+    if isinstance(value, list | tuple | set | frozenset):
+        entries = tuple(cast("Iterable[object]", value))
+        if all(isinstance(entry, str) for entry in entries):
+            return cast("tuple[str, ...]", entries)
+    raise InvalidConfigurationError(
+        f"{name}={value!r:.100} must be a list of str, or one str with commas between"
+    )
+
+
+def _normal(row: dataclasses.Field[Any], value: object) -> object:
+    """The value as the field keeps it: a tuple for what takes several, which text lists."""
+    if row.name == "bootstrap_servers":
+        return parse_servers(cast("Sequence[str]", value))
+    if value is None or not str(row.type).startswith("tuple["):
+        return value
+    if row.type == "tuple[Any, ...]" and isinstance(value, list | tuple):
+        entries = tuple(cast("Iterable[object]", value))
+    else:
+        entries = _entries(row.name, value)
+    if not entries:
+        raise InvalidConfigurationError(f"{row.name} is empty: name at least one, or leave it out")
+    return entries
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and value == value)  # no NaN
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "bool": (_is_flag, "True or False"),
+    "int": (_is_whole, "a whole number (int)"),
+    "float": (_is_number, "a number"),
+    "str": (_is_text, "a str"),
+    "Serializer": (callable, "a function"),
+    "Deserializer": (callable, "a function"),
+    "Partitioner": (callable, "a function"),
+}
+"""By annotation of an option: its test, and what it has to be in words."""
+
+
 def _check(row: dataclasses.Field[Any], value: object) -> None:
-    choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
-    if choices is not None and value not in choices:
-        allowed = ", ".join(map(repr, choices))
-        raise InvalidConfigurationError(f"{row.name}={value!r} is not one of {allowed}")
-    if low is None and high is None:
+    kind = str(row.type)
+    if value is None and kind.endswith(" | None"):
         return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidConfigurationError(f"{row.name}={value!r} is not a number")
-    if (low is not None and value < low) or (high is not None and value > high):
+    choices, low, high = row.metadata["choices"], row.metadata["low"], row.metadata["high"]
+    if choices is not None and (type(value), value) not in [(type(one), one) for one in choices]:
+        allowed = ", ".join(map(repr, choices))
+        raise InvalidConfigurationError(f"{row.name}={value!r:.100} is not one of {allowed}")
+    accepts, words = _KINDS.get(kind.removesuffix(" | None"), (None, ""))
+    if accepts is not None and not accepts(value):
+        raise InvalidConfigurationError(
+            f"{row.name}={value!r:.100} must be {words}, not {type(value).__name__}"
+        )
+    if row.name == "ssl_context" and value is not None:
+        _check_ssl_context(value)
+    number = cast("float", value)
+    if (low is not None and number < low) or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"from {low} to {high}"
         raise InvalidConfigurationError(f"{row.name}={value!r} must be {bounds}")
+
+
+def _check_ssl_context(value: object) -> None:
+    import ssl  # slow to import, and needed by those who give a context only
+
+    if not isinstance(value, ssl.SSLContext):
+        raise InvalidConfigurationError(
+            f"ssl_context={value!r:.100} must be an ssl.SSLContext, as ssl.create_default_context()"
+        )
 
 
 def _at_most(config: ClientConfig, name: str, limit: str) -> None:
@@ -436,24 +585,133 @@ def _at_most(config: ClientConfig, name: str, limit: str) -> None:
         raise InvalidConfigurationError(f"{name} must not be above {limit}")
 
 
+_RENAMED: Final[Mapping[str, str]] = {
+    # librdkafka and confluent-kafka
+    "auto_commit_enable": "enable_auto_commit",
+    "batch_num_messages": "batch_size",
+    "broker_list": "bootstrap_servers",
+    "compression_codec": "compression_type",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "message_max_bytes": "max_request_size",
+    "message_send_max_retries": "delivery_timeout_ms",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "metadata_broker_list": "bootstrap_servers",
+    "queue_buffering_max_kbytes": "buffer_memory",
+    "queue_buffering_max_messages": "buffer_memory",
+    "queue_buffering_max_ms": "linger_ms",
+    "queued_max_messages_kbytes": "fetch_buffer_memory",
+    "queued_min_messages": "fetch_buffer_memory",
+    "receive_message_max_bytes": "receive_buffer_memory",
+    "request_required_acks": "acks",
+    "socket_timeout_ms": "request_timeout_ms",
+    "ssl_ca_location": "ssl_context",
+    "ssl_certificate_location": "ssl_context",
+    "ssl_key_location": "ssl_context",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    # aiokafka and kafka-python
+    "auto_commit_interval": "auto_commit_interval_ms",
+    "max_batch_size": "batch_size",
+    "metadata_max_age": "metadata_max_age_ms",
+    "rebalance_timeout_ms": "max_poll_interval_ms",
+    "request_timeout": "request_timeout_ms",
+    "transaction_timeout": "transaction_timeout_ms",
+    # Kafka
+    "partitioner_class": "partitioner",
+    "retries": "delivery_timeout_ms",
+}
+"""Options of other clients, and the option here that has their place."""
+
+_NOT_YET: Final = frozenset(
+    {
+        "bootstrap_controllers",
+        "bootstrap_resolve_timeout_ms",
+        "buffer_memory_allocation_strategy",
+        "client_dns_lookup",
+        "config_providers",
+        "enable_metrics_push",
+        "group_remote_assignor",
+        "interceptor_classes",
+        "metadata_cluster_check_enable",
+        "metadata_max_idle_ms",
+        "metric_reporters",
+        "metrics_num_samples",
+        "metrics_recording_level",
+        "metrics_sample_window_ms",
+        "partitioner_adaptive_partitioning_enable",
+        "partitioner_availability_timeout_ms",
+        "partitioner_ignore_keys",
+        "partitioner_rack_aware",
+        "receive_buffer_bytes",
+        "security_providers",
+        "send_buffer_bytes",
+        "share_acknowledgement_mode",
+        "share_acquire_mode",
+        "transaction_two_phase_commit_enable",
+    }
+)
+"""Options of Kafka's clients that have no equivalent here yet; sasl_* is not listed."""
+
+_NEEDLESS: Final[Mapping[str, str]] = {
+    "api_version": "versions are negotiated with each broker",
+    "api_version_auto_timeout_ms": "versions are negotiated with each broker",
+    "api_version_request": "versions are negotiated with each broker",
+    "check_crcs": "checksums are always checked",
+    "consumer_timeout_ms": "give poll a timeout",
+    "debug": "configure the logger kafka_async",
+    "enable_auto_offset_store": "a record counts as done when the next one is asked for",
+    "enable_partition_eof": "compare the position with the end offset",
+    "error_cb": "errors are raised by the calls they concern",
+    "exclude_internal_topics": "subscriptions name their topics",
+    "internal_throw_on_fetch_stable_offset_unsupported": "it is internal to Java's client",
+    "log_level": "configure the logger kafka_async",
+    "loop": "a client belongs to the event loop that it is started in",
+    "on_delivery": "await the delivery, or give it a callback with add_done_callback",
+    "dr_cb": "await the delivery, or give it a callback with add_done_callback",
+    "rebalance_cb": "pass listener= to the consumer",
+    "statistics_interval_ms": "call statistics() when you need them",
+    "stats_cb": "call statistics() when you need them",
+}
+"""Options of other clients that nothing here needs, and why."""
+
+
 def _unknown(name: str, names: set[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
+    flat = name.replace(".", "_").replace("-", "_")
+    if flat in names and flat != name:
+        return (
+            f"there is no keyword option {name}: write {flat}, or give a dict of Java's names to "
+            "from_properties"
+        )
+    text = f"there is no option {name}"
+    if flat in _NEEDLESS:
+        return f"{text}, and no need for it: {_NEEDLESS[flat]}"
+    if flat in _NOT_YET or flat.startswith(("sasl_", "oauth")):
+        return f"{name} is not supported yet: leave it out"
+    meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
+    if meant in names:
+        return f"{text}: use {meant} (see docs/configuration.md)"
+    for role, kind in (("producer", ProducerConfig), ("consumer", ConsumerConfig)):
+        if meant in {row.name for row in dataclasses.fields(kind)}:
+            return f"{text} here: {meant} is an option of a {role}"
+    near = difflib.get_close_matches(flat, names, 1)
     hint = f": did you mean {near[0]}?" if near else "; docs/configuration.md lists them all"
-    return f"there is no option {name}{hint}"
+    return f"{text}{hint}"
 
 
 def _from_text(row: dataclasses.Field[Any], value: object) -> object:
-    if not isinstance(value, str) or isinstance(row.default, str):
+    """Convert a property's text to its option's type; what is no text is left as it is."""
+    if not isinstance(value, str):
         return value
-    if isinstance(row.default, bool):
-        if value.lower() not in ("true", "false"):
-            raise InvalidConfigurationError(f"{row.name}={value!r} is neither true nor false")
-        return value.lower() == "true"
-    if isinstance(row.default, tuple):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if isinstance(row.default, int | float):
+    kind = str(row.type).removesuffix(" | None")
+    for choice in row.metadata["choices"] or ():
+        if value == str(choice):
+            return choice
+    if kind == "bool":
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if kind in ("int", "float"):
         try:
             return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         except ValueError:
-            raise InvalidConfigurationError(f"{row.name}={value!r} is not a number") from None
+            return value  # the check of its type says what is wrong
     return value

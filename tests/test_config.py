@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kafka_async import config
+from kafka_async import Admin, Client, Consumer, Producer, config
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 
@@ -36,8 +37,8 @@ def test_every_option_is_documented(role: type[Any], _options: type[Any]) -> Non
         ({"linger": 5}, ["linger", "linger_ms"]),
         ({"compression_type": "zip"}, ["compression_type", "'zstd'"]),
         ({"batch_size": -1}, ["batch_size", "at least 0"]),
-        ({"batch_size": "large"}, ["batch_size", "not a number"]),
-        ({"linger_ms": True}, ["linger_ms", "not a number"]),
+        ({"batch_size": "large"}, ["batch_size='large'", "must be a whole number", "not str"]),
+        ({"linger_ms": True}, ["linger_ms=True", "must be a number", "not bool"]),
         ({"acks": 1}, ["acks", "enable_idempotence"]),
         ({"max_in_flight_requests_per_connection": 6}, ["max_in_flight", "enable_idempotence"]),
         (
@@ -90,6 +91,248 @@ def test_java_property_names_are_read_and_converted() -> None:
     assert (read.linger_ms, read.enable_idempotence, read.compression_type) == (7, False, "lz4")
 
 
+def directly(role: type[Any], **options: Any) -> Any:
+    return role(bootstrap_servers=("a:1",), **options)
+
+
+def by_create(role: type[Any], **options: Any) -> Any:
+    return role.create("a:1", **options)
+
+
+def by_replace(role: type[Any], **options: Any) -> Any:
+    return dataclasses.replace(role.create("a:1"), **options)
+
+
+def by_properties(role: type[Any], **options: Any) -> Any:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    return role.from_properties({"bootstrap.servers": "a:1", **named})
+
+
+PATHS = [directly, by_create, by_replace, by_properties]
+
+
+@pytest.mark.parametrize("make", PATHS)
+def test_splits_text_at_commas_where_several_are_taken(make: Callable[..., Any]) -> None:
+    made = make(ClientConfig, allowed_broker_hosts="a.example")
+    assert made.allowed_broker_hosts == ("a.example",)
+    made = make(ClientConfig, allowed_broker_hosts=" a.example, *.b.example ")
+    assert made.allowed_broker_hosts == ("a.example", "*.b.example")
+    assert make(ClientConfig, allowed_broker_hosts=["a", "b"]).allowed_broker_hosts == ("a", "b")
+    made = make(ConsumerConfig, partition_assignment_strategy="range,cooperative-sticky")
+    assert made.partition_assignment_strategy == ("range", "cooperative-sticky")
+    made = make(ConsumerConfig, partition_assignment_strategy="range")
+    assert made.partition_assignment_strategy == ("range",)
+
+
+@pytest.mark.parametrize("make", PATHS)
+@pytest.mark.parametrize(
+    ("role", "options", "words"),
+    [
+        (ProducerConfig, {"enable_idempotence": "no"}, "enable_idempotence='no'"),
+        (ProducerConfig, {"enable_idempotence": 1}, "must be True or False, not int"),
+        (ProducerConfig, {"acks": True}, "acks=True is not one of"),
+        (ProducerConfig, {"acks": "2"}, "acks='2' is not one of"),
+        (ProducerConfig, {"batch_size": 1.5}, "batch_size=1.5 must be a whole number"),
+        (ProducerConfig, {"compression_level": "high"}, "compression_level='high'"),
+        (ProducerConfig, {"compression_level": True}, "a whole number"),
+        (ProducerConfig, {"linger_ms": None}, "linger_ms=None must be a number"),
+        (ProducerConfig, {"linger_ms": float("nan")}, "linger_ms=nan must be a number"),
+        (ProducerConfig, {"transactional_id": 7}, "transactional_id=7 must be a str"),
+        (ProducerConfig, {"partitioner": "murmur2"}, "partitioner='murmur2' must be a function"),
+        (ConsumerConfig, {"group_id": b"g"}, "group_id=b'g' must be a str, not bytes"),
+        (ConsumerConfig, {"value_deserializer": 3}, "value_deserializer=3 must be a function"),
+        (ConsumerConfig, {"enable_auto_commit": 0}, "must be True or False"),
+        (ConsumerConfig, {"partition_assignment_strategy": ()}, "is empty"),
+        (ConsumerConfig, {"partition_assignment_strategy": 5}, "must be a list"),
+        (ClientConfig, {"allowed_broker_hosts": [1]}, "must be a list of str"),
+        (ClientConfig, {"allowed_broker_hosts": " , "}, "allowed_broker_hosts is empty"),
+        (ClientConfig, {"client_id": None}, "client_id=None must be a str"),
+        (ClientConfig, {"ssl_context": "cert.pem"}, "must be an ssl.SSLContext"),
+        (ClientConfig, {"metadata_max_age_ms": [1]}, "must be a number, not list"),
+    ],
+)
+def test_refuses_a_wrong_type_however_the_configuration_is_made(
+    make: Callable[..., Any], role: type[Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError) as raised:
+        make(role, **options)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(("role", "_options"), ROLES)
+def test_every_option_has_a_type_that_is_checked(role: type[Any], _options: type[Any]) -> None:
+    own = {"ssl_context", "acks"}  # typed Any: checked by their own rules
+    for row in dataclasses.fields(role):
+        kind = str(row.type).removesuffix(" | None")
+        known = kind in config._KINDS or kind.startswith("tuple[")  # pyright: ignore[reportPrivateUsage]
+        assert known or row.name in own, f"{row.name}: {row.type}"
+
+
+@pytest.mark.parametrize("acks", [0, 1, "0", "1"])
+def test_properties_without_idempotence_may_ask_for_fewer_acks(
+    acks: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    read = ProducerConfig.from_properties({"bootstrap.servers": "a:1", "acks": acks})
+    assert (read.acks, read.enable_idempotence) == (int(str(acks)), False)
+    assert f"idempotence is off: it is not asked for, and acks={acks}" in caplog.text
+
+
+@pytest.mark.parametrize("acks", [-1, "-1", "all"])
+def test_properties_with_all_acks_keep_idempotence(acks: object) -> None:
+    read = ProducerConfig.from_properties({"bootstrap.servers": "a:1", "acks": acks})
+    assert read.acks in (-1, "all")
+    assert read.enable_idempotence
+
+
+@pytest.mark.parametrize(
+    "contradiction", [{"enable.idempotence": "true"}, {"transactional.id": "t"}]
+)
+@pytest.mark.parametrize(
+    "properties", [{"acks": "1"}, {"max.in.flight.requests.per.connection": "6"}]
+)
+def test_properties_that_ask_for_idempotence_contradict_what_excludes_it(
+    contradiction: dict[str, str], properties: dict[str, str]
+) -> None:
+    given = {"bootstrap.servers": "a:1", **properties}
+    assert not ProducerConfig.from_properties(given).enable_idempotence
+    with pytest.raises(InvalidConfigurationError, match="enable_idempotence=True"):
+        ProducerConfig.from_properties({**given, **contradiction})
+
+
+@pytest.mark.parametrize(
+    ("properties", "level"),
+    [
+        ({"compression.type": "gzip", "compression.gzip.level": "9"}, 9),
+        ({"compression.type": "lz4", "compression.lz4.level": 17}, 17),
+        ({"compression.type": "zstd", "compression.zstd.level": "-7"}, -7),
+        ({"compression.type": "zstd", "compression.gzip.level": "9"}, None),
+        ({"compression.gzip.level": "9"}, None),
+        ({"compression.type": "zstd", "compression.level": "4"}, 4),
+    ],
+)
+def test_the_compression_level_is_that_of_the_codec_in_use(
+    properties: dict[str, object], level: int | None
+) -> None:
+    read = ProducerConfig.from_properties({"bootstrap.servers": "a:1", **properties})
+    assert read.compression_level == level
+
+
+@pytest.mark.parametrize(("codec", "level"), [("gzip", 10), ("lz4", 18), ("zstd", 23)])
+def test_refuses_a_level_that_the_codec_does_not_have(codec: str, level: int) -> None:
+    with pytest.raises(InvalidConfigurationError, match=f'for compression_type="{codec}"'):
+        ProducerConfig.create("a:1", compression_type=codec, compression_level=level)
+
+
+def test_properties_take_javas_assignor_classes() -> None:
+    package = "org.apache.kafka.clients.consumer"
+    names = f"{package}.CooperativeStickyAssignor, {package}.RangeAssignor"
+    read = ConsumerConfig.from_properties(
+        {"bootstrap.servers": "a:1", "partition.assignment.strategy": names}
+    )
+    assert read.partition_assignment_strategy == ("cooperative-sticky", "range")
+
+
+JAVA_NAMES: dict[type[Any], str] = {
+    ProducerConfig: (
+        "acks batch.size bootstrap.resolve.timeout.ms bootstrap.servers buffer.memory "
+        "buffer.memory.allocation.strategy client.dns.lookup client.id client.rack "
+        "compression.gzip.level compression.lz4.level compression.type compression.zstd.level "
+        "config.providers connections.max.idle.ms delivery.timeout.ms enable.idempotence "
+        "enable.metrics.push interceptor.classes key.serializer linger.ms max.block.ms "
+        "max.in.flight.requests.per.connection max.request.size metadata.cluster.check.enable "
+        "metadata.max.age.ms metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms "
+        "metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level "
+        "metrics.sample.window.ms partitioner.adaptive.partitioning.enable "
+        "partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys "
+        "partitioner.rack.aware receive.buffer.bytes reconnect.backoff.max.ms "
+        "reconnect.backoff.ms request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms "
+        "sasl.jaas.config sasl.mechanism security.protocol security.providers send.buffer.bytes "
+        "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms "
+        "ssl.truststore.location transaction.timeout.ms transaction.two.phase.commit.enable "
+        "transactional.id value.serializer"
+    ),
+    ConsumerConfig: (
+        "allow.auto.create.topics auto.commit.interval.ms auto.offset.reset bootstrap.servers "
+        "check.crcs client.dns.lookup client.id client.rack connections.max.idle.ms "
+        "default.api.timeout.ms enable.auto.commit enable.metrics.push exclude.internal.topics "
+        "fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id group.instance.id "
+        "group.protocol group.remote.assignor heartbeat.interval.ms interceptor.classes "
+        "internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer "
+        "max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms "
+        "partition.assignment.strategy session.timeout.ms share.acknowledgement.mode "
+        "share.acquire.mode value.deserializer"
+    ),
+}
+"""Names of the clients of Kafka 4.4.0; of sasl.* and ssl.* a few."""
+
+
+@pytest.mark.parametrize(
+    ("role", "name"), [(role, name) for role, names in JAVA_NAMES.items() for name in names.split()]
+)
+def test_every_name_of_javas_clients_is_taken_or_refused_with_a_reason(
+    role: type[Any], name: str
+) -> None:
+    """No name of Java's is simply unknown: a text no option takes shows which it is."""
+    given: dict[str, object] = {"bootstrap.servers": "a:1", name: object()}
+    if name.startswith("compression."):
+        given["compression.type"] = name.split(".")[1]
+    with pytest.raises(InvalidConfigurationError) as raised:
+        role.from_properties(given)
+    said = str(raised.value)
+    assert "did you mean" not in said
+    assert "lists them all" not in said
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "words"),
+    [
+        (ProducerConfig, "queue.buffering.max.ms", "use linger_ms"),
+        (ProducerConfig, "message.timeout.ms", "use delivery_timeout_ms"),
+        (ProducerConfig, "max_batch_size", "use batch_size"),
+        (ProducerConfig, "request.required.acks", "use acks"),
+        (ProducerConfig, "retries", "use delivery_timeout_ms"),
+        (ProducerConfig, "on_delivery", "add_done_callback"),
+        (ClientConfig, "metadata_max_age", "use metadata_max_age_ms"),
+        (ClientConfig, "metadata.broker.list", "use bootstrap_servers"),
+        (ClientConfig, "sasl_mechanism", "not supported yet"),
+        (ClientConfig, "interceptor_classes", "not supported yet"),
+        (ClientConfig, "ssl_cafile", "use ssl_context"),
+        (ClientConfig, "loop", "event loop that it is started in"),
+        (ClientConfig, "linger_ms", "an option of a producer"),
+        (ConsumerConfig, "rebalance_timeout_ms", "use max_poll_interval_ms"),
+        (ConsumerConfig, "transactional_id", "an option of a producer"),
+        (ProducerConfig, "group_id", "an option of a consumer"),
+        (ConsumerConfig, "fetch.wait.max.ms", "use fetch_max_wait_ms"),
+        (ConsumerConfig, "max_pol_records", "did you mean max_poll_records"),
+    ],
+)
+def test_names_of_other_clients_lead_to_ours(role: type[Any], name: str, words: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=words):
+        role.create("a:1", **{name: 1})
+    with pytest.raises(InvalidConfigurationError, match=words):
+        role.from_properties({"bootstrap.servers": "a:1", name: 1})
+
+
+def test_javas_spelling_as_a_keyword_leads_to_ours_and_to_from_properties() -> None:
+    with pytest.raises(InvalidConfigurationError, match="write linger_ms, or give a dict"):
+        ProducerConfig.create("a:1", **{"linger.ms": 5})
+
+
+@pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
+def test_a_dict_in_place_of_servers_leads_to_from_properties(client: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"not a dict.*from_properties"):
+        client({"bootstrap.servers": "a:1"})
+    with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
+        client.from_properties("a:1")
+
+
+@pytest.mark.parametrize("servers", [b"a:1", 5, None, [b"a:1"], ["a:1", None]])
+def test_refuses_servers_that_are_no_text(servers: Any) -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"bootstrap_servers=.* must be a list"):
+        ClientConfig.create(servers)
+
+
 @pytest.mark.parametrize(
     "properties",
     [
@@ -97,6 +340,13 @@ def test_java_property_names_are_read_and_converted() -> None:
         {"bootstrap.servers": "a:1", "linger.ms": "soon"},
         {"bootstrap.servers": "a:1", "lingering.ms": "5"},
         {"linger.ms": "5"},
+        {"bootstrap.servers": "a:1", "linger.ms": "5", "linger_ms": "6"},
+        {
+            "bootstrap.servers": "a:1",
+            "compression.type": "gzip",
+            "compression.gzip.level": "5",
+            "compression.level": "6",
+        },
     ],
 )
 def test_properties_that_make_no_sense_are_refused(properties: dict[str, object]) -> None:

@@ -29,7 +29,7 @@ OPENING: Final = """\
 
 Options are keyword arguments under Kafka's own names in snake_case, in Kafka's own units: what
 ends in `_ms` is milliseconds, sizes are bytes. Every client takes the options of `Client`;
-`Producer` and `Consumer` take more. `from_properties` takes the same options under Java's names:
+`Producer` and `Consumer` take more. `from_properties` takes a dict of [Java's names](#java-names):
 
 ```python
 from kafka_async import Producer
@@ -40,12 +40,39 @@ by_property = Producer.from_properties(
 )
 ```
 
-An option that does not exist, a value out of bounds, and options that contradict each other raise
-`InvalidConfigurationError` when the client is made. A producer or consumer that is given a started
-`Client` takes that client's connection options, and refuses its own.
+An option that does not exist, a value of a wrong type or out of bounds, and options that contradict
+each other raise `InvalidConfigurationError` when the client is made. Names from other clients, as
+`queue.buffering.max.ms` or `max_batch_size`, are refused with the option that has their place here.
+An option that takes several texts also takes one text with commas between. A producer or consumer
+that is given a started `Client` takes that client's connection options, and refuses its own.
 
 The last column says where this library differs from Java's client, and why; where it is empty, the
 default is that of Apache Kafka 4.4.0's client.
+"""
+
+JAVA_NAMES: Final = """\
+## Java names
+
+`from_properties` takes every option of this page that is a number, a text, a flag or a list of
+texts, with dots in place of underscores: `linger.ms`, `enable.auto.commit`. Values may have their
+own type or be text, as from a file: `"5"`, `"true"`, `"a,b"`. Five things are read as Java does:
+
+| Property | Meaning here |
+| --- | --- |
+| `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level` | \
+`compression_level`, if `compression.type` is that codec; else ignored |
+| `acks` of `0` or `1` without `enable.idempotence` and `transactional.id` | \
+`enable_idempotence=False`; a line of the log says so |
+| `max.in.flight.requests.per.connection` above 5, likewise | the same |
+| `partition.assignment.strategy` with Java's class names | \
+`RangeAssignor` is `range`, `CooperativeStickyAssignor` is `cooperative-sticky` |
+| `bootstrap.servers` | required; a text with commas, or a list |
+
+Functions and objects (serializers, deserializers, `partitioner`, `ssl_context`, assignors of your
+own) are passed as Python objects under the same dotted names; names of Java classes are refused.
+Properties of Java's clients that have no equivalent here yet (`sasl.*`, `interceptor.classes`,
+`client.dns.lookup` and others) raise `InvalidConfigurationError` with "not supported yet". `ssl.*`
+is replaced by `ssl_context`, and `retries` by `delivery_timeout_ms`.
 """
 
 SECTIONS: Final[Sequence[tuple[str, type[ClientConfig], type[ClientConfig] | None]]] = (
@@ -63,7 +90,7 @@ def make() -> str:
         rows = [row for row in dataclasses.fields(role) if row.name not in inherited]
         parts.append(f"## {title}\n")
         parts.append(generated_page.table(HEADER, map(describe, rows)) + "\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, JAVA_NAMES])
 
 
 def describe(row: dataclasses.Field[Any]) -> tuple[str, ...]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
+from kafka_async.config import ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import (
     EARLIEST,
@@ -83,7 +82,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     topics = tuple(t.strip() for t in given.get("subscribe", "").split(",") if t.strip())
     if "subscribe" in given and not topics:
         raise InvalidConfigurationError("subscribe names no topic")
-    properties = _properties(options, ConsumerConfig)
+    properties = _properties(options)
     ConsumerConfig.from_properties(properties)
     return SourceOptions(
         consumer=properties,
@@ -102,7 +101,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Read and check a writer's options; raises InvalidConfigurationError naming the option."""
     given = _given(options)
-    properties = _properties(options, ProducerConfig)
+    properties = _properties(options)
     ProducerConfig.from_properties(properties)
     return SinkOptions(producer=properties, topic=given.get("topic"))
 
@@ -122,18 +121,14 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _properties(options: Mapping[str, str], role: type[ClientConfig]) -> dict[str, object]:
-    names = {row.name for row in dataclasses.fields(role)}
+def _properties(options: Mapping[str, str]) -> dict[str, object]:
     properties: dict[str, object] = {}
     for key, value in options.items():
         low = key.lower()
         if low in FORBIDDEN:
             raise InvalidConfigurationError(f"option {key} is not allowed: {FORBIDDEN[low]}")
         if low.startswith("kafka."):
-            name = low.removeprefix("kafka.").replace(".", "_").replace("-", "_")
-            if name not in names:
-                raise InvalidConfigurationError(f"option {key} is not known to kafka_async")
-            properties[name] = value
+            properties[low.removeprefix("kafka.").replace(".", "_").replace("-", "_")] = value
     if "bootstrap_servers" not in properties:
         raise InvalidConfigurationError(
             'option kafka.bootstrap.servers is missing: name a broker, as "localhost:9092"'

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kafka_async.config import ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.spark.offsets import EARLIEST, LATEST
 from kafka_async.spark.options import sink_options, source_options
@@ -51,7 +52,7 @@ def test_names_are_read_in_any_case() -> None:
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribe": "a", "startingTimestamp": "1"}, "startingTimestamp"),
         ({"subscribe": "a", "kafka.group.id": "g"}, "kafka.group.id"),
-        ({"subscribe": "a", "kafka.nonsense": "1"}, "kafka.nonsense"),
+        ({"subscribe": "a", "kafka.nonsense": "1"}, "there is no option nonsense"),
         ({"subscribe": "a", "kafka.isolation.level": "chaos"}, "isolation_level"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
         ({"subscribe": "a", "failOnDataLoss": "perhaps"}, "failOnDataLoss"),
@@ -77,3 +78,14 @@ def test_the_sink_takes_a_topic_and_producer_options() -> None:
 def test_the_sink_refuses_to_be_transactional_behind_sparks_back() -> None:
     with pytest.raises(InvalidConfigurationError, match="at-least-once"):
         sink_options({**SERVERS, "kafka.transactional.id": "x"})
+
+
+def test_kafka_options_are_read_as_java_reads_them() -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "kafka.acks": "1", "kafka.linger.ms": "7"}
+    made = ProducerConfig.from_properties(sink_options(options).producer)
+    assert (made.acks, made.enable_idempotence, made.linger_ms) == (1, False, 7)
+    levels = {"kafka.compression.type": "zstd", "kafka.compression.zstd.level": "4"}
+    made = ProducerConfig.from_properties(sink_options({**options, **levels}).producer)
+    assert made.compression_level == 4
+    with pytest.raises(InvalidConfigurationError, match="sasl_mechanism is not supported yet"):
+        sink_options({**options, "kafka.sasl.mechanism": "PLAIN"})
