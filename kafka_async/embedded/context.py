@@ -16,7 +16,7 @@ A room lists its handlers as `ROUTES: tuple[Route, ...]`; `routes.py` puts the r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafka_async.protocol import api
@@ -50,13 +50,28 @@ Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 class Route:
     """One row of the table of APIs: a key, the versions that are answered, and who answers.
 
-    A handler that returns None sends no response (Produce with acks=0).
+    A handler that returns None sends no response (Produce with acks=0). `advertised` is the lowest
+    version in ApiVersions where that is not `lowest`.
     """
 
     api_key: int
     lowest: int
     highest: int
     handle: Handler
+    advertised: int | None = None
+
+    @property
+    def lowest_advertised(self) -> int:
+        """The lowest version that ApiVersions names."""
+        return self.lowest if self.advertised is None else self.advertised
+
+    def narrowed(self, low: int, high: int) -> Route | None:
+        """Return the route with the versions from `low` to `high` only; None if none is left."""
+        lowest, highest = max(low, self.lowest), min(high, self.highest)
+        if lowest > highest:
+            return None
+        advertised = max(low, self.lowest_advertised)
+        return replace(self, lowest=lowest, highest=highest, advertised=advertised)
 
 
 class Coordinator(Protocol):

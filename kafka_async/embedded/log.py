@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # here, or the first CRC blocks
 
 from kafka_async.embedded.producers import Producers
+from kafka_async.embedded.record_rules import RecordRules
 from kafka_async.embedded.segments import Segments
 from kafka_async.errors import (
     CorruptRecordError,
     InvalidRecordError,
     OffsetOutOfRangeError,
+    RecordBatchTooLargeError,
     RecordTooLargeError,
 )
 from kafka_async.records.batch import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 ControlKind: TypeAlias = Literal["commit", "abort"]
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
+NEVER: Final = 2**63 - 1
 
 
 class Appended(NamedTuple):
@@ -78,6 +81,8 @@ class PartitionLog:
         self.max_message_bytes = 1_048_588
         self.log_append_time = False
         self.min_insync_replicas = 1
+        self.segment_bytes = 1_073_741_824
+        self.rules = RecordRules(False, True, NEVER, 3_600_000)
         self.producers = Producers(producer_expiration_ms)
         self._segments = Segments()
         self._epochs: list[EpochEnd] = [EpochEnd(0, 0)]  # epoch and the offset it starts at
@@ -89,6 +94,8 @@ class PartitionLog:
         self.max_message_bytes = int(configs["max.message.bytes"])
         self.log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
         self.min_insync_replicas = int(configs["min.insync.replicas"])
+        self.segment_bytes = int(configs["segment.bytes"])
+        self.rules = RecordRules.of(configs)
 
     @property
     def leader_epoch(self) -> int:
@@ -180,7 +187,8 @@ class PartitionLog:
     def validate(self, records: Buffer | None) -> BatchView:
         """The one sound batch that a producer's bytes must be.
 
-        Raises CorruptRecordError, RecordTooLargeError and InvalidRecordError.
+        Raises CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError and
+        InvalidRecordError.
         """
         raw = memoryview(records or b"")
         if raw.nbytes > self.max_message_bytes:
@@ -213,6 +221,11 @@ class PartitionLog:
             raise InvalidRecordError("a batch with a producer id needs an epoch and a sequence")
         if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
             raise InvalidRecordError("a transactional batch needs a producer id")
+        if raw.nbytes > self.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"Message batch size is {raw.nbytes} bytes in append, which exceeds the maximum "
+                f"configured segment size of {self.segment_bytes}."
+            )
         return batch
 
     def _store(self, raw: Buffer, last_offset_delta: int, max_timestamp: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.groups.routes import ROUTES as GROUP_ROUTES
@@ -51,8 +50,7 @@ def table(limits: Mapping[int, tuple[int, int]]) -> dict[int, Route]:
     """The routes by API key; `limits` narrows versions, and drops an API whose range is empty."""
     routes: dict[int, Route] = {}
     for route in (*DATA_ROUTES, *GROUP_ROUTES, *TRANSACTION_ROUTES):
-        low, high = limits.get(route.api_key, (route.lowest, route.highest))
-        narrowed = replace(route, lowest=max(low, route.lowest), highest=min(high, route.highest))
-        if narrowed.lowest <= narrowed.highest:
+        low, high = limits.get(route.api_key, (route.lowest_advertised, route.highest))
+        if (narrowed := route.narrowed(low, high)) is not None:
             routes[route.api_key] = narrowed
     return routes

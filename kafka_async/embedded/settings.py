@@ -29,6 +29,9 @@ class SettingOptions(TypedDict, total=False):
     group_max_session_timeout_ms: int
     group_max_size: int
     offset_metadata_max_bytes: int
+    offsets_topic_num_partitions: int
+    transaction_state_log_num_partitions: int
+    log_retention_check_interval_ms: int
     coordinator_load_time_ms: int
     transaction_marker_delay_ms: int
     api_versions: Mapping[int, tuple[int, int]]
@@ -64,6 +67,9 @@ class Settings:
     group_max_session_timeout_ms: int = 1_800_000
     group_max_size: int = 2_147_483_647
     offset_metadata_max_bytes: int = 4_096
+    offsets_topic_num_partitions: int = 50
+    transaction_state_log_num_partitions: int = 50
+    log_retention_check_interval_ms: int = 300_000
     coordinator_load_time_ms: int = 0
     transaction_marker_delay_ms: int = 0
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
@@ -99,6 +105,9 @@ _LOWEST = {
     "group_min_session_timeout_ms": 1,
     "group_max_session_timeout_ms": 1,
     "group_max_size": 1,
+    "offsets_topic_num_partitions": 1,
+    "transaction_state_log_num_partitions": 1,
+    "log_retention_check_interval_ms": 1,
     "coordinator_load_time_ms": 0,
     "transaction_marker_delay_ms": 0,
 }

@@ -6,11 +6,10 @@ import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka_async.embedded.configs import problems, topic_defaults
+from kafka_async.embedded.configs import check_configs, effective_configs
 from kafka_async.embedded.log import PartitionLog
 from kafka_async.embedded.partition import Partition, Topic
 from kafka_async.errors import (
-    InvalidConfigError,
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
@@ -25,6 +24,23 @@ if TYPE_CHECKING:
     from kafka_async.embedded.settings import Settings
     from kafka_async.types import TopicPartition
 
+INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
+    "__consumer_offsets": {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+    "__transaction_state": {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    },
+}
+"""The coordinators' topics with their configurations; they are empty, since coordinators keep
+their state in memory.
+"""
+
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -34,6 +50,11 @@ def check_name(name: str) -> None:
         raise InvalidTopicError(
             f"{name!r} is no topic name: 1 to 249 letters, digits, '.', '_', '-'; not '.' or '..'"
         )
+
+
+def is_internal(name: str) -> bool:
+    """Return whether a topic is one of the coordinators' own."""
+    return name in INTERNAL_TOPICS
 
 
 class TopicTable:
@@ -92,8 +113,7 @@ class TopicTable:
         check_name(name)
         if name in self._by_name:
             raise TopicExistsError(f"Topic '{name}' already exists.")
-        if text := problems(configs or {}):
-            raise InvalidConfigError(text)
+        check_configs(configs or {})
         if assignments:
             return self._assigned(assignments)
         count = self._settings.default_partitions if partitions is None else partitions
@@ -118,6 +138,17 @@ class TopicTable:
         self._by_name[name] = self._by_id[topic.id] = topic
         self._extend(topic, placement)
         return topic
+
+    def create_internal(self, name: str) -> None:
+        """Make a coordinator's topic unless it exists; raises InvalidReplicationFactorError."""
+        if name in self._by_name:
+            return
+        partitions = {
+            "__consumer_offsets": self._settings.offsets_topic_num_partitions,
+            "__transaction_state": self._settings.transaction_state_log_num_partitions,
+        }[name]
+        factor = self._settings.replication_factor(len(self._alive()))
+        self.create(name, partitions, factor, configs=INTERNAL_TOPICS[name])
 
     def grow(
         self,
@@ -161,8 +192,8 @@ class TopicTable:
         return topic
 
     def configs(self, topic: Topic) -> dict[str, str]:
-        """All settings of a topic."""
-        return {**topic_defaults(self._settings), **topic.configs}
+        """Return all configurations of a topic."""
+        return effective_configs(self._settings, topic.configs)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace the settings of a topic that differ from the defaults."""

@@ -148,7 +148,10 @@ def read_response(buffer: BytesLike, response: type[ResponseT], version: int) ->
 
 
 def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
-    """The header and the request of a frame; `buffer` begins after the size.
+    """Return the header and the request of a frame; `buffer` begins after the size.
+
+    Bytes after the end of the request are ignored, as Kafka's brokers do: some versions of
+    librdkafka send more than the request.
 
     Raises:
         DecodeError: the bytes are no such request.
@@ -161,9 +164,7 @@ def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
         raise UnsupportedVersionError(
             f"{found.name} has no version {header.api_version}, only {found.versions}"
         )
-    message, end = found.request.decode_from(buffer, start, header.api_version)
-    if end != len(buffer):
-        raise _too_long(buffer, end, found.request, header.api_version)
+    message, _ = found.request.decode_from(buffer, start, header.api_version)
     return header, message
 
 

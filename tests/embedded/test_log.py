@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.embedded.configs import topic_defaults
+from kafka_async.embedded.configs import effective_configs
 from kafka_async.embedded.log import PartitionLog
 from kafka_async.embedded.settings import Settings
 from kafka_async.errors import (
@@ -105,7 +105,7 @@ def test_compressed_batches_pass_through_as_they_are(compression: str) -> None:
 
 def test_with_log_append_time_the_broker_dates_the_batch() -> None:
     log = PartitionLog()
-    configs = topic_defaults(Settings()) | {"message.timestamp.type": "LogAppendTime"}
+    configs = effective_configs(Settings(), {"message.timestamp.type": "LogAppendTime"})
     log.configure(configs)
     sent = batch(b"a", producer_id=1, epoch=0, sequence=0, timestamp=5)
     assert log.append(sent, 700).append_time == 700

@@ -200,7 +200,7 @@ async def test_api_versions(stage: Stage, version: int) -> None:
     peer = await stage.peer()
     response = await peer.ask(versions(), version)
     ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
-    assert ranges[0] == (3, 13)
+    assert ranges[0] == (0, 13)
     assert ranges[18] == (0, 5)
     finalized = {row.name: row.max_version_level for row in response.finalized_features}
     assert finalized == ({"transaction.version": 2} if version >= 3 else {})

@@ -66,7 +66,7 @@ async def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
         "removed API": framed(struct.pack(">hhih", 4, 0, 1, -1)),
         "no such version": framed(struct.pack(">hhih", 3, 99, 1, -1)),
         "garbled body": framed(struct.pack(">hhihi", 3, 1, 1, -1, 1_000_000)),
-        "bytes after the body": framed(struct.pack(">hhihib", 3, 1, 1, -1, 0, 7)),
+        "advertised but refused": framed(struct.pack(">hhihhii", 0, 2, 1, -1, -1, 0, 0)),
         "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     }.items(),
     ids=lambda item: item[0],

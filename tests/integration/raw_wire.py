@@ -38,19 +38,28 @@ class RawConnection:
         self._socket = socket.create_connection((host, port), timeout=PATIENCE)
         self._sent = 0
 
-    def call(self, request: Request[R], version: int) -> R:
-        """Send a request, and wait for its response."""
-        return self.exchange(request, version)[0]
+    def call(self, request: Request[R], version: int, *, extra: bytes = b"") -> R:
+        """Send a request, with `extra` bytes at the end of its frame; return its response."""
+        return self.exchange(request, version, extra=extra)[0]
 
-    def exchange(self, request: Request[R], version: int) -> tuple[R, bytes]:
+    def exchange(self, request: Request[R], version: int, *, extra: bytes = b"") -> tuple[R, bytes]:
         """The response to a request, decoded to its last byte, and its frame without the size."""
         self._sent += 1
         parts: list[Any] = encode_request(request, version, self._sent, "raw")
-        self._socket.sendall(b"".join(parts))
+        body = b"".join(parts)[4:] + extra
+        self._socket.sendall(len(body).to_bytes(4, "big") + body)
         frame = self._read(int.from_bytes(self._read(4), "big"))
         correlation_id, response = decode_response(frame, request.RESPONSE, version)
         assert correlation_id == self._sent
         return response, frame
+
+    def is_closed_after(self, data: bytes) -> bool:
+        """Send bytes, and return whether the broker closes the connection without a response."""
+        self._socket.sendall(data)
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
 
     def close(self) -> None:
         self._socket.close()
@@ -93,12 +102,16 @@ class RawCluster:
                 name=name, num_partitions=-1, replication_factor=-1, assignments=[place]
             )
         self.any.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
+        return self.leader(name)
+
+    def leader(self, name: str) -> RawConnection:
+        """Wait until a topic has a leader of its first partition, and return a connection to it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
             answer = self.any.call(request, 9)
             if answer.topics[0].error_code == Code.NONE or time.monotonic() > deadline:
-                [partition] = answer.topics[0].partitions
+                partition = answer.topics[0].partitions[0]
                 broker = next(it for it in answer.brokers if it.node_id == partition.leader_id)
                 return self._connection(broker.host, broker.port)
             time.sleep(0.1)

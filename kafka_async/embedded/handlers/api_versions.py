@@ -44,7 +44,7 @@ async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     }
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=route.lowest, max_version=route.highest)
+            ApiVersion(api_key=key, min_version=route.lowest_advertised, max_version=route.highest)
             for key, route in sorted(cluster.routes.items())
         ],
         supported_features=[

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka_async.embedded.codes import Code
+from kafka_async.embedded.configs import TOPIC_CONFIGS, ConfigSource, synonyms
 from kafka_async.embedded.context import Route
 from kafka_async.errors import InvalidConfigError, InvalidRequestError, KafkaError
 from kafka_async.protocol.messages.create_topics import (
@@ -17,10 +18,10 @@ from kafka_async.protocol.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from kafka_async.embedded.context import RequestContext
+    from collections.abc import Mapping
 
-DYNAMIC_TOPIC_CONFIG = 1
-DEFAULT_CONFIG = 5
+    from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.settings import Settings
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -71,19 +72,26 @@ def _create(
         name=asked.name,
         num_partitions=len(placement),
         replication_factor=len(placement[0]),
+        error_message=None,
     )
     if not request.validate_only:
         topic = topics.create(asked.name, assignments=dict(enumerate(placement)), configs=configs)
         result.topic_id = topic.id
         result.configs = [
-            CreatableTopicConfigs(
-                name=name,
-                value=value,
-                config_source=DYNAMIC_TOPIC_CONFIG if name in configs else DEFAULT_CONFIG,
-            )
-            for name, value in sorted(topics.configs(topic).items())
+            _config(context.cluster.settings, configs, name) for name in TOPIC_CONFIGS
         ]
     return result
+
+
+def _config(settings: Settings, own: Mapping[str, str], name: str) -> CreatableTopicConfigs:
+    """Return a new topic's configuration; what was asked for is repeated as it was written."""
+    origins = synonyms(settings, name, own)
+    value = origins[0].value if origins else TOPIC_CONFIGS[name].default
+    return CreatableTopicConfigs(
+        name=name,
+        value=own.get(name, value),
+        config_source=origins[0].source if origins else ConfigSource.DEFAULT,
+    )
 
 
 ROUTE = Route(19, 2, 7, handle)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
-from kafka_async.errors import KafkaError
+from kafka_async.embedded.topics import is_internal
+from kafka_async.errors import InvalidTopicError, KafkaError
 from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -37,6 +38,8 @@ def _partition(
     context: RequestContext, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
+        if is_internal(topic):
+            raise InvalidTopicError(f"Cannot delete records of internal topic {topic}")
         partition = led_partition(context, topic, asked.partition_index)
         low_watermark = partition.log.delete_before(asked.offset)
     except KafkaError as error:

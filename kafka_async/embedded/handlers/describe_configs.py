@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
-from kafka_async.embedded.configs import broker_configs, config_type
+from kafka_async.embedded.configs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigSource,
+    ConfigType,
+    Synonym,
+    broker_synonyms,
+    synonyms,
+)
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.topics import check_name
 from kafka_async.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
@@ -19,13 +27,13 @@ from kafka_async.protocol.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.settings import Settings
 
 TOPIC: Final = 2
 BROKER: Final = 4
-DYNAMIC_TOPIC: Final = 1
-STATIC_BROKER: Final = 4
-DEFAULT: Final = 5
 
 
 async def handle(
@@ -44,53 +52,78 @@ def _resource(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
     )
     try:
-        values, source, own = _values(context, asked)
+        described = _described(context, asked)
     except KafkaError as error:
         result.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
         result.error_message = error.message
         return result
-    wanted = values if asked.configuration_keys is None else asked.configuration_keys
-    result.configs = [
-        _config(name, values[name], source if name in own else DEFAULT, request, asked)
-        for name in sorted(set(wanted) & set(values))
-    ]
+    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
+    result.configs = [config for config in described if wanted is None or config.name in wanted]
+    if not request.include_synonyms:
+        for config in result.configs:
+            config.synonyms = []
+    result.error_message = ""
     return result
 
 
-def _values(
+def _described(
     context: RequestContext, asked: DescribeConfigsResource
-) -> tuple[dict[str, str], int, set[str]]:
-    """All values, the source of those that are set, and which those are."""
+) -> list[DescribeConfigsResourceResult]:
     cluster = context.cluster
     if asked.resource_type == TOPIC:
         check_name(asked.resource_name)
         topic = cluster.topics.get(asked.resource_name)
         if topic is None:
-            raise UnknownTopicOrPartitionError(f"Topic '{asked.resource_name}' does not exist.")
-        return cluster.topics.configs(topic), DYNAMIC_TOPIC, set(topic.configs)
+            raise UnknownTopicOrPartitionError("")
+        return [_topic_config(cluster.settings, topic.configs, name) for name in TOPIC_CONFIGS]
     if asked.resource_type == BROKER:
-        if asked.resource_name not in ("", *map(str, cluster.brokers)):
-            raise InvalidRequestError(f"there is no broker {asked.resource_name!r}")
-        values = broker_configs(cluster.settings, asked.resource_name)
-        return values, STATIC_BROKER, set(values)
+        return _broker_configs(context, asked.resource_name)
     raise InvalidRequestError(f"resources of type {asked.resource_type} have no settings here")
 
 
-def _config(
-    name: str,
-    value: str,
-    source: int,
-    request: DescribeConfigsRequest,
-    asked: DescribeConfigsResource,
+def _topic_config(
+    settings: Settings, own: Mapping[str, str], name: str
 ) -> DescribeConfigsResourceResult:
-    synonyms = [DescribeConfigsSynonym(name=name, value=value, source=source)]
+    config, origins = TOPIC_CONFIGS[name], synonyms(settings, name, own)
+    value = origins[0].value if origins else config.default
+    return _config(name, value, config.type, origins)
+
+
+def _broker_configs(context: RequestContext, broker_id: str) -> list[DescribeConfigsResourceResult]:
+    """Return a broker's configurations; without an id the dynamic defaults of all brokers."""
+    settings = context.cluster.settings
+    if broker_id and broker_id != str(context.broker.id):
+        raise InvalidRequestError(
+            f"Unexpected broker id, expected {context.broker.id} or empty string, but received "
+            f"{broker_id}"
+        )
+    described: list[DescribeConfigsResourceResult] = []
+    for name, config in BROKER_CONFIGS.items():
+        origins = broker_synonyms(settings, name)
+        if not broker_id:
+            origins = [one for one in origins if one.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        if origins:
+            value = origins[0].value
+            described.append(_config(name, value, config.type, origins, config.read_only))
+    if broker_id:
+        own = [Synonym("node.id", broker_id, ConfigSource.STATIC_BROKER)]
+        described.append(_config("node.id", broker_id, ConfigType.INT, own, read_only=True))
+    return described
+
+
+def _config(
+    name: str, value: str, kind: ConfigType, origins: list[Synonym], read_only: bool = False
+) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=name,
         value=value,
-        read_only=asked.resource_type == BROKER,
-        config_source=source,
-        synonyms=synonyms if request.include_synonyms else [],
-        config_type=config_type(name),
+        read_only=read_only,
+        config_source=origins[0].source if origins else ConfigSource.DEFAULT,
+        synonyms=[
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+            for one in origins
+        ],
+        config_type=kind,
         documentation=None,
     )
 

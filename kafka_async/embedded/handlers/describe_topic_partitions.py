@@ -8,7 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.metadata import TOPIC_OPERATIONS
 from kafka_async.embedded.partition import NO_LEADER
-from kafka_async.embedded.topics import check_name
+from kafka_async.embedded.topics import check_name, is_internal
 from kafka_async.errors import InvalidTopicError
 from kafka_async.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -76,6 +76,7 @@ def _describe(
     return DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.id,
+        is_internal=is_internal(topic.name),
         partitions=[_partition(entry, alive) for entry in topic.partitions[first : first + most]],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
@@ -90,6 +91,8 @@ def _partition(partition: Partition, alive: set[int]) -> DescribeTopicPartitions
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
         offline_replicas=[replica for replica in partition.replicas if replica not in alive],
     )
 

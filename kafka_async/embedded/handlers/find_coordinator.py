@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 GROUP, TRANSACTION = 0, 1
+TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+"""The topic that the first request for a kind of coordinator creates, as in Kafka."""
 ASKS_FOR_MANY: Final = 4
 
 
@@ -39,6 +41,7 @@ def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
     broker_id = context.cluster.coordinator_for(key)
     if broker_id is None:
         return _missing(key, Code.COORDINATOR_NOT_AVAILABLE, "no broker is alive")
+    context.cluster.topics.create_internal(TOPICS[key_type])
     broker = context.cluster.brokers[broker_id]
     return Coordinator(
         key=key,

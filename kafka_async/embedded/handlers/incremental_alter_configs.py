@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
-from kafka_async.embedded.configs import LISTS, problems
+from kafka_async.embedded.configs import check_configs, is_list
 from kafka_async.embedded.context import Route
 from kafka_async.errors import (
     InvalidConfigError,
     InvalidRequestError,
     KafkaError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
 )
 from kafka_async.protocol.messages.incremental_alter_configs import (
@@ -73,8 +74,7 @@ def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: 
             configs.pop(change.name, None)
         else:
             configs[change.name] = value
-    if text := problems(configs):
-        raise InvalidConfigError(text)
+    check_configs(configs)
     if not dry_run:
         topics.configure(topic, configs)
 
@@ -85,11 +85,14 @@ def _changed(change: AlterableConfig, now: str) -> str | None:
     if operation == DELETE:
         return None
     if value is None:
-        raise InvalidRequestError(f"{change.name} was given no value")
+        raise InvalidRequestError(f"Null value not supported for : {change.name}")
     if operation == SET:
         return value
-    if operation not in (APPEND, SUBTRACT) or change.name not in LISTS:
-        raise InvalidConfigError(f"operation {operation} is not possible on {change.name}")
+    if operation not in (APPEND, SUBTRACT):
+        raise UnknownServerError(f"there is no operation {operation}")
+    if not is_list(change.name):
+        word = "APPEND" if operation == APPEND else "SUBTRACT"
+        raise InvalidConfigError(f"Can't {word} to key {change.name} because its type is not LIST.")
     items = [item for item in now.split(",") if item]
     if operation == APPEND:
         return ",".join(dict.fromkeys([*items, *value.split(",")]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
 from kafka_async.protocol.messages.metadata import (
     MetadataRequest,
@@ -74,7 +75,9 @@ def _topic(
     topic = topics.get(name)
     if topic is not None:
         return _describe(context, request, topic)
-    return MetadataResponseTopic(error_code=_missing(context, request, name), name=name)
+    return MetadataResponseTopic(
+        error_code=_missing(context, request, name), name=name, is_internal=is_internal(name)
+    )
 
 
 def _missing(context: RequestContext, request: MetadataRequest, name: str) -> Code:
@@ -82,7 +85,8 @@ def _missing(context: RequestContext, request: MetadataRequest, name: str) -> Co
     cluster = context.cluster
     try:
         if cluster.settings.auto_create_topics and request.allow_auto_topic_creation:
-            cluster.topics.create(name)
+            create = cluster.topics.create_internal if is_internal(name) else cluster.topics.create
+            create(name)
         else:
             cluster.topics.plan(name)
     except InvalidTopicError:
@@ -99,6 +103,7 @@ def _describe(
     described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
+        is_internal=is_internal(topic.name),
         partitions=[_partition(partition, alive) for partition in topic.partitions],
     )
     if request.include_topic_authorized_operations:

@@ -8,10 +8,12 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.network import Disconnect
+from kafka_async.embedded.topics import is_internal
 from kafka_async.embedded.transactions.coordinator import ADDS_PARTITIONS
 from kafka_async.errors import (
     InvalidProducerEpochError,
     InvalidRequiredAcksError,
+    InvalidTopicError,
     KafkaError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -21,6 +23,7 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -35,10 +38,13 @@ from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.record_rules import Rejection
     from kafka_async.records.batch import BatchHeader
 
 ZSTD_SINCE: Final = 7
 LEADER_HINTS_SINCE: Final = 10
+ADMIN_CLIENT: Final = "__admin_client"
+"""The client id with which Kafka's own tools may write to internal topics."""
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -85,6 +91,8 @@ def _append(
 ) -> PartitionProduceResponse:
     if request.acks not in (-1, 0, 1):
         raise InvalidRequiredAcksError(f"acks is -1, 0 or 1, not {request.acks}")
+    if is_internal(topic) and context.client_id != ADMIN_CLIENT:
+        raise InvalidTopicError(f"Cannot append to internal topic {topic}")
     partition = led_partition(context, topic, data.index)
     log = partition.log
     needed = min(log.min_insync_replicas, len(partition.replicas))  # one replica is enough if alone
@@ -95,6 +103,9 @@ def _append(
         )
     batch = log.validate(data.records)
     _check_header(context, request, partition.tp, batch.header)
+    rejection = log.rules.rejection(batch, partition.tp, context.cluster.now_ms())
+    if rejection is not None:
+        return _rejected(data, rejection, log.start_offset)
     from_zero = batch.header.is_transactional and context.version >= ADDS_PARTITIONS
     appended = log.write(batch, context.cluster.now_ms(), from_zero=from_zero)
     if not appended.duplicate:
@@ -104,6 +115,24 @@ def _append(
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time,
         log_start_offset=log.start_offset,
+    )
+
+
+def _rejected(
+    data: PartitionProduceData, rejection: Rejection, log_start_offset: int
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=rejection.code,
+        base_offset=-1,
+        log_start_offset=log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(
+                batch_index=error.batch_index, batch_index_error_message=error.message
+            )
+            for error in rejection.errors
+        ],
+        error_message=rejection.message,
     )
 
 
@@ -166,4 +195,6 @@ def _disconnect_on_error(response: ProduceResponse) -> None:
                 raise Disconnect(f"acks=0, and error {partition.error_code} for {topic.name}")
 
 
-ROUTE = Route(0, 3, 13, handle)
+# Versions 0 to 2 are named though they are refused: librdkafka before 2.11 would otherwise write
+# batches without compression (KIP-896).
+ROUTE = Route(0, 3, 13, handle, advertised=0)
