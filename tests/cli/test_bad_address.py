@@ -1,11 +1,10 @@
-"""An address that is no Kafka broker ends a command within its deadline, in one line."""
+"""An address that is no Kafka broker ends a command in one line."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -76,10 +75,8 @@ COMMANDS = [
 
 
 def refused(address: str, *arguments: str) -> str:
-    """Run a command; the line that it ends with, within its deadline."""
-    start = time.monotonic()
+    """Run a command, which must end in an error; return its last line."""
     ended = call(*arguments, "--bootstrap", address, "--timeout", "1")
-    assert time.monotonic() - start < 5
     assert ended.status == 1
     assert ended.out == ""
     line = ended.err.splitlines()[-1]

@@ -1,26 +1,36 @@
-"""A cluster in a thread of its own, whose work is not that of the loop under test."""
+"""A cluster in a separate thread, whose work does not count, and the meter of the loop's work."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
 from kafka_async.embedded import BlockingCluster, run_in_thread
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
+from tests.fairness.work import Instruments, Meter
 
 FAST = IMPLEMENTATION == "c"
-RECORDS = 60_000 if FAST else 6_000
-"""Enough to hold the loop for at least 15 ms, if nobody gave it up."""
+RECORDS = 15_000
+"""More than one event loop iteration may handle."""
 VALUE = b"v" * 100
 USUAL = 1_000
 """Records of a batch of 128 KiB."""
-LARGE = 50_000 if FAST else 10_000
+LARGE = RECORDS
 """Records of a batch larger than any default makes."""
+
+
+@pytest_asyncio.fixture
+async def meter(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Meter]:
+    """A meter of the test's event loop, with the client's bulk work and time going through it."""
+    meter = Meter()
+    Instruments(meter, monkeypatch)
+    yield meter
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
-"""Whoever reads leaves the loop to others at least every 5 ms of CPU time."""
+"""Consuming does a bounded amount of work in each event loop iteration."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from kafka_async.hooks import Fetched, Hooks
 from kafka_async.records.arrow import to_arrow
 from kafka_async.types import TopicPartition
 from tests.fairness.conftest import RECORDS
-from tests.fairness.holds import LIMIT, MOST, longest_hold, steps
+from tests.fairness.work import LIMIT, MOST_STEPS, Meter, check, steps
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -78,41 +79,38 @@ def reader(
 
 @pytest.mark.parametrize("read", [iterate, poll_usual, poll_one, poll_all, poll_batches, one])
 @pytest.mark.parametrize("topic", TOPICS)
-async def test_who_reads_never_holds_the_loop(
-    cluster: BlockingCluster, topic: str, read: Read
+async def test_consuming_bounds_the_work_of_an_iteration(
+    cluster: BlockingCluster, meter: Meter, topic: str, read: Read
 ) -> None:
-    async def work() -> None:
-        async with reader(cluster, topic) as consumer:
-            if read is iterate:
-                await iterate(consumer, read)
-            else:
-                await read_all(consumer, read)
-
-    assert await longest_hold(work) <= LIMIT
+    async with meter, reader(cluster, topic) as consumer:
+        if read is iterate:
+            await iterate(consumer, read)
+        else:
+            await read_all(consumer, read)
+    check(meter)
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
 async def test_a_fetch_of_the_default_size_is_parsed_within_the_limit(
-    cluster: BlockingCluster, way: str
+    cluster: BlockingCluster, meter: Meter, way: str
 ) -> None:
-    """What `poll_batches` gave is parsed in one call: who asks for more megabytes waits longer."""
-
-    async def work() -> None:
-        seen = 0
-        async with reader(cluster, "usual", 1 << 20) as consumer:
-            while seen < RECORDS:
-                for batch in await consumer.poll_batches():
-                    seen += len(batch.records()) if way == "records" else batch.to_arrow().num_rows
-                    await asyncio.sleep(0)
-
-    assert await longest_hold(work) <= LIMIT
+    """One call parses all that `poll_batches` returned: a larger fetch holds the loop longer."""
+    seen = 0
+    async with meter, reader(cluster, "usual", 1 << 20) as consumer:
+        while seen < RECORDS:
+            for batch in await consumer.poll_batches():
+                seen += len(batch.records()) if way == "records" else batch.to_arrow().num_rows
+                await asyncio.sleep(0)
+    check(meter, replace(LIMIT, calls=8 * LIMIT.records))
 
 
 @pytest.mark.parametrize("read", [one, poll_one])
-async def test_a_time_out_around_a_tight_loop_fires(cluster: BlockingCluster, read: Read) -> None:
+async def test_a_time_out_around_a_tight_loop_fires(
+    cluster: BlockingCluster, meter: Meter, read: Read
+) -> None:
     hooks = Hooks()
     fetched = asyncio.Event()
     hooks.listen(Fetched, lambda _: fetched.set())
     async with reader(cluster, "usual", hooks=hooks) as consumer:
         await fetched.wait()  # there is more than is read: nothing else leaves the loop
-        assert await steps(lambda: read(consumer)) <= MOST
+        assert await steps(meter, lambda: read(consumer)) <= MOST_STEPS
