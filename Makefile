@@ -1,4 +1,4 @@
-# One way in for people and machines: make demo, test, test-slow, conformance, lint, docs, bench, clean.
+# One way in for people and machines: make demo, test, test-slow, test-matrix, conformance, lint, docs, bench, clean.
 # What is installed is remembered by stamps in the virtual environment: a second run reinstalls nothing.
 
 VENV ?= .venv
@@ -9,11 +9,13 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
-	@echo "make test                         the whole suite; make test-slow: what takes longer"
+	@echo "make test                         the whole suite"
+	@echo "make test-slow                    tests that take longer, and unit tests on the machine's other Pythons"
+	@echo "make test-matrix                  integration tests on the older brokers"
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
 	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
@@ -24,9 +26,9 @@ help:
 
 # --- The environment -----------------------------------------------------------------------------
 
-# The newest Python that runs: a name on the PATH may belong to a version manager and start nothing.
+# PYTHON, or the newest that runs: a name on the PATH may belong to a version manager and start nothing.
 $(BIN)/python:
-	@for name in python3.14 python3.13 python3.12 python3.11 python3; do \
+	@for name in $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3; do \
 	  if $$name -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "making $(VENV) with $$name"; exec $$name -m venv $(VENV); \
 	  fi; \
@@ -78,7 +80,7 @@ demo-repeat: $(VENV)/.installed-dev
 # --- Checks --------------------------------------------------------------------------------------
 
 # Spark's tests need Java 17; where it is missing they are skipped, and the last line says so.
-ifneq ($(filter test test-slow,$(MAKECMDGOALS)),)
+ifneq ($(filter test test-slow test-matrix,$(MAKECMDGOALS)),)
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
 SPARK_FOR_TESTS := $(shell [ "0$(JAVA_VERSION)" -ge 17 ] && echo $(VENV)/.installed-spark)
@@ -88,7 +90,10 @@ test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
 	@$(BIN)/python tools/run_tests.py
 
 test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
-	@$(BIN)/python tools/run_tests.py --slow
+	@$(BIN)/python tools/run_tests.py slow
+
+test-matrix: $(VENV)/.installed-dev
+	@$(BIN)/python tools/run_tests.py matrix
 
 # CONFORMANCE_ARGS='--seed 1 --count 1000 --only FetchResponse:12': python -m tools.conformance --help
 conformance: $(VENV)/.installed-dev

@@ -26,6 +26,8 @@ pytest_plugins = ["kafka_async_pytest"]
 
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
+FOREIGN = {"contract", "foreign_clients", "kafka_tools", "confluent_kafka", "aiokafka"}
+"""Integration tests that let other projects' clients and tools, or raw requests, judge."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -52,10 +54,12 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever lies below tests/integration is an integration test."""
+    """Mark tests by where they are: below tests/integration, or in a file named for strangers."""
     for item in items:
         if INTEGRATION in item.path.parents:
             item.add_marker("integration")
+            if item.path.stem.removeprefix("test_") in FOREIGN:
+                item.add_marker("foreign")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,12 +1,13 @@
 """Runs the whole suite, stage by stage, and says in one line what it ran on.
 
     python tools/run_tests.py           unit tests twice, integration tests on each backend
-    python tools/run_tests.py --slow    what is marked slow, and the older brokers
+    python tools/run_tests.py slow      unit tests on the other Pythons, and tests marked slow
+    python tools/run_tests.py matrix    tests that hold for every broker, on the older brokers
 
 Unit tests run on the pure kernel under asyncio and on the compiled one under uvloop: each is met
 once, without the product; both at once, since each keeps one core busy. Where something is missing
 (Java, Maven, a compiler) the rest runs, and the last line says what did not and what to install;
-with CI=true that is a failure.
+with CI=true that is a failure. Only with CI=true is the time limited, to MINUTES for each turn.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NoReturn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from pythons import find_pythons, make_environment
 from test_results import RESULTS, StageResult, Summary, print_slowest, read_results
 
 NO_TESTS = 5
-MINUTES, MINUTES_SLOW = 12, 30
 OLDER = "apache-3.9.1,apache-4.3.1"
 
 
@@ -49,45 +50,61 @@ class Stage:
     loop: str = "asyncio"
     backends: str = "embedded"
     may_be_empty: bool = False
+    python: str = sys.executable
     arguments: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Stages that run at once, and the minutes that they have with CI=true."""
+
+    minutes: int
+    stages: Sequence[Stage]
 
 
 UNIT = "not integration and not spark and not slow"
 TOGETHER = "(integration or spark) and not slow"
-HANGS = ["-o", "faulthandler_timeout=150"]
 UNIT_STAGES = [
-    Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python", arguments=HANGS),
-    Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop", arguments=HANGS),
+    Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python"),
+    Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
 ]
-TURNS = [
-    UNIT_STAGES,
-    [Stage("integration", "integration", TOGETHER, backends="embedded,apache")],
-]
-"""What runs one after the other; the stages of one turn run at once."""
-SLOW_TURNS = [
-    [Stage("slow", "slow tests", "slow", backends="embedded,apache")],
-    [Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER)],
-]
+REST = "slow and not foreign and not spark"
+BOTH = "embedded,apache"
+TURNS: Mapping[str, Sequence[Turn]] = {
+    "normal": [
+        Turn(6, UNIT_STAGES),
+        Turn(6, [Stage("integration", "integration", TOGETHER, backends=BOTH)]),
+    ],
+    "slow": [
+        Turn(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH)]),
+        Turn(8, [Stage("spark", "Spark", "spark and slow and not foreign", backends=BOTH)]),
+        Turn(
+            11, [Stage("slow", "slow tests", "slow and not foreign and not spark", backends=BOTH)]
+        ),
+    ],
+    "matrix": [
+        Turn(30, [Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER)])
+    ],
+}
+"""What runs one after the other, by the kind of run."""
+PYTHONS_AT_ONCE, PYTHON_MINUTES = 2, 8
 
 
 def main() -> int:
     """Run the stages; returns the exit status."""
     parser = argparse.ArgumentParser(description="Runs the whole suite.")
-    parser.add_argument("--slow", action="store_true", help="what is slow instead of the rest")
-    slow = parser.parse_args().slow
+    parser.add_argument("kind", nargs="?", default="normal", choices=TURNS)
+    kind = parser.parse_args().kind
     signal.signal(signal.SIGTERM, stop_at_once)
-    minutes = MINUTES_SLOW if slow else MINUTES
-    deadline = time.monotonic() + 60 * minutes
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
-    shutil.rmtree(RESULTS / kind(slow), ignore_errors=True)
-    summary = Summary(kind(slow))
-    for turn in SLOW_TURNS if slow else TURNS:
-        stages = [stage for stage in turn if stage.kernel != "c" or has_compiled_kernel()]
-        if len(stages) < len(turn):
+    shutil.rmtree(RESULTS / kind, ignore_errors=True)
+    summary = Summary(kind)
+    turns = [*(other_pythons(summary) if kind == "slow" else ()), *TURNS[kind]]
+    for turn in turns:
+        stages = [stage for stage in turn.stages if stage.kernel != "c" or compiled_kernel(stage)]
+        if len(stages) < len(turn.stages):
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-        for stage, result in zip(
-            stages, run(stages, kind(slow), seed, deadline, minutes), strict=True
-        ):
+        for stage, result in zip(stages, run(stages, kind, seed, limit(turn)), strict=True):
             summary.add(stage.group, stage.variant, result)
     print_slowest(summary.durations)
     summary.write()
@@ -95,23 +112,50 @@ def main() -> int:
 
 
 def stop_at_once(number: int, frame: object) -> NoReturn:
-    """Leave through the ordinary clean-up when somebody ends the run."""
+    """Leave through the ordinary clean-up when the run is ended by a signal."""
     sys.exit(128 + number)
 
 
-def kind(slow: bool) -> str:
-    return "slow" if slow else "normal"
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"true", "1"}
 
 
-def run(
-    stages: Sequence[Stage], group: str, seed: str, deadline: float, minutes: int
-) -> list[StageResult]:
-    """Run stages at once, each in a process of its own; past the deadline they are ended."""
+def limit(turn: Turn) -> int | None:
+    """Return the minutes that a turn may take; None outside CI, where the machine may be slow."""
+    return turn.minutes if in_ci() else None
+
+
+def other_pythons(summary: Summary) -> list[Turn]:
+    """Make the environments of the machine's other Pythons; return the turns of their unit tests.
+
+    Each runs on the compiled kernel, and alternately under uvloop and asyncio.
+    """
+    stages: list[Stage] = []
+    for number, (version, interpreter) in enumerate(find_pythons().items()):
+        print(f"\n--- the environment of Python {version} ---", flush=True)
+        python = make_environment(version, interpreter)
+        if python is None:
+            summary.failed_stages.append(f"the environment of Python {version}")
+            continue
+        loop = ("uvloop", "asyncio")[number % 2]
+        variant = f"Python {version}"
+        stages.append(
+            Stage(f"unit-{version}", "unit", UNIT, variant, "c", loop, python=str(python))
+        )
+    return [
+        Turn(PYTHON_MINUTES, stages[at : at + PYTHONS_AT_ONCE])
+        for at in range(0, len(stages), PYTHONS_AT_ONCE)
+    ]
+
+
+def run(stages: Sequence[Stage], group: str, seed: str, minutes: float | None) -> list[StageResult]:
+    """Run stages at once, each in a separate process; end them after that many minutes, if any."""
     running: list[Running] = []
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
     try:
         for stage in stages:
             running += [start(stage, group, seed, shown=not running)]
-        return [finish(each, deadline, minutes) for each in running]
+        return [finish(each, deadline) for each in running]
     except BaseException:
         for each in running:
             end(each.process)
@@ -131,7 +175,7 @@ class Running:
 def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
     """Start a stage; what it prints is `shown` as it comes, or else when it has ended."""
     report = RESULTS / group / f"{stage.name}.xml"
-    command = [sys.executable, "-m", "pytest", "-m", stage.select, f"--junitxml={report}"]
+    command = [stage.python, "-m", "pytest", "-m", stage.select, f"--junitxml={report}"]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
     output = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # closed by `finish`
     if shown:
@@ -146,14 +190,14 @@ def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
     return Running(stage, report, process, output)
 
 
-def finish(running: Running, deadline: float, minutes: int) -> StageResult:
+def finish(running: Running, deadline: float | None) -> StageResult:
     """Wait for a stage; past the deadline it is ended, and has failed."""
     stage, process = running.stage, running.process
     try:
-        status = process.wait(max(1, deadline - time.monotonic()))
+        status = process.wait(None if deadline is None else max(1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         end(process)
-        print(f"{stage.name}: ended, because the suite has taken its {minutes} minutes")
+        print(f"{stage.name}: ended, because it has taken its minutes (CI=true limits them)")
         status = -1
     if running.output is not None:
         print(f"\n--- {stage.name} ---", flush=True)
@@ -183,9 +227,10 @@ def environment(stage: Stage, seed: str) -> dict[str, str]:
     return words
 
 
-def has_compiled_kernel() -> bool:
+def compiled_kernel(stage: Stage) -> bool:
+    """Return whether the stage's Python has the compiled kernel."""
     words = {**os.environ, "KAFKA_ASYNC_KERNEL": "c"}
-    command = [sys.executable, "-c", "import kafka_async.kernel"]
+    command = [stage.python, "-c", "import kafka_async.kernel"]
     return subprocess.run(command, env=words, capture_output=True, check=False).returncode == 0
 
 
@@ -200,10 +245,10 @@ def conclude(summary: Summary) -> int:
     if not missing:
         print(f"passed: {ran}")
         return 0
-    in_ci = os.environ.get("CI", "").lower() in {"true", "1"}
+    strict = in_ci()
     print(f"ran: {ran}")
-    print(f"{'failed' if in_ci else 'passed'}; {missing}")
-    return 1 if in_ci else 0
+    print(f"{'failed' if strict else 'passed'}; {missing}")
+    return 1 if strict else 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 from pathlib import Path
 
 import pytest
@@ -97,12 +97,23 @@ def test_a_stage_past_its_time_is_ended_and_has_failed(
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
     endless = tmp_path / "test_endless.py"
     endless.write_text("import threading\nthreading.Event().wait()\n")
-    stages = [Stage(name, "unit", "not slow", arguments=[str(endless)]) for name in ("one", "two")]
-    results = run_tests.run(stages, "normal", "1", deadline=0.0, minutes=12)
-    assert [result.failed for result in results] == [True, True]
-    out = capfd.readouterr().out
-    for name in ("one", "two"):
-        assert f"{name}: ended, because the suite has taken its 12 minutes" in out
+    stages = [Stage("one", "unit", "not slow", arguments=["--noconftest", str(endless)])]
+    results = run_tests.run(stages, "normal", "1", minutes=0)
+    assert [result.failed for result in results] == [True]
+    assert "one: ended, because it has taken its minutes" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("ci", "minutes"), [("", None), ("true", 8)])
+def test_limits_the_time_in_ci_only(
+    monkeypatch: pytest.MonkeyPatch, ci: str, minutes: int | None
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    assert run_tests.limit(run_tests.Turn(8, ())) == minutes
+
+
+def test_budgets_of_the_slow_tests_stay_below_40_minutes() -> None:
+    turns = run_tests.TURNS["slow"]
+    assert run_tests.PYTHON_MINUTES + sum(turn.minutes for turn in turns) < 40
 
 
 def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
@@ -114,8 +125,8 @@ def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
     for mine, other in (("one", "two"), ("two", "one")):
         test = tmp_path / f"test_{mine}.py"
         test.write_text(MEETING.format(mine=tmp_path / mine, other=tmp_path / other))
-        stages.append(Stage(mine, "unit", "not slow", arguments=[str(test)]))
-    results = run_tests.run(stages, "normal", "1", time.monotonic() + 60, minutes=12)
+        stages.append(Stage(mine, "unit", "not slow", arguments=["--noconftest", str(test)]))
+    results = run_tests.run(stages, "normal", "1", minutes=None)
     assert [(result.failed, result.passes) for result in results] == [(False, 1), (False, 1)]
     out = capfd.readouterr().out
     first, second = out.index("--- one ---"), out.index("--- two ---")
@@ -125,12 +136,12 @@ def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
 
 def test_every_test_belongs_to_a_stage() -> None:
     """What UNIT leaves out, the other stages take: no test is in none of them."""
-    marks = {"integration", "spark", "slow"}
-    turns = [*run_tests.TURNS, *run_tests.SLOW_TURNS]
-    stages = [stage.select for turn in turns for stage in turn]
-    for chosen in (set[str](), *({mark} for mark in marks), {"integration", "slow"}, marks):
-        facts = {mark: mark in chosen for mark in (*marks, "any_broker")}
-        assert any(eval(select, {}, facts) for select in stages), chosen
+    marks = ("integration", "spark", "slow", "foreign")
+    turns = [*run_tests.TURNS["normal"], *run_tests.TURNS["slow"]]
+    stages = [stage.select for turn in turns for stage in turn.stages]
+    for chosen in itertools.product((False, True), repeat=len(marks)):
+        facts: dict[str, object] = dict(zip(marks, chosen, strict=True))
+        assert any(eval(select, {}, facts) for select in stages), facts
 
 
 def test_ci_adds_up_both_runs_and_counts_a_part_without_tests(
