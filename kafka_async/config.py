@@ -174,7 +174,9 @@ class ClientConfig:
     metadata_max_age_ms: float = option(300_000, "Metadata older than this is renewed.", low=1)
     metadata_recovery_strategy: str = option(
         "rebootstrap",
-        "What to do when no known broker answers (KIP-899).",
+        "Bootstrap again when no known broker responds (KIP-899) or another broker or cluster "
+        'responds at its address (KIP-1242). With "none" the client retries the brokers it '
+        "knows, and brokers do not check that it reached the right one.",
         choices=("rebootstrap", "none"),
     )
     metadata_recovery_rebootstrap_trigger_ms: float = option(

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.activity import BrokerActivity
-from kafka_async.cluster.connection import Address, Wiring
+from kafka_async.cluster.connection import Address, Wiring, WrongBrokerError
 from kafka_async.cluster.lane import Lane, LaneKind, is_hopeless
 from kafka_async.config import split_server
 from kafka_async.errors import InvalidConfigurationError, KafkaConnectionError, KafkaError
@@ -65,6 +65,7 @@ class Brokers:
         self.features: Mapping[str, int] = {}
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
+        self.on_wrong_broker: Callable[[str], None] = _ignore
         self._troubled = False
         self._responded_before: float | None = None
         self._features_epoch = -1
@@ -182,6 +183,8 @@ class Brokers:
         """A lane could not connect."""
         self.failures[lane.node_id] = error
         self.lost(error)
+        if isinstance(error, WrongBrokerError):
+            self.on_wrong_broker(error.message)
 
     def lost(self, error: KafkaError) -> None:
         """A connection ended by an error, or did not come about."""
@@ -263,6 +266,10 @@ class Brokers:
                 f"allowed_broker_hosts={list(allowed)} does not permit: extend it if that is right"
             )
         return Address(node_id, node.host, node.port)
+
+
+def _ignore(_: str) -> None:
+    pass
 
 
 def _matches(host: str, patterns: Iterable[str]) -> bool:

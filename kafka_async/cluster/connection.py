@@ -33,6 +33,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProtocolError,
+    RebootstrapRequiredError,
 )
 from kafka_async.hooks import Connected, Disconnected, RequestAnswered, RequestSent
 from kafka_async.protocol.api import lookup
@@ -96,6 +97,14 @@ class ConnectionSetupError(KafkaConnectionError):
     """A connection could not be set up; `hopeless` if trying again will not help by itself."""
 
     hopeless = False
+
+
+class WrongBrokerError(ConnectionSetupError):
+    """The broker at the address is not the one that metadata placed there (KIP-1242).
+
+    Its `__cause__` is the broker's RebootstrapRequiredError, which applications never see: the
+    client bootstraps again, or with metadata_recovery_strategy="none" retries as Java does.
+    """
 
 
 class Connection:
@@ -406,6 +415,12 @@ class Connection:
 
     def _failure(self, error: BaseException) -> KafkaError:
         """What those are told who wait: the error itself where it says more than "lost"."""
+        if isinstance(error, RebootstrapRequiredError):
+            failure = WrongBrokerError(
+                f"{self.address}: another broker or cluster responds at this address"
+            )
+            failure.__cause__ = error
+            return failure
         if isinstance(error, KafkaError) and not isinstance(
             error, ProtocolError | KafkaTimeoutError
         ):

@@ -146,6 +146,11 @@ class MetadataUpdater:
         self._nudged = True
         self._call()
 
+    def demand_rebootstrap(self, reason: str) -> None:
+        """Bootstrap again in the next round, which is due soon; ignored if that is switched off."""
+        self._trigger.demanded(reason)
+        self.nudge()
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(snapshot)` after each change; returns how to undo it."""
         self._listeners.append(listener)
@@ -279,7 +284,7 @@ class MetadataUpdater:
         try:
             await self._ask_broker(lane, ask)
         except RebootstrapRequiredError as error:
-            self._failure = error
+            self._failed(brokers, ask, error)
             self._trigger.demanded(str(error))
         except KafkaConnectionError as error:
             self._failed(brokers, ask, error)  # the lane's own back-off keeps this from spinning

@@ -37,6 +37,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    RebootstrapRequiredError,
     TaskDiedError,
     UnknownTopicOrPartitionError,
 )
@@ -802,6 +803,29 @@ async def test_a_stranger_at_a_brokers_address_is_a_reason_too() -> None:
         for broker in world.brokers.values():
             broker.answers.clear()
         await updating
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: Any) -> None:
+    world = World(brokers=2)
+    async with world.client("b1:9092", metadata_recovery_strategy=strategy) as client:
+        refused = always(ApiVersionsResponse(error_code=REBOOTSTRAP))
+        world.brokers[2].answers[18] = refused
+        with pytest.raises(KafkaConnectionError, match="another broker or cluster") as raised:
+            await client.request(HeartbeatRequest(), to=Broker(2), retry=False)
+        assert isinstance(raised.value.__cause__, RebootstrapRequiredError)
+        asking = asyncio.create_task(client.request(HeartbeatRequest(), to=Broker(2)))
+        await asyncio.sleep(3)
+        world.brokers[2].answers.clear()
+        assert (await asking).error_code == 0
+
+
+async def test_without_rebootstrap_brokers_are_not_asked_who_they_are() -> None:
+    world = World(brokers=2)
+    async with world.client(metadata_recovery_strategy="none") as client:
+        await client.request(HeartbeatRequest(), to=Broker(2))
+        asked = [request for broker in world.brokers.values() for request in broker.asked(18)]
+        assert {(request.cluster_id, request.node_id) for request in asked} == {(None, -1)}
 
 
 # -- the end --------------------------------------------------------------------------------------
