@@ -114,7 +114,9 @@ class PartitionLog:
         return self._epochs[index - 1].epoch if index else NO_EPOCH
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where the latest epoch that is not after `epoch` ends (KIP-101, KIP-279)."""
+        """Return where the latest epoch that is not after `epoch` ends (KIP-101, KIP-279)."""
+        if epoch == NO_EPOCH:
+            return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self.leader_epoch:
             return EpochEnd(epoch, self.end_offset)
         index = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)

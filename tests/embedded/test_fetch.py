@@ -217,8 +217,8 @@ async def test_epochs_of_leaders(start_stage: StartStage) -> None:
     peer = await stage.peer(1)
 
     async def ask(offset: int = 0, **partition: Any) -> PartitionData:
-        request = fetch(stage, 12, {0: offset}, partition=partition, max_wait_ms=0)
-        return answers(await peer.ask(request, 12))[0]
+        request = fetch(stage, 16, {0: offset}, partition=partition, max_wait_ms=0)
+        return answers(await peer.ask(request, 16))[0]
 
     fenced = await ask(current_leader_epoch=1)
     assert fenced.error_code == Code.FENCED_LEADER_EPOCH

@@ -220,7 +220,7 @@ class ClassicGroup:
     # -- joining -------------------------------------------------------------------------------
 
     def _join_first(self, call: JoinCall, ticket: int, now: float) -> None:
-        member_id = self._new_id(call.instance_id or call.client_id)
+        member_id = self._new_id(call.client_id if call.instance_id is None else call.instance_id)
         if call.must_know_id and call.instance_id is None:
             self._pending[member_id] = now + call.session_timeout
             self._refuse(ticket, Code.MEMBER_ID_REQUIRED, member_id)

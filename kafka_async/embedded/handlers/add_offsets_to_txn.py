@@ -24,8 +24,6 @@ async def handle(
     """Adds the partition that holds the group's offsets."""
     transactions = context.cluster.transactions
     code = transactions.route(context.broker.id, request.transactional_id)
-    if code is Code.NONE and not request.group_id:
-        code = Code.INVALID_GROUP_ID
     if code is Code.NONE:
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         code = transactions.add(request.transactional_id, producer, (offsets_of(request.group_id),))

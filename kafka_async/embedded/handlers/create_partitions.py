@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.errors import KafkaError
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
 from kafka_async.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -22,8 +23,16 @@ async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Each topic, grown or refused by itself."""
+    times = Counter(topic.name for topic in request.topics)
     return CreatePartitionsResponse(
-        results=[_topic(context, topic, dry_run=request.validate_only) for topic in request.topics]
+        results=[
+            CreatePartitionsTopicResult(
+                name=name, error_code=Code.INVALID_REQUEST, error_message="Duplicate topic name."
+            )
+            if times[name] > 1
+            else _topic(context, topic, dry_run=request.validate_only)
+            for name, topic in {topic.name: topic for topic in request.topics}.items()
+        ]
     )
 
 
@@ -39,7 +48,9 @@ def _topic(
         return CreatePartitionsTopicResult(
             name=asked.name,
             error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
-            error_message=error.message,
+            error_message=None
+            if isinstance(error, UnknownTopicOrPartitionError)
+            else error.message,
         )
     return CreatePartitionsTopicResult(name=asked.name)
 

@@ -16,7 +16,7 @@ from kafka_async.protocol.messages.describe_cluster import (
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 async def handle(
@@ -25,7 +25,9 @@ async def handle(
     """The brokers that are alive; those that are not, as fenced, if asked for."""
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
-            error_code=Code.MISMATCHED_ENDPOINT_TYPE,
+            error_code=Code.MISMATCHED_ENDPOINT_TYPE
+            if request.endpoint_type == CONTROLLERS
+            else Code.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="The request was sent to an endpoint of the brokers.",
         )
     cluster = context.cluster

@@ -58,7 +58,7 @@ def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
 
 
 def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
-    """Metadata only once a protocol is chosen."""
+    """Return the members; metadata only while a protocol is chosen."""
     stable = group.state is GroupState.STABLE
     return [
         DescribedGroupMember(
@@ -67,7 +67,7 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol) if stable else b"",
-            member_assignment=member.assignment if stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.roster
     ]

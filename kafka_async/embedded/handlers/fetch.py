@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
-from kafka_async.errors import KafkaError, OffsetOutOfRangeError
+from kafka_async.embedded.refusal import Refusal
+from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from kafka_async.embedded.fetch_sessions import FetchEntry, FetchSession
     from kafka_async.embedded.partition import Partition
 
+NO_EPOCH: Final = -1
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 SESSIONS_SINCE: Final = 7
-LEADER_HINTS_SINCE: Final = 12
-ENDPOINTS_SINCE: Final = 16
+BY_TOPIC_ID: Final = 13
+LEADER_HINTS_SINCE: Final = 16
 HINTED: Final = {Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH}
 """Errors with which a client is told the leader right away (KIP-951)."""
 
@@ -47,6 +50,8 @@ class Pass(NamedTuple):
 
 async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
     """What there is, once it is `min_bytes` or `max_wait_ms` are over or a partition fails."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _refuse_all(context, request)
     try:
         session = context.broker.fetch_sessions.begin(request, context.version)
     except KafkaError as error:
@@ -55,8 +60,15 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
     response = FetchResponse(responses=_by_topic(session, found))
     if context.version >= SESSIONS_SINCE:
         response.session_id = session.id
-    if context.version >= ENDPOINTS_SINCE:
+    if context.version >= LEADER_HINTS_SINCE:
         response.node_endpoints = _endpoints(context, found)
+    return response
+
+
+def _refuse_all(context: RequestContext, request: FetchRequest) -> FetchResponse:
+    """Return the response to a request that Kafka fails to read."""
+    response = Refusal(context, Code.UNKNOWN_SERVER_ERROR).whole(request) or FetchResponse()
+    response.error_code = Code.UNKNOWN_SERVER_ERROR
     return response
 
 
@@ -105,15 +117,20 @@ def _read(
 ) -> PartitionData:
     """One partition's batches; `size` bytes are in the response already."""
     asked = entry.asked
-    name = topic_name(context, entry.topic, entry.topic_id)
-    log = led_partition(context, name, asked.partition, asked.current_leader_epoch).log
+    name = topic_name(context, entry.topic, entry.topic_id, by_id=context.version >= BY_TOPIC_ID)
+    log = led_partition(
+        context, name, asked.partition, max(asked.current_leader_epoch, NO_EPOCH)
+    ).log
     answer = PartitionData(
         partition_index=asked.partition,
         high_watermark=log.end_offset,
         last_stable_offset=log.stable_offset,
         log_start_offset=log.start_offset,
+        aborted_transactions=None,
         records=b"",
     )
+    if asked.partition_max_bytes < 0:
+        raise UnknownServerError("a partition's maximum of bytes is negative")
     if asked.last_fetched_epoch >= 0:
         end = log.end_of_epoch(asked.last_fetched_epoch)
         if end.epoch < 0:
@@ -130,9 +147,7 @@ def _read(
         at_least_one=size == 0,
     )
     answer.records = data.records
-    if data.aborted is None:
-        answer.aborted_transactions = None
-    else:
+    if data.aborted is not None:
         answer.aborted_transactions = [
             AbortedTransaction(producer_id=found.producer_id, first_offset=found.first_offset)
             for found in data.aborted
@@ -143,14 +158,13 @@ def _read(
 def _refused(context: RequestContext, entry: FetchEntry, error: KafkaError) -> PartitionData:
     code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
     answer = PartitionData(
-        partition_index=entry.asked.partition,
-        error_code=code,
-        high_watermark=-1,
-        aborted_transactions=None,
-        records=b"",
+        partition_index=entry.asked.partition, error_code=code, high_watermark=-1, records=b""
     )
     partition = _find(context, entry)
-    if partition is not None and context.version >= LEADER_HINTS_SINCE and code in HINTED:
+    if partition is None:
+        return answer
+    answer.aborted_transactions = None
+    if context.version >= LEADER_HINTS_SINCE and code in HINTED:
         answer.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch
         )
@@ -159,7 +173,9 @@ def _refused(context: RequestContext, entry: FetchEntry, error: KafkaError) -> P
 
 def _find(context: RequestContext, entry: FetchEntry) -> Partition | None:
     try:
-        name = topic_name(context, entry.topic, entry.topic_id)
+        name = topic_name(
+            context, entry.topic, entry.topic_id, by_id=context.version >= BY_TOPIC_ID
+        )
     except KafkaError:
         return None
     return context.cluster.topics.partition(TopicPartition(name, entry.asked.partition))

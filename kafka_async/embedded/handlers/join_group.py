@@ -24,7 +24,11 @@ async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGrou
     version = context.version
     code = context.cluster.groups.route(context.broker.id, request.group_id)
     if code is not Code.NONE:
-        return JoinGroupResponse(error_code=code, member_id=request.member_id)
+        return JoinGroupResponse(
+            error_code=code,
+            member_id=request.member_id,
+            protocol_name="" if version < NAMES_TYPE else None,
+        )
     patience = request.rebalance_timeout_ms if version >= KNOWS_REBALANCE_TIMEOUT else -1
     call = JoinCall(
         member_id=request.member_id,

@@ -11,7 +11,6 @@ from kafka_async.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.protocol.wire import ZERO_UUID
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -21,9 +20,12 @@ if TYPE_CHECKING:
     from kafka_async.embedded.partition import Partition
 
 
-def topic_name(context: RequestContext, name: str, topic_id: UUID) -> str:
-    """The topic that a request names, by name or by id (KIP-516); raises UnknownTopicIdError."""
-    if topic_id == ZERO_UUID:
+def topic_name(context: RequestContext, name: str, topic_id: UUID, *, by_id: bool) -> str:
+    """Return the name of the topic that a request names, by id or by name (KIP-516).
+
+    Raises UnknownTopicIdError.
+    """
+    if not by_id:
         return name
     topic = context.cluster.topics.by_id(topic_id)
     if topic is None:

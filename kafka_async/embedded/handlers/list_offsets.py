@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
-from kafka_async.errors import KafkaError, UnsupportedVersionError
+from kafka_async.errors import (
+    InvalidRequestError,
+    KafkaError,
+    UnknownServerError,
+    UnsupportedVersionError,
+)
 from kafka_async.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.log import PartitionLog
 
 NONE: Final = OffsetAndTimestamp(-1, -1, -1)
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 
@@ -54,13 +61,19 @@ SPECIAL: Final[dict[int, tuple[int, Callable[[PartitionLog, bool], OffsetAndTime
 
 
 async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """One offset a partition."""
+    """Return one offset per partition; a partition that is listed twice is refused once."""
+    times = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _partition(context, request, topic.name, asked) for asked in topic.partitions
+                    _partition(context, request, topic.name, asked, times[topic.name, index])
+                    for index, asked in {it.partition_index: it for it in topic.partitions}.items()
                 ],
             )
             for topic in request.topics
@@ -69,10 +82,18 @@ async def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOf
 
 
 def _partition(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    times: int,
 ) -> ListOffsetsPartitionResponse:
     committed = request.isolation_level == READ_COMMITTED
     try:
+        if times > 1:
+            raise InvalidRequestError("a partition is listed twice")
+        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            raise UnknownServerError(f"there is no isolation level {request.isolation_level}")
         partition = led_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
         found = _find(context, partition.log, asked.timestamp, committed)
     except KafkaError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.embedded.transactions.entry import TransactionEntry
     from kafka_async.protocol.messages.list_transactions import ListTransactionsRequest
-
-RUNNING: Final = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
 async def handle(
@@ -34,11 +32,10 @@ async def handle(
     states, ids = set(request.state_filters), set(request.producer_id_filters)
 
     def wanted(entry: TransactionEntry) -> bool:
-        running = entry.state in RUNNING and now - entry.started > request.duration_filter
         return (
             (not states or entry.state.value in states)
             and (not ids or entry.producer_id in ids)
-            and (request.duration_filter < 0 or running)
+            and (request.duration_filter < 0 or now - entry.started > request.duration_filter)
             and (not request.transactional_id_pattern or bool(pattern.fullmatch(entry.id)))
         )
 

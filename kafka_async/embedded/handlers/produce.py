@@ -45,6 +45,7 @@ ZSTD_SINCE: Final = 7
 LEADER_HINTS_SINCE: Final = 10
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
+BY_TOPIC_ID: Final = 13
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -65,7 +66,7 @@ def _topic(
 ) -> TopicProduceResponse:
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
     try:
-        name = topic_name(context, topic.name, topic.topic_id)
+        name = topic_name(context, topic.name, topic.topic_id, by_id=context.version >= BY_TOPIC_ID)
     except KafkaError as error:
         answer.partition_responses = [
             _refused(context, "", data, error) for data in topic.partition_data

@@ -54,6 +54,8 @@ async def handle(
 def _check(context: RequestContext, request: TxnOffsetCommitRequest) -> Code:
     groups = context.cluster.groups
     code = groups.route(context.broker.id, request.group_id)
+    if code is Code.NONE and not request.transactional_id:
+        code = Code.INVALID_REQUEST
     if code is Code.NONE:
         code = context.cluster.transactions.admit(
             request.transactional_id,

@@ -145,6 +145,8 @@ class TransactionCoordinator:
 
         From Produce v12 on the partition is added to the transaction; before, it must be in it.
         """
+        if not transactional_id:
+            return Code.INVALID_REQUEST
         adds = version >= ADDS_PARTITIONS
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         code = self.admit(

@@ -1,0 +1,390 @@
+"""The APIs of producer ids and transactions."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from tests.contract.cases.groups import committed, committed_by
+from tests.contract.cases.log import NOWHERE, fetch, offsets, produce
+from tests.contract.model import (
+    TOPIC,
+    Ask,
+    Batch,
+    Fields,
+    Scenario,
+    TopicId,
+    group,
+    reply,
+    topic,
+    txn,
+)
+
+BUSY: Final = (14, 51)
+"""Errors after which a producer sends its request again: the markers are being written."""
+
+MARKER: Final = '"control": true'
+MARKERS: Final = '"base_offset": 4, "base_sequence": -1'
+"""What a response contains once the markers can be read."""
+UNVERIFIED: Final = (6, 19)
+"""Errors after which a producer sends a batch again: its partition is being verified."""
+
+
+def init(
+    name: Any = None, *, timeout: int = 60_000, producer: Any = None, epoch: Any = None
+) -> Fields:
+    """Return an InitProducerId request."""
+    fields: Fields = {
+        "transactional_id": txn() if name is None else name,
+        "transaction_timeout_ms": timeout,
+    }
+    if producer is not None:
+        fields |= {"producer_id": producer, "producer_epoch": epoch}
+    return fields
+
+
+def begin(version: int = 4, name: Any = None, label: str = "p") -> Ask:
+    """Return the step that gives the scenario's producer its id."""
+    return Ask("InitProducerId", version, init(name), label=label, retry=BUSY, setup=True)
+
+
+ME: Final = reply("p", "producer_id")
+EPOCH: Final = reply("p", "producer_epoch")
+OLD: Final = reply("p", "producer_epoch", plus=-1)
+NEXT: Final = reply("p", "producer_epoch", plus=1)
+
+
+def of(producer: Any, epoch: Any, name: Any = None) -> Fields:
+    """Return the fields that say who the producer is."""
+    return {
+        "transactional_id": txn() if name is None else name,
+        "producer_id": producer,
+        "producer_epoch": epoch,
+    }
+
+
+def add(producer: Any = ME, epoch: Any = EPOCH, name: Any = None, topics: Any = None) -> Fields:
+    """Return an AddPartitionsToTxn request before version 4."""
+    rows = [{"name": topic(), "partitions": [0]}] if topics is None else topics
+    prefixed = {f"v3_and_below_{key}": value for key, value in of(producer, epoch, name).items()}
+    return {**prefixed, "v3_and_below_topics": rows}
+
+
+def add_bulk(
+    producer: Any = ME,
+    epoch: Any = EPOCH,
+    name: Any = None,
+    topics: Any = None,
+    *,
+    verify: bool = False,
+) -> Fields:
+    """Return an AddPartitionsToTxn request of version 4 or later."""
+    rows = [{"name": topic(), "partitions": [0]}] if topics is None else topics
+    return {"transactions": [{**of(producer, epoch, name), "verify_only": verify, "topics": rows}]}
+
+
+def add_offsets(
+    producer: Any = ME, epoch: Any = EPOCH, name: Any = None, group_id: Any = None
+) -> Fields:
+    """Return an AddOffsetsToTxn request."""
+    return {**of(producer, epoch, name), "group_id": group() if group_id is None else group_id}
+
+
+def end(committed: bool = True, producer: Any = ME, epoch: Any = EPOCH, name: Any = None) -> Fields:
+    """Return an EndTxn request."""
+    return {**of(producer, epoch, name), "committed": committed}
+
+
+def offset(
+    producer: Any = ME,
+    epoch: Any = EPOCH,
+    name: Any = None,
+    *,
+    group_id: Any = None,
+    where: Fields | None = None,
+    index: int = 0,
+    metadata: str = "m",
+    **member: Any,
+) -> Fields:
+    """Return a TxnOffsetCommit request for one partition."""
+    row = {"partition_index": index, "committed_offset": 7, "committed_metadata": metadata}
+    return {
+        **of(producer, epoch, name),
+        "group_id": group() if group_id is None else group_id,
+        "topics": [{**({"name": topic()} if where is None else where), "partitions": [row]}],
+        **member,
+    }
+
+
+def write(
+    sequence: int, *, producer: Any = ME, epoch: Any = EPOCH, name: Any = None, **more: Any
+) -> Fields:
+    """Return a Produce request in the transaction."""
+    batch = Batch(
+        producer_id=producer, epoch=epoch, sequence=sequence, transactional=True, timestamp=None
+    )
+    return produce(batch, transactional_id=txn() if name is None else name, **more)
+
+
+DESCRIBE: Final[Fields] = {"transactional_ids": [txn()]}
+
+INIT: Final = [
+    Scenario(
+        "init-producer-id",
+        [
+            *[Ask("InitProducerId", version, init(), retry=BUSY) for version in range(6)],
+            Ask(
+                "InitProducerId",
+                4,
+                {"transactional_id": None, "transaction_timeout_ms": 1},
+            ),
+            Ask(
+                "InitProducerId",
+                0,
+                {"transactional_id": None, "transaction_timeout_ms": -1},
+            ),
+            Ask("InitProducerId", 4, init(timeout=0)),
+            Ask("InitProducerId", 4, init(timeout=-5)),
+            Ask("InitProducerId", 4, init(timeout=900_001)),
+            Ask("InitProducerId", 0, init(timeout=900_001)),
+            Ask("InitProducerId", 4, init("")),
+            Ask("InitProducerId", 4, init(txn("far", away=True))),
+            Ask("InitProducerId", 1, init(txn("far", away=True))),
+            begin(),
+            Ask("InitProducerId", 4, init(producer=ME, epoch=EPOCH), label="q"),
+            Ask("InitProducerId", 4, init(producer=ME, epoch=EPOCH)),
+            Ask("InitProducerId", 4, init(producer=ME, epoch=OLD)),
+            Ask("InitProducerId", 3, init(producer=ME, epoch=OLD)),
+            Ask("InitProducerId", 4, init(producer=987_654_321, epoch=0)),
+            Ask("InitProducerId", 4, init(producer=-1, epoch=3)),
+            Ask("InitProducerId", 4, init(producer=ME, epoch=-1)),
+            Ask(
+                "InitProducerId",
+                4,
+                {
+                    "transactional_id": None,
+                    "transaction_timeout_ms": 1,
+                    "producer_id": 5,
+                    "producer_epoch": 3,
+                },
+            ),
+            Ask("InitProducerId", 4, init(txn("y"), producer=5, epoch=3)),
+            Ask("InitProducerId", 4, init(), cut=2),
+            Ask("InitProducerId", 99, {}),
+        ],
+    ),
+    Scenario(
+        "init-during-transaction",
+        [
+            begin(),
+            Ask("AddPartitionsToTxn", 3, add(), setup=True),
+            Ask("InitProducerId", 4, init()),
+            Ask("InitProducerId", 4, init(), label="q", retry=BUSY),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("EndTxn", 4, end()),
+            Ask("EndTxn", 1, end()),
+            Ask("AddPartitionsToTxn", 3, add()),
+            Ask("AddPartitionsToTxn", 1, add()),
+            Ask("AddOffsetsToTxn", 3, add_offsets()),
+            Ask("AddOffsetsToTxn", 1, add_offsets()),
+            Ask("Produce", 11, write(0), retry=UNVERIFIED),
+            Ask("Produce", 12, write(0), retry=UNVERIFIED),
+            Ask("TxnOffsetCommit", 3, offset()),
+            Ask("TxnOffsetCommit", 5, offset()),
+        ],
+        TOPIC,
+    ),
+]
+
+CLASSIC: Final = [
+    Scenario(
+        f"transaction-v1-{'commit' if committing else 'abort'}",
+        [
+            begin(),
+            Ask("Produce", 11, write(0), retry=UNVERIFIED),
+            Ask("Produce", 10, write(0), retry=UNVERIFIED),
+            Ask("Produce", 9, write(0), retry=UNVERIFIED),
+            *[Ask("AddPartitionsToTxn", version, add()) for version in range(4)],
+            *[Ask("AddOffsetsToTxn", version, add_offsets()) for version in range(5)],
+            Ask("Produce", 11, write(0), retry=UNVERIFIED),
+            Ask("Produce", 3, write(1), retry=UNVERIFIED),
+            *[Ask("TxnOffsetCommit", version, offset()) for version in range(5)],
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("ListTransactions", 2, {}, own=True),
+            Ask("OffsetFetch", 7, committed() | {"require_stable": True}),
+            Ask("OffsetFetch", 7, committed()),
+            Ask("OffsetFetch", 9, committed_by(require_stable=True)),
+            Ask("Fetch", 12, fetch(isolation_level=1)),
+            Ask("ListOffsets", 8, offsets(-1) | {"isolation_level": 1}),
+            Ask("ListOffsets", 8, offsets(-1)),
+            Ask("EndTxn", 4, end(committing)),
+            *[Ask("EndTxn", version, end(committing), retry=BUSY) for version in range(5)],
+            Ask("EndTxn", 4, end(not committing)),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("OffsetFetch", 7, committed() | {"require_stable": True}),
+            Ask("Fetch", 12, fetch(isolation_level=1), awaiting=MARKER),
+            Ask("ListOffsets", 8, offsets(-1) | {"isolation_level": 1}),
+            Ask("ListOffsets", 8, offsets(1_000) | {"isolation_level": 1}),
+        ],
+        TOPIC,
+    )
+    for committing in (True, False)
+]
+
+MODERN: Final = [
+    Scenario(
+        f"transaction-v2-{'commit' if committing else 'abort'}",
+        [
+            begin(5),
+            Ask("Produce", 12, write(0), retry=UNVERIFIED),
+            Ask("Produce", 12, write(1), retry=UNVERIFIED),
+            Ask("Produce", 12, write(9), retry=UNVERIFIED),
+            Ask("TxnOffsetCommit", 5, offset()),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("Fetch", 18, fetch(by_id=True, isolation_level=1)),
+            Ask("EndTxn", 5, end(committing), label="e"),
+            Ask("EndTxn", 5, end(committing), retry=BUSY),
+            Ask("EndTxn", 5, end(not committing), retry=BUSY),
+            Ask("EndTxn", 5, end(epoch=OLD), retry=BUSY),
+            Ask("Produce", 12, write(2), retry=UNVERIFIED),
+            Ask("Produce", 12, write(5, epoch=NEXT), retry=BUSY),
+            Ask("Produce", 12, write(0, epoch=NEXT), retry=BUSY),
+            Ask("EndTxn", 5, end(epoch=NEXT), retry=BUSY),
+            Ask("DescribeTransactions", 0, DESCRIBE, passing="Prepare"),
+            Ask("EndTxn", 5, end(False, epoch=reply("p", "producer_epoch", plus=2)), retry=BUSY),
+            Ask("EndTxn", 5, end(True, epoch=reply("p", "producer_epoch", plus=3)), retry=BUSY),
+            Ask("Fetch", 18, fetch(by_id=True, isolation_level=1), awaiting=MARKERS),
+        ],
+        TOPIC,
+    )
+    for committing in (True, False)
+]
+
+REFUSED: Final = [
+    Scenario(
+        "transaction-strangers",
+        [
+            *[Ask("AddPartitionsToTxn", version, add(77, 0)) for version in (0, 3)],
+            Ask("AddPartitionsToTxn", 3, add(77, 0, "")),
+            Ask("AddPartitionsToTxn", 3, add(77, 0, txn("far", away=True))),
+            *[Ask("AddOffsetsToTxn", version, add_offsets(77, 0)) for version in (0, 4)],
+            Ask("AddOffsetsToTxn", 4, add_offsets(77, 0, "")),
+            Ask("AddOffsetsToTxn", 4, add_offsets(77, 0, group_id="")),
+            Ask("AddOffsetsToTxn", 4, add_offsets(77, 0, txn("far", away=True))),
+            *[Ask("EndTxn", version, end(True, 77, 0)) for version in range(6)],
+            Ask("EndTxn", 5, end(True, 77, 0, "")),
+            Ask("EndTxn", 5, end(True, 77, 0, txn("far", away=True))),
+            Ask("EndTxn", 5, end(True, -1, -1)),
+            *[Ask("TxnOffsetCommit", version, offset(77, 0)) for version in (0, 3, 4, 5)],
+            Ask("TxnOffsetCommit", 3, offset(77, 0, "")),
+            Ask("TxnOffsetCommit", 3, offset(77, 0, group_id="")),
+            Ask("TxnOffsetCommit", 3, offset(77, 0, group_id=group("far", away=True))),
+            Ask("Produce", 12, write(0, producer=77, epoch=0), retry=UNVERIFIED),
+            Ask("Produce", 11, write(0, producer=77, epoch=0), retry=UNVERIFIED),
+            Ask("Produce", 12, write(0, producer=77, epoch=0, name=""), retry=UNVERIFIED),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("DescribeTransactions", 0, {"transactional_ids": [""]}),
+            Ask("DescribeTransactions", 0, {"transactional_ids": []}),
+            Ask("DescribeTransactions", 0, {"transactional_ids": [txn("far", away=True)]}),
+        ],
+        TOPIC,
+    ),
+    Scenario(
+        "transaction-refused",
+        [
+            begin(),
+            *[Ask("AddPartitionsToTxn", version, add(epoch=NEXT)) for version in (1, 3)],
+            *[Ask("AddOffsetsToTxn", version, add_offsets(epoch=NEXT)) for version in (1, 3)],
+            *[Ask("EndTxn", version, end(epoch=NEXT)) for version in (1, 4, 5)],
+            *[Ask("TxnOffsetCommit", version, offset(epoch=NEXT)) for version in (2, 3, 5)],
+            Ask("AddPartitionsToTxn", 3, add(99)),
+            Ask("AddOffsetsToTxn", 3, add_offsets(99)),
+            Ask("EndTxn", 4, end(producer=99)),
+            Ask("EndTxn", 5, end(producer=99)),
+            Ask("TxnOffsetCommit", 3, offset(99)),
+            Ask("EndTxn", 4, end()),
+            Ask("EndTxn", 4, end(False)),
+            Ask("EndTxn", 5, end()),
+            Ask(
+                "AddPartitionsToTxn",
+                3,
+                add(topics=[{"name": topic(), "partitions": [0, 7]}]),
+            ),
+            Ask(
+                "AddPartitionsToTxn",
+                0,
+                add(topics=[{"name": "contract-missing", "partitions": [0]}]),
+            ),
+            Ask("AddPartitionsToTxn", 3, add(topics=[])),
+            Ask("TxnOffsetCommit", 3, offset()),
+            Ask("TxnOffsetCommit", 4, offset()),
+            Ask("AddOffsetsToTxn", 3, add_offsets(), setup=True),
+            Ask("TxnOffsetCommit", 3, offset(index=7)),
+            Ask("TxnOffsetCommit", 3, offset(where={"name": "contract-missing"})),
+            Ask("TxnOffsetCommit", 3, offset(metadata="x" * 5_000)),
+            Ask("TxnOffsetCommit", 6, offset(where={"topic_id": TopicId()})),
+            Ask("TxnOffsetCommit", 6, offset(where={"topic_id": NOWHERE})),
+            Ask("TxnOffsetCommit", 6, offset(where={"topic_id": uuid.UUID(int=0)})),
+            Ask(
+                "TxnOffsetCommit",
+                3,
+                offset(member_id="stranger", generation_id_or_member_epoch=1),
+            ),
+            Ask("TxnOffsetCommit", 3, offset(generation_id_or_member_epoch=1)),
+            Ask("TxnOffsetCommit", 3, offset(member_id="stranger")),
+            Ask("TxnOffsetCommit", 3, offset(group_instance_id="i")),
+            Ask("TxnOffsetCommit", 3, {**offset(), "topics": []}),
+            Ask("EndTxn", 4, end(), cut=1),
+            Ask("AddPartitionsToTxn", 3, add(), cut=1),
+            Ask("AddOffsetsToTxn", 4, add_offsets(), cut=1),
+            Ask("TxnOffsetCommit", 3, offset(), cut=1),
+            Ask("TxnOffsetCommit", 99, {}),
+        ],
+        TOPIC,
+    ),
+    Scenario(
+        "transaction-bulk",
+        [
+            begin(),
+            *[Ask("AddPartitionsToTxn", version, add_bulk()) for version in (4, 5)],
+            *[Ask("AddPartitionsToTxn", version, add_bulk(verify=True)) for version in (4, 5)],
+            Ask(
+                "AddPartitionsToTxn",
+                4,
+                add_bulk(verify=True, topics=[{"name": topic("u"), "partitions": [0]}]),
+            ),
+            Ask("AddPartitionsToTxn", 4, add_bulk(77, 0, verify=True)),
+            Ask("AddPartitionsToTxn", 4, add_bulk(77, 0)),
+            Ask("AddPartitionsToTxn", 4, add_bulk(epoch=NEXT, verify=True)),
+            Ask("AddPartitionsToTxn", 4, add_bulk(77, 0, txn("y"), verify=True)),
+            Ask("AddPartitionsToTxn", 4, add_bulk(77, 0, txn("far", away=True))),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+        ],
+        {"t": {}, "u": {}},
+    ),
+    Scenario(
+        "list-transactions",
+        [
+            begin(),
+            *[Ask("ListTransactions", version, {}, own=True) for version in (0, 1, 2)],
+            Ask("ListTransactions", 0, {"state_filters": ["Empty"]}, own=True),
+            Ask("ListTransactions", 0, {"state_filters": ["Ongoing"]}, own=True),
+            Ask("ListTransactions", 0, {"state_filters": ["Empty", "Nonsense"]}, own=True),
+            Ask("ListTransactions", 0, {"producer_id_filters": [ME]}, own=True),
+            Ask("ListTransactions", 0, {"producer_id_filters": [987_654]}, own=True),
+            Ask("ListTransactions", 1, {"duration_filter": 0}, own=True),
+            Ask("ListTransactions", 2, {"transactional_id_pattern": ".*"}, own=True),
+            Ask("ListTransactions", 2, {"transactional_id_pattern": "nothing"}, own=True),
+            Ask("ListTransactions", 2, {"transactional_id_pattern": "*("}, own=True),
+            Ask("ListTransactions", 2, {"transactional_id_pattern": ""}, own=True),
+            Ask("AddPartitionsToTxn", 3, add(), setup=True),
+            Ask("ListTransactions", 1, {"duration_filter": 3_600_000}, own=True),
+            Ask("ListTransactions", 0, {"state_filters": ["Ongoing"]}, own=True),
+            Ask("ListTransactions", 2, {}, cut=1),
+            Ask("ListTransactions", 99, {}),
+        ],
+        TOPIC,
+    ),
+]
+
+SCENARIOS: Final = [*INIT, *CLASSIC, *MODERN, *REFUSED]

@@ -1,0 +1,100 @@
+"""Runs on the embedded cluster in memory or on sockets, and comparison with the record.
+
+python -m tests.contract.compare HOST:PORT [--write] [NAMES...] compares a real cluster with the
+embedded one, or writes the record.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kafka_async.clock import MemoryNetwork
+from kafka_async.embedded import EmbeddedCluster
+from tests.contract.model import BROKERS
+from tests.contract.runner import Cluster, Run
+from tests.contract.wire import dial_memory, dial_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tests.contract.model import Scenario
+
+RECORD: Final = Path(__file__).parent / "recorded" / "kafka-4.4.0.json"
+
+
+async def run_embedded(scenario: Scenario) -> dict[str, Any]:
+    """Run a scenario on an embedded cluster of its own, in memory."""
+    network = MemoryNetwork()
+    async with EmbeddedCluster(
+        BROKERS, network=network, min_insync_replicas=2, group_min_session_timeout_ms=500
+    ) as embedded:
+        cluster = Cluster(dial_memory(network), "c000000", names=40)
+        await cluster.open(*_address(embedded.bootstrap_servers))
+        try:
+            result = await Run(cluster, scenario).play()
+        finally:
+            await cluster.close()
+        assert embedded.failures == []
+    return result
+
+
+async def run_sockets(bootstrap_servers: str, scenarios: Iterable[Scenario]) -> dict[str, Any]:
+    """Run scenarios on a cluster that listens on sockets."""
+    cluster = Cluster(dial_socket, f"c{secrets.token_hex(3)}")
+    await cluster.open(*_address(bootstrap_servers))
+    try:
+        return {it.name: await Run(cluster, it).play() for it in scenarios}
+    finally:
+        await cluster.close()
+
+
+def _address(bootstrap_servers: str) -> tuple[str, int]:
+    host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
+    return host, int(port)
+
+
+def differences(recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Return what differs between responses, with the request and the path in the response."""
+    return list(_differences("", recorded, found))
+
+
+def _differences(path: str, recorded: Any, found: Any) -> Iterator[str]:
+    if isinstance(recorded, dict) and isinstance(found, dict):
+        left, right = cast("dict[str, Any]", recorded), cast("dict[str, Any]", found)
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield from _differences(f"{path}/{key}", left.get(key, ABSENT), right.get(key, ABSENT))
+    elif isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):  # pyright: ignore[reportUnknownArgumentType]
+        rows = zip(cast("list[Any]", recorded), cast("list[Any]", found), strict=True)
+        for index, (left, right) in enumerate(rows):
+            yield from _differences(f"{path}/{index}", left, right)
+    elif recorded != found:
+        yield f"{path}: Kafka {json.dumps(recorded)}, embedded {json.dumps(found)}"
+
+
+ABSENT: Final = "(default)"
+
+
+def read_record() -> dict[str, dict[str, Any]]:
+    """Return the responses of Apache Kafka, by scenario and request."""
+    return json.loads(RECORD.read_text())
+
+
+def write_record(record: dict[str, dict[str, Any]]) -> None:
+    """Write the responses of Apache Kafka, one request a line."""
+    lines: list[str] = []
+    for name, rows in sorted(record.items()):
+        body = ",\n".join(
+            f"  {json.dumps(title)}: {json.dumps(row, sort_keys=True)}"
+            for title, row in rows.items()
+        )
+        lines.append(f"{json.dumps(name)}: {{\n{body}\n}}")
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def named(scenarios: Sequence[Scenario], names: Sequence[str]) -> list[Scenario]:
+    """Return the scenarios whose names begin with one of the names; all without names."""
+    return [it for it in scenarios if not names or it.name.startswith(tuple(names))]

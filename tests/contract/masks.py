@@ -1,0 +1,171 @@
+"""The one table of what may differ between two clusters, by field, and how responses are written.
+
+A response becomes plain data: fields that its version lacks and fields with their default are left
+out. Names and ids of the run are replaced by the scenario's own, so they are compared too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+from uuid import UUID
+
+from kafka_async.protocol.message import Struct
+from kafka_async.records.batch import HEADER_SIZE, BatchHeader
+
+if TYPE_CHECKING:
+    from kafka_async.protocol.message import Message
+
+
+class Names:
+    """What the values of a run are called in its record."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._ids: dict[UUID, str] = {}
+        self._numbers: dict[tuple[str, Any], str] = {}
+
+    def bind(self, value: str, name: str) -> None:
+        """Call a topic, group or transactional id by its name in the scenario."""
+        self._texts[value] = f"<{name}>"
+
+    def bind_id(self, value: UUID, name: str) -> None:
+        """Call a topic id by its name in the scenario."""
+        self._ids[value] = f"<{name}>"
+
+    def text(self, value: str) -> str:
+        """Replace the names of the run in a text."""
+        for real in sorted(self._texts, key=len, reverse=True):
+            value = value.replace(real, self._texts[real])
+        return value
+
+    def octets(self, value: bytes) -> str:
+        """Replace the names of the run in bytes, and return them in hexadecimal."""
+        return "0x" + self.text(value.decode("latin-1")).encode("latin-1").hex()
+
+    def id(self, value: UUID) -> str:
+        """Return the name of a topic id."""
+        return "" if value.int == 0 else self._ids.get(value) or self.number("uuid", value)
+
+    def number(self, kind: str, value: Any) -> str:
+        """Return a name that counts the different values of a kind."""
+        return self._numbers.setdefault(
+            (kind, value),
+            f"<{kind} {1 + sum(known == kind for known, _ in self._numbers)}>",
+        )
+
+
+def _present(names: Names, value: Any) -> Any:
+    return value if value in (None, "", -1) else "<any>"
+
+
+def _counted(kind: str, *unchanged: int) -> Callable[[Names, Any], Any]:
+    def mask(names: Names, value: Any) -> Any:
+        return value if value in unchanged else names.number(kind, value)
+
+    return mask
+
+
+def _member(names: Names, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    found = _GENERATED.fullmatch(value)
+    return names.text(value) if found is None else f"{found[1]}-{names.number('member', found[2])}"
+
+
+def _time(names: Names, value: Any) -> Any:
+    return "<time>" if value > _RECENT else value
+
+
+_GENERATED: Final = re.compile(r"(.*?)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_RECENT: Final = 1_600_000_000_000
+
+MASKS: Final[dict[str, Callable[[Names, Any], Any]]] = {
+    "throttle_time_ms": lambda names, value: 0,
+    "host": _present,
+    "port": _present,
+    "cluster_id": _present,
+    "controller_id": _present,
+    "client_host": _present,
+    "error_message": _present,
+    "batch_index_error_message": _present,
+    "member_id": _member,
+    "leader": _member,
+    "producer_id": _counted("producer", -1),
+    "session_id": _counted("session", 0),
+    "log_append_time_ms": _time,
+    "timestamp": _time,
+    "transaction_start_time_ms": _time,
+    "finalized_features_epoch": _present,
+}
+"""How a field's value is masked, by its name. Topic ids and names are replaced in every field."""
+
+
+def plain(response: Message, version: int, names: Names) -> Any:
+    """Return a response as data that two clusters share."""
+    return _struct(response, version, names)
+
+
+def _struct(value: Struct, version: int, names: Names) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for spec in value.SPEC.fields:
+        if not spec.versions.contains(version):
+            continue
+        found = getattr(value, spec.name)
+        mask = MASKS.get(spec.name)
+        shown = _value(found, version, names) if mask is None else mask(names, found)
+        default = _value(spec.default, version, names)
+        if shown != default:
+            out[spec.name] = shown
+    if out.get("topic") == "__consumer_offsets":
+        out["partitions"] = "<any>"
+    if value.unknown_tagged_fields:
+        out["unknown_tagged_fields"] = [tag for tag, _ in value.unknown_tagged_fields]
+    return out
+
+
+def _value(value: Any, version: int, names: Names) -> Any:
+    if isinstance(value, Struct):
+        return _struct(value, version, names)
+    if isinstance(value, list | tuple):
+        items = [_value(item, version, names) for item in cast("list[Any]", value)]
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+    if isinstance(value, UUID):
+        return names.id(value)
+    if isinstance(value, str):
+        return names.text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(cast("bytes", value))
+        return _batches(data, names) if _is_batch(data) else names.octets(data)
+    return value
+
+
+def _is_batch(data: bytes) -> bool:
+    return len(data) >= HEADER_SIZE and data[16] == 2
+
+
+def _batches(data: bytes, names: Names) -> list[Any]:
+    """Return the headers of batches and, for control batches, what they end a transaction with."""
+    out: list[Any] = []
+    while len(data) >= HEADER_SIZE:
+        header = BatchHeader.unpack(memoryview(data))
+        whole, data = data[: header.size], data[header.size :]
+        row = {
+            "base_offset": header.base_offset,
+            "last_offset_delta": header.last_offset_delta,
+            "leader_epoch": header.leader_epoch,
+            "producer_id": MASKS["producer_id"](names, header.producer_id),
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+            "transactional": header.is_transactional,
+            "control": header.is_control,
+            "max_timestamp": _time(names, header.max_timestamp),
+        }
+        if not header.is_control:
+            row["body"] = whole[HEADER_SIZE:].hex()
+        out.append(row)
+    if data:
+        out.append({"rest": len(data)})
+    return out

@@ -1,0 +1,348 @@
+"""Changes each error code of the embedded cluster in turn and looks whether the record notices.
+
+python -m tests.contract.mutants                    all mutants, with the scenarios that reach them
+python -m tests.contract.mutants --sample 40 --seed 7
+
+A mutant is one place in kafka_async/embedded where an error code is named or an error is raised,
+with another code in it. A mutant that no scenario kills has to be in `ELSEWHERE`, with the unit
+test that kills it, or in `UNREACHABLE`, with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import CodeType, FrameType
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = ROOT / "kafka_async" / "embedded"
+OTHER: Final = "STALE_BROKER_EPOCH"
+"""The code that replaces others; the embedded cluster never returns it."""
+OTHER_ERROR: Final = "StaleBrokerEpochError"
+LEFT_OUT: Final = ("codes.py", "faults.py", "refusal.py", "shape.py", "__main__.py")
+"""Modules that name codes, but not as responses of their own."""
+ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
+SECONDS: Final = 60
+"""After which a mutant counts as killed: it hangs."""
+
+ELSEWHERE: Final[dict[str, str]] = {}
+"""Mutants that only brokers which stop, or unusual settings, can show; the test that kills each."""
+
+UNREACHABLE: Final[dict[str, str]] = {}
+"""Mutants that no request can show, with the reason."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One place: the module, the line and column of the expression, and a name that lasts."""
+
+    module: str
+    line: int
+    column: int
+    name: str
+    at_import: bool
+    """The expression runs when its module is imported, as that of a table."""
+
+    @property
+    def spot(self) -> str:
+        """Return the place as text, for the environment of a process."""
+        return f"{self.module}:{self.line}:{self.column}"
+
+
+class _Finder(ast.NodeVisitor):
+    """Collects the places of a module."""
+
+    def __init__(self, module: str) -> None:
+        self.found: list[Mutant] = []
+        self._module = module
+        self._path: list[str] = []
+        self._times: Counter[str] = Counter()
+        self._functions = 0
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._path.append(node.name)
+        self.generic_visit(node)
+        self._path.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._path.append(node.name)
+        self._functions += 1
+        self.generic_visit(node)
+        self._functions -= 1
+        self._path.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.value, ast.Name) and node.value.id == "Code" and node.attr.isupper():
+            self._add(node, f"Code.{node.attr}")
+        self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        if isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+            name = node.exc.func.id
+            if name in broker_errors():
+                self._add(node.exc.func, f"raise {name}")
+        self.generic_visit(node)
+
+    def _add(self, node: ast.expr, what: str) -> None:
+        name = f"{self._module}::{'.'.join(self._path)}::{what}"
+        self._times[name] += 1
+        if self._times[name] > 1:
+            name += f" #{self._times[name]}"
+        at_import = not self._functions
+        self.found.append(Mutant(self._module, node.lineno, node.col_offset, name, at_import))
+
+
+class _Changer(ast.NodeTransformer):
+    """Puts another code into one place."""
+
+    def __init__(self, line: int, column: int) -> None:
+        self._place = line, column
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        here = (node.lineno, node.col_offset) == self._place
+        if here and isinstance(node.value, ast.Name) and node.value.id == "Code":
+            return ast.copy_location(ast.Attribute(node.value, OTHER, node.ctx), node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if (node.lineno, node.col_offset) == self._place and node.id.endswith("Error"):
+            errors = ast.parse(
+                f"__import__('kafka_async.errors').errors.{OTHER_ERROR}", mode="eval"
+            )
+            for inner in ast.walk(errors):
+                ast.copy_location(inner, node)
+            return errors.body
+        return node
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Compiles the module of a mutant with its change."""
+
+    def __init__(self, fullname: str, path: str, place: tuple[int, int]) -> None:
+        super().__init__(fullname, path)
+        self._place = place
+
+    def get_code(self, fullname: str) -> CodeType:
+        tree = ast.parse(Path(self.path).read_text(), self.path)
+        changed = ast.fix_missing_locations(_Changer(*self._place).visit(tree))
+        return compile(changed, self.path, "exec", dont_inherit=True)
+
+
+class _Importer(importlib.abc.MetaPathFinder):
+    """Finds the module of a mutant."""
+
+    def __init__(self, module: str, place: tuple[int, int]) -> None:
+        self._path = str(PACKAGE / module)
+        dotted = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        self._fullname = f"kafka_async.embedded.{dotted}"
+        self._place = place
+
+    def find_spec(
+        self, fullname: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._fullname:
+            return None
+        loader = _Loader(fullname, self._path, self._place)
+        return importlib.machinery.ModuleSpec(fullname, loader, origin=self._path)
+
+
+def install(spot: str) -> None:
+    """Make the import of a mutant's module change it; `spot` is `Mutant.spot`."""
+    module, line, column = spot.split(":")
+    assert not any(name.startswith("kafka_async.embedded") for name in sys.modules)
+    sys.meta_path.insert(0, _Importer(module, (int(line), int(column))))
+
+
+def broker_errors() -> frozenset[str]:
+    """Return the names of the errors that have a code on the wire."""
+    from kafka_async import errors
+
+    return frozenset(
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and getattr(value, "code", None) is not None
+    )
+
+
+def mutants() -> list[Mutant]:
+    """Return every place where the embedded cluster names an error code or raises an error."""
+    found: list[Mutant] = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = str(path.relative_to(PACKAGE))
+        if module not in LEFT_OUT:
+            finder = _Finder(module)
+            finder.visit(ast.parse(path.read_text()))
+            found += finder.found
+    return found
+
+
+# -- the scenarios that reach a line ---------------------------------------------------------------
+
+
+def reached() -> dict[str, list[str]]:
+    """Return the scenarios by the lines of the embedded cluster that they run."""
+    from kafka_async.testing import run_virtual
+    from tests.contract.compare import run_embedded
+    from tests.contract.scenarios import SCENARIOS
+
+    prefix, found = str(PACKAGE), dict[str, list[str]]()
+    for scenario in SCENARIOS:
+        lines: set[str] = set()
+
+        def local(frame: FrameType, event: str, argument: object, into: set[str] = lines) -> Any:
+            module = frame.f_code.co_filename[len(prefix) + 1 :]
+            into.add(f"{module}:{frame.f_lineno}")
+            return local
+
+        def trace(frame: FrameType, event: str, argument: object, inner: Any = local) -> Any:
+            return inner if frame.f_code.co_filename.startswith(prefix) else None
+
+        sys.settrace(trace)
+        try:
+            run_virtual(run_embedded(scenario))
+        finally:
+            sys.settrace(None)
+        for line in lines:
+            found.setdefault(line, []).append(scenario.name)
+    return found
+
+
+def _lines(mutant: Mutant) -> Iterator[str]:
+    """Return the lines whose run shows that the expression ran: its own, or its statement's."""
+    tree = ast.parse((PACKAGE / mutant.module).read_text())
+    smallest: ast.stmt | None = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.end_lineno is not None:
+            within = node.lineno <= mutant.line <= node.end_lineno
+            if within and (smallest is None or node.lineno >= smallest.lineno):
+                smallest = node
+    yield f"{mutant.module}:{mutant.line}"
+    if smallest is not None and not isinstance(smallest, ast.FunctionDef | ast.ClassDef):
+        yield f"{mutant.module}:{smallest.lineno}"
+
+
+# -- one mutant -----------------------------------------------------------------------------------
+
+
+def judge(spot: str, names: Sequence[str]) -> int:
+    """Run scenarios with a mutant in this process; 1 if a response differs from the record."""
+    install(spot)
+    from kafka_async.testing import run_virtual
+    from tests.contract.compare import differences, read_record, run_embedded
+    from tests.contract.scenarios import SCENARIOS
+
+    record = read_record()
+    for scenario in SCENARIOS:
+        if scenario.name in names:
+            try:
+                found = json.loads(json.dumps(run_virtual(run_embedded(scenario))))
+            except Exception:  # noqa: BLE001  # the cluster or the run broke: killed
+                return 1
+            if differences(record[scenario.name], found):
+                return 1
+    return 0
+
+
+def survives(mutant: Mutant, names: Sequence[str]) -> bool:
+    """Run scenarios with a mutant in a process of its own."""
+    command = [sys.executable, "-m", "tests.contract.mutants", "--judge", mutant.spot, *names]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def killed_elsewhere(mutant: Mutant, test: str) -> bool:
+    """Run a unit test with a mutant; returns whether it fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.contract.mutant_plugin", test]
+    environment = {**os.environ, ENVIRONMENT: mutant.spot}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False)
+    return done.returncode == 1
+
+
+def check(chosen: Sequence[Mutant], jobs: int) -> list[str]:
+    """Return the names of mutants that survive though they should not."""
+    lines = reached()
+    every = [name for names in lines.values() for name in names]
+    everything = sorted(set(every))
+
+    def scenarios_of(mutant: Mutant) -> list[str]:
+        if mutant.at_import:
+            return everything
+        return sorted({name for line in _lines(mutant) for name in lines.get(line, ())})
+
+    def outcome(mutant: Mutant) -> str | None:
+        if mutant.name in UNREACHABLE:
+            return None
+        if mutant.name in ELSEWHERE:
+            dead = killed_elsewhere(mutant, ELSEWHERE[mutant.name])
+            return None if dead else f"{mutant.name}: {ELSEWHERE[mutant.name]} does not kill it"
+        names = scenarios_of(mutant)
+        if names and not survives(mutant, names):
+            return None
+        return f"{mutant.name} (line {mutant.line}): {len(names)} scenarios reach it"
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return [text for text in pool.map(outcome, chosen) if text is not None]
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description="Mutants of the embedded cluster's error codes.")
+    parser.add_argument("--sample", type=int, help="so many mutants, chosen by the seed")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--judge", help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.judge:
+        signal.alarm(SECONDS)
+        return judge(arguments.judge, arguments.names)
+    everything = mutants()
+    unknown = {*ELSEWHERE, *UNREACHABLE} - {it.name for it in everything}
+    chosen = [it for it in everything if arguments.only in it.name]
+    if arguments.sample is not None:
+        seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
+        chosen = random.Random(seed).sample(chosen, min(arguments.sample, len(chosen)))
+        print(f"seed {seed}")
+    begun = time.monotonic()
+    survivors = check(chosen, arguments.jobs)
+    for text in survivors:
+        print("survives:", text)
+    for name in sorted(unknown):
+        print("no such mutant:", name)
+    elsewhere = sum(it.name in ELSEWHERE for it in chosen)
+    unreachable = sum(it.name in UNREACHABLE for it in chosen)
+    print(
+        f"{len(chosen)} mutants of {len(everything)}: {len(survivors)} survive, "
+        f"{len(chosen) - len(survivors) - elsewhere - unreachable} killed by the record, "
+        f"{elsewhere} by unit tests, {unreachable} unreachable; "
+        f"{time.monotonic() - begun:.0f} seconds"
+    )
+    return 1 if survivors or unknown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

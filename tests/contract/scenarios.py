@@ -1,0 +1,9 @@
+"""The list of all scenarios."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.contract.cases import admin, groups, log, transactions
+
+SCENARIOS: Final = [*log.SCENARIOS, *groups.SCENARIOS, *transactions.SCENARIOS, *admin.SCENARIOS]
