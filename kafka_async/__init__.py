@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kafka_async import errors, types
+    from kafka_async import errors, serde, types
     from kafka_async.admin import Admin, NewTopic
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.destinations import (
@@ -66,6 +66,7 @@ __all__ = [
     "TransactionCoordinator",
     "errors",
     "run",
+    "serde",
     "types",
 ]
 
@@ -95,6 +96,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "TransactionCoordinator": "kafka_async.cluster.destinations",
     "errors": None,
     "run": "kafka_async.runner",
+    "serde": None,
     "types": None,
 }
 

@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, cast
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.types import Headers
@@ -23,8 +23,33 @@ if TYPE_CHECKING:
     import ssl
     from typing import Self
 
-Serializer = Callable[[str, Headers, Any], "bytes | None"]
-Deserializer = Callable[[str, Headers, "bytes | None"], Any]
+
+class SerializerObject(Protocol):
+    """An object that serializes, as those of `kafka_async.serde`."""
+
+    @property
+    def serialize(self) -> Callable[..., bytes | str | None]:
+        """The function, of (value) or (topic, headers, value)."""
+        ...
+
+
+class DeserializerObject(Protocol):
+    """An object that deserializes, as those of `kafka_async.serde`."""
+
+    @property
+    def deserialize(self) -> Callable[..., Any]:
+        """The function, of (data) or (topic, headers, data)."""
+        ...
+
+
+Serializer = (
+    Callable[[Any], "bytes | str | None"]
+    | Callable[[str, Headers, Any], "bytes | str | None"]
+    | SerializerObject
+)
+Deserializer = (
+    Callable[[Any], Any] | Callable[[str, Headers, "bytes | None"], Any] | DeserializerObject
+)
 Partitioner = Callable[[str, "bytes | None", int], int]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -330,10 +355,14 @@ class ProducerConfig(ClientConfig):
         why="a function in place of Java's partitioner.class",
     )
     key_serializer: Serializer | None = option(
-        None, "(topic, headers, key) -> bytes.", why=f"{_CALLABLE}; without one, keys are bytes"
+        None,
+        "(key) or (topic, headers, key) -> bytes or str; or an object of kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, keys are bytes",
     )
     value_serializer: Serializer | None = option(
-        None, "(topic, headers, value) -> bytes.", why=f"{_CALLABLE}; without one, values are bytes"
+        None,
+        "(value) or (topic, headers, value) -> bytes or str; or an object of kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, values are bytes",
     )
 
     @classmethod
@@ -432,10 +461,14 @@ class ConsumerConfig(ClientConfig):
         True, "Whether subscribing may create a topic, if the cluster allows it."
     )
     key_deserializer: Deserializer | None = option(
-        None, "(topic, headers, bytes) -> key.", why=f"{_CALLABLE}; without one, keys are bytes"
+        None,
+        "(bytes) or (topic, headers, bytes) -> key; or an object of kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, keys are bytes",
     )
     value_deserializer: Deserializer | None = option(
-        None, "(topic, headers, bytes) -> value.", why=f"{_CALLABLE}; without one, values are bytes"
+        None,
+        "(bytes) or (topic, headers, bytes) -> value; or an object of kafka_async.serde.",
+        why=f"{_CALLABLE}; without one, values are bytes",
     )
 
     @classmethod

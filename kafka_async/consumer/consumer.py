@@ -140,7 +140,12 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             await self._supervisor.start()
             make = await self._supervisor.offload(_engine_class)
             self._running = make(
-                self.client, self._supervisor, self.config, self._subscription, self._herald
+                self.client,
+                self._supervisor,
+                self.config,
+                self._subscription,
+                self._herald,
+                self._convert,
             )
             self._started = True
             self._running.start()

@@ -8,14 +8,29 @@ from typing import TYPE_CHECKING, Any
 from kafka_async.consumer.buffer import AnyRecord
 from kafka_async.errors import RecordDeserializationError
 from kafka_async.kernel import Record
+from kafka_async.serde.functions import deserializer
 
 if TYPE_CHECKING:
-    from kafka_async.config import Deserializer
+    from kafka_async.config import ConsumerConfig
+    from kafka_async.serde.functions import Deserialize
 
 Convert = Callable[[AnyRecord], Record[Any, Any]]
 
 
-def converter(key: Deserializer | None, value: Deserializer | None) -> Convert | None:
+def converter_of(config: ConsumerConfig) -> Convert | None:
+    """Return what a consumer's deserializers make of a record; None if it has none.
+
+    Raises:
+        InvalidConfigurationError: a deserializer is no function, is async, or takes other
+            arguments.
+    """
+    return converter(
+        deserializer("key_deserializer", config.key_deserializer),
+        deserializer("value_deserializer", config.value_deserializer),
+    )
+
+
+def converter(key: Deserialize | None, value: Deserialize | None) -> Convert | None:
     """Records with key and value deserialized; None if there is nothing to do.
 
     What it gives raises RecordDeserializationError, which carries the raw record.

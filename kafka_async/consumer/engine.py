@@ -20,7 +20,6 @@ from kafka_async.consumer.batches import PartitionBatch
 from kafka_async.consumer.buffer import ENOUGH
 from kafka_async.consumer.commits import Commits
 from kafka_async.consumer.deleted_topics import deleted_topics
-from kafka_async.consumer.deserialize import converter
 from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.gate import Gate
 from kafka_async.consumer.group import ConsumerProtocol
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.buffer import AnyRecord
+    from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.listener import Herald
     from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.kernel import RecordIterator
@@ -66,6 +66,7 @@ class Engine:
         config: ConsumerConfig,
         subscription: Subscription,
         herald: Herald,
+        convert: Convert | None,
     ) -> None:
         self.subscription = subscription
         self.herald = herald
@@ -73,7 +74,7 @@ class Engine:
         self._supervisor = supervisor
         self._config = config
         self._loop = asyncio.get_running_loop()
-        self._convert = converter(config.key_deserializer, config.value_deserializer)
+        self._convert = convert
         self._yield_at = 0.0
         self._closing = False
         self._confirming = False

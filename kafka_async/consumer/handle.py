@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafka_async.arguments import check_timeout, topic_partitions
 from kafka_async.config import seconds
+from kafka_async.consumer.deserialize import converter_of
 from kafka_async.consumer.subscription import Subscription
 from kafka_async.errors import ClientClosedError
 from kafka_async.supervisor import Supervisor
@@ -35,6 +36,7 @@ class Handle:
         name = f"Consumer {config.group_id or config.client_id}"
         self._supervisor = Supervisor(name, client.hooks)
         self._running: Engine | None = None
+        self._convert = converter_of(config)
         self._stopped = False
 
     @property

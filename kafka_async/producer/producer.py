@@ -27,7 +27,7 @@ from kafka_async.producer.sender import Sender
 from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transaction import Transaction
 from kafka_async.producer.transaction_driver import TransactionDriver
-from kafka_async.producer.writer import Engine, RecordWriter
+from kafka_async.producer.writer import Engine, RecordWriter, Serializers
 from kafka_async.supervisor import Supervisor, outlast
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def _init(self, config: ProducerConfig, client: Client, *, owned: bool) -> None:
         self.config = config
         self.client = client
+        self._serializers = Serializers.of(config)
         self.driver: TransactionDriver | None = None
         self.current: Transaction[K, V] | None = None
         self._owned = owned
@@ -159,7 +160,14 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._supervisor.on_failure(died)
         self._unlisten = self.client.supervisor.on_failure(died)
         self._sending = self._supervisor.spawn(sender.run, name="sender")
-        self._engine = Engine(self.config, accumulator, sender, self._supervisor, self.client.clock)
+        self._engine = Engine(
+            self.config,
+            self._serializers,
+            accumulator,
+            sender,
+            self._supervisor,
+            self.client.clock,
+        )
         return self._engine
 
     async def stop(self, timeout: float | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
@@ -35,6 +35,7 @@ from kafka_async.producer.fitness import (
     located,
 )
 from kafka_async.records.batch import RecordBatch
+from kafka_async.serde.functions import serializer
 from kafka_async.types import ProducerRecord, check_topic
 
 if TYPE_CHECKING:
@@ -45,10 +46,11 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.sender import Sender
+    from kafka_async.serde.functions import Serialize
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import Headers, RecordMetadata, TopicPartition
 
-__all__ = ["Engine", "RecordWriter"]
+__all__ = ["Engine", "RecordWriter", "Serializers"]
 
 logger = logging.getLogger("kafka_async.producer")
 
@@ -62,27 +64,42 @@ RUN: Final = 1_000
 SHUT: Final = float("-inf")
 
 
+class Serializers(NamedTuple):
+    """A producer's serializers, in the form of three arguments."""
+
+    key: Serialize | None
+    value: Serialize | None
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> Serializers:
+        """Decide the form of each; raises InvalidConfigurationError for what is none."""
+        return cls(
+            serializer("key_serializer", config.key_serializer),
+            serializer("value_serializer", config.value_serializer),
+        )
+
+
 class Engine:
     """The parts of a started producer, as those who append need them."""
 
     def __init__(
         self,
         config: ProducerConfig,
+        serializers: Serializers,
         accumulator: Accumulator,
         sender: Sender,
         supervisor: Supervisor,
         clock: Clock,
     ) -> None:
         self.config = config
+        self.serializers = serializers
         self.accumulator = accumulator
         self.sender = sender
         self.supervisor = supervisor
         self.clock = clock
         self.now = ticker(supervisor.loop)
         self.plain = (
-            config.key_serializer is None
-            and config.value_serializer is None
-            and config.partitioner is None
+            serializers.key is None and serializers.value is None and config.partitioner is None
         )
         self.max_block = seconds(config.max_block_ms)
 
@@ -418,18 +435,13 @@ class RecordWriter(Intake, Generic[K, V]):
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[bytes | None, bytes | None]:
         assert self._engine is not None
-        config = self._engine.config
+        serializers = self._engine.serializers
         data: list[Any] = [key, value]
-        if config.key_serializer is None and config.value_serializer is None:
-            check_record(topic, key, value, headers)
-            return data[0], data[1]
-        for at, (name, serializer) in enumerate(
-            (("key", config.key_serializer), ("value", config.value_serializer))
-        ):
-            if serializer is None:
+        for at, (name, function) in enumerate(zip(serializers._fields, serializers, strict=True)):
+            if function is None:
                 continue
             try:
-                data[at] = serializer(topic, headers, data[at])
+                data[at] = function(topic, headers, data[at])
             except Exception as error:
                 raise self._leaving(
                     SerializationError(f"the {name}'s serializer failed: {error!r}", topic=topic)

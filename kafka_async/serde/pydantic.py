@@ -1,0 +1,41 @@
+"""Pydantic models, and every other type that pydantic can validate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+
+class Pydantic(Generic[T]):
+    """Serializes and deserializes a pydantic type as JSON, under its aliases.
+
+    Both directions validate: a value that is no `model` raises SerializationError when it is sent,
+    bytes that are none raise RecordDeserializationError when they are read.
+
+    Args:
+        model: A BaseModel, or any type that pydantic's TypeAdapter takes.
+
+    Raises:
+        ImportError: pydantic is not installed; `pip install kafka-async[pydantic]` does it.
+    """
+
+    def __init__(self, model: type[T]) -> None:
+        try:
+            from pydantic import TypeAdapter
+        except ImportError as error:
+            raise ImportError(
+                "serde.Pydantic needs pydantic: pip install kafka-async[pydantic]"
+            ) from error
+        self._adapter: TypeAdapter[Any] = TypeAdapter(model)
+
+    def serialize(self, value: T) -> bytes:
+        """Return the value as JSON."""
+        return self._adapter.dump_json(self._adapter.validate_python(value), by_alias=True)
+
+    def deserialize(self, data: bytes) -> T:
+        """Return the value that the JSON says."""
+        return self._adapter.validate_json(data)
