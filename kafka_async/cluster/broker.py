@@ -1,8 +1,8 @@
 """The brokers of one client, and the lanes to each.
 
 Until metadata has come, and after a rebootstrap, the candidates are the bootstrap servers, under
-negative ids; then they are the brokers that metadata names. A broker has one general lane, made
-when first needed, and those that producers, consumers and slow calls own.
+negative ids; then they are the brokers that metadata names. A broker has one general lane and one
+for slow requests, each made when first needed, and those that producers and consumers own.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 
 class BrokerLanes:
-    """One broker: the lane that all share, and the lanes that somebody owns."""
+    """One broker: the lanes that all share, general and slow, and the lanes with an owner."""
 
     def __init__(self, general: Lane, activity: BrokerActivity) -> None:
         self.general = general
+        self.slow: Lane | None = None
         self.activity = activity
         self.owned: set[Lane] = set()
 
     @property
     def connected(self) -> bool:
         """Whether there is any connection to the broker."""
-        return self.general.connected or any(lane.connected for lane in self.owned)
+        return any(lane.connected for lane in self.all())
 
     @property
     def in_flight(self) -> int:
@@ -49,7 +50,11 @@ class BrokerLanes:
 
     def all(self) -> list[Lane]:
         """Every lane."""
-        return [self.general, *self.owned]
+        return [*self.shared(), *self.owned]
+
+    def shared(self) -> list[Lane]:
+        """The lanes that the client owns."""
+        return [self.general] if self.slow is None else [self.general, self.slow]
 
 
 class Brokers:
@@ -82,6 +87,13 @@ class Brokers:
     def general(self, node_id: int) -> Lane:
         """The lane to a broker that everybody shares."""
         return self._broker(node_id).general
+
+    def slow(self, node_id: int) -> Lane:
+        """The shared lane to a broker for requests that wait for the cluster."""
+        broker = self._broker(node_id)
+        if broker.slow is None:
+            broker.slow = self._new(node_id, LaneKind.SLOW, "everybody", broker.activity)
+        return broker.slow
 
     def lane(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
         """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
@@ -147,9 +159,11 @@ class Brokers:
         gone = self._brokers.keys() - set(known)
         for node_id in gone:
             lanes = self._brokers[node_id]
-            idle = not lanes.owned and not lanes.general.in_flight and not lanes.general.connecting
-            if node_id < 0 or idle:
-                lanes.general.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
+            shared = lanes.shared()
+            busy = lanes.owned or any(lane.in_flight or lane.connecting for lane in shared)
+            if node_id < 0 or not busy:
+                for lane in shared:
+                    lane.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
                 self._responded_before = self.responded_at
                 self._brokers.pop(node_id, None)
 

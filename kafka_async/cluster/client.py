@@ -22,7 +22,6 @@ from kafka_async.cluster.broker import Brokers
 from kafka_async.cluster.connection import Wiring
 from kafka_async.cluster.coordinators import Coordinators
 from kafka_async.cluster.framing import ReceiveBudget
-from kafka_async.cluster.lane import Lane, LaneKind
 from kafka_async.cluster.lifetime import Lifetime
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.cluster.routing import Router
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.cluster.destinations import CoordinatorKind, Destination
+    from kafka_async.cluster.lane import Lane, LaneKind
     from kafka_async.config import ClientOptions
     from kafka_async.protocol.message import Request, Response
     from kafka_async.types import Node, TopicPartition
@@ -406,17 +406,8 @@ class Client:
         deadline: float,
         max_version: int | None,
     ) -> ResponseT:
-        if request.API_KEY not in SLOW_APIS:
-            return await self._sent(lane, request, deadline, max_version)
-        own = parts.brokers.lane(lane.node_id, LaneKind.SLOW, type(request).__name__)
-        try:
-            return await self._sent(own, request, deadline, max_version)
-        finally:
-            own.end(ClientClosedError(f"the lane for {type(request).__name__} was closed"))
-
-    async def _sent(
-        self, lane: Lane, request: Request[ResponseT], deadline: float, max_version: int | None
-    ) -> ResponseT:
+        if request.API_KEY in SLOW_APIS:
+            lane = parts.brokers.slow(lane.node_id)
         left = deadline - self.supervisor.loop.time()
         timeout = min(left, seconds(self.config.request_timeout_ms))
         version: int | None = None

@@ -300,15 +300,21 @@ class Lane:
         return connection
 
     async def _ready(self, deadline: float) -> Connection:
-        delay = self._throttle.delay(self._loop.time())
-        if delay:
+        """Connect, and wait until the throttle window has passed, which may be extended meanwhile.
+
+        Requests that waited for one window are sent together when it has passed, as in Java.
+        """
+        while True:
+            connection = await self._connected(deadline)
+            delay = self._throttle.delay(self._loop.time())
+            if not delay:
+                return connection
             if self._loop.time() + delay >= deadline:
                 raise KafkaTimeoutError(
                     f"{self._name()} throttles this client for {delay:.3g} s more, "
                     "which is beyond the request's deadline"
                 )
             await self._wiring.lifetime.sleep(delay)
-        return await self._connected(deadline)
 
     async def _connected(self, deadline: float) -> Connection:
         connection = self._connection

@@ -43,7 +43,7 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
-from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
+from kafka_async.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.metadata import MetadataResponse
@@ -327,7 +327,7 @@ async def test_an_answer_that_still_says_so_at_the_deadline_is_returned() -> Non
         assert len(world.brokers[1].asked(HEARTBEAT)) == once + 1
 
 
-async def test_a_slow_call_has_a_connection_of_its_own_while_it_runs() -> None:
+async def test_slow_requests_share_a_connection_apart_from_the_others() -> None:
     world = World()
     async with world.client() as client:
         await client.request(HeartbeatRequest(), to=Broker(1))
@@ -338,7 +338,25 @@ async def test_a_slow_call_has_a_connection_of_its_own_while_it_runs() -> None:
         assert world.brokers[1].connections == 2
         with pytest.raises(KafkaTimeoutError):
             await slow
-        await until(lambda: world.brokers[1].connections == 1)
+        world.brokers[1].held.clear()
+        world.brokers[1].drop()
+        for _ in range(3):
+            await client.request(CreateTopicsRequest(), to=Controller())
+        assert world.brokers[1].connections == 1
+
+
+async def test_slow_requests_wait_for_their_brokers_throttle_window() -> None:
+    world = World(brokers=2)
+    world.answers[CREATE_TOPICS] = always(CreateTopicsResponse(throttle_time_ms=3000))
+    async with world.client() as client:
+        begun = now()
+        sent: list[float] = []
+        for _ in range(3):
+            await client.request(CreateTopicsRequest(), to=Broker(1))
+            sent.append(now() - begun)
+        assert sent == pytest.approx([0.0, 3.0, 6.0])
+        await client.request(CreateTopicsRequest(), to=Broker(2))
+        assert now() - begun == pytest.approx(6.0)  # the other broker has a window of its own
 
 
 async def test_the_version_can_be_bounded() -> None:

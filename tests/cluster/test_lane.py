@@ -494,6 +494,22 @@ async def test_a_throttled_lane_waits_and_others_do_not(setting: Setting) -> Non
     assert [event.seconds for event in setting.heard(Throttled)] == [3.0] * 3
 
 
+async def test_a_window_that_is_extended_meanwhile_is_waited_for_to_its_end(
+    setting: Setting,
+) -> None:
+    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
+    begun = now()
+    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    setting.broker.answers.clear()
+    waiting = asyncio.create_task(setting.lane.send(HeartbeatRequest(), timeout=30.0))
+    await asyncio.sleep(2)
+    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=6000))
+    await setting.lane.submit(HeartbeatRequest(), timeout=1.0)  # as one that was pipelined
+    setting.broker.answers.clear()
+    await waiting
+    assert now() - begun == pytest.approx(8.0)
+
+
 async def test_a_throttle_beyond_the_deadline_fails_at_once(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=9000))
     await setting.lane.send(HeartbeatRequest(), timeout=1.0)
