@@ -573,13 +573,21 @@ def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
+def _serializes(value: object) -> bool:
+    return callable(value) or callable(getattr(value, "serialize", None))
+
+
+def _deserializes(value: object) -> bool:
+    return callable(value) or callable(getattr(value, "deserialize", None))
+
+
 _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "bool": (_is_flag, "True or False"),
     "int": (_is_whole, "a whole number (int)"),
     "float": (_is_number, "a number"),
     "str": (_is_text, "a str"),
-    "Serializer": (callable, "a function"),
-    "Deserializer": (callable, "a function"),
+    "Serializer": (_serializes, "a function or an object of kafka_async.serde"),
+    "Deserializer": (_deserializes, "a function or an object of kafka_async.serde"),
     "Partitioner": (callable, "a function"),
 }
 """By annotation of an option: its test, and what it has to be in words."""
