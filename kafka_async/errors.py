@@ -8,7 +8,8 @@ The tree (KIP-1050: one category, one action):
     │       └── InvalidMetadataError
     ├── TransactionAbortableError         abort the transaction, then go on with the same producer
     ├── ApplicationRecoverableError       close the client, restart from what was committed
-    │   └── TransactionOutcomeUnknownError
+    │   ├── TransactionOutcomeUnknownError
+    │   └── TransactionStateError         ... is an IllegalStateError too
     ├── InvalidConfigurationError         the caller or the cluster must change something
     │   ├── AuthorizationError
     │   └── AuthenticationError
@@ -27,10 +28,11 @@ transaction is at stake.
 from __future__ import annotations
 
 import enum
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from typing import Self
 
 E = TypeVar("E", bound=Exception)
@@ -274,6 +276,10 @@ class NoOffsetForPartitionError(KafkaError):
 
 class TransactionOutcomeUnknownError(ApplicationRecoverableError):
     """The commit was sent and no answer came; `commit()` may be awaited again."""
+
+
+class TransactionStateError(IllegalStateError, ApplicationRecoverableError):
+    """The call does not fit the state of the transaction, such as `commit()` after `abort()`."""
 
 
 # -- one row per broker code ----------------------------------------------------------------------
@@ -935,23 +941,46 @@ def _category_of_class(error: BaseException) -> Category | None:
 
 
 def transactional(
-    error: Exception, *, commit_sent: bool = False, path: Path = Path.TRANSACTION
+    error: Exception,
+    *,
+    commit_sent: bool = False,
+    begun: bool = True,
+    path: Path = Path.TRANSACTION,
 ) -> KafkaError:
-    """The error that leaves a transactional call in place of `error`, its cause set.
+    """Return the error that a transactional call raises in place of `error`, its cause.
 
-    `path` is where it surfaced: PRODUCE for what became of a transaction's records.
+    A retriable error that has exhausted its deadline becomes abortable. An error without a
+    category, and an exception of another library, becomes application-recoverable. An error that is
+    of its category's class already is returned unchanged.
 
-    A retriable error that has exhausted its deadline leaves as abortable, unless the commit was
-    sent already: then it is `TransactionOutcomeUnknownError`. What has no category, and exceptions
-    that are not ours, leave as application-recoverable. An error that is of its category's class
-    already leaves as it is.
+    Args:
+        error: The error that occurred.
+        commit_sent: EndTxn(commit) was sent: a retriable error becomes
+            `TransactionOutcomeUnknownError`.
+        begun: A transaction is open. Without one there is nothing to abort: what would be abortable
+            is application-recoverable.
+        path: The path on which it occurred: PRODUCE for a transaction's records.
     """
     category = category_of(error, path) or Category.APPLICATION_RECOVERABLE
     if category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
         category = Category.ABORTABLE
         if commit_sent:
             return _from(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
+    if category is Category.ABORTABLE and not begun:
+        category = Category.APPLICATION_RECOVERABLE
     return _from(_RAISED_FOR[category], error, category)
+
+
+@contextmanager
+def raises_categories(*, begun: bool = True) -> Generator[None]:
+    """Raise every KafkaError of the block as `transactional` has it."""
+    try:
+        yield
+    except KafkaError as error:
+        leaves = transactional(error, begun=begun)
+        if leaves is error:
+            raise
+        raise leaves from error
 
 
 def _from(cls: type[KafkaError], error: Exception, category: Category) -> KafkaError:

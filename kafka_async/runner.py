@@ -1,20 +1,120 @@
-"""Running a program's main coroutine, on uvloop where it is installed."""
+"""Running a program's main coroutine, with an orderly shutdown on signals."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+import logging
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
+    from types import FrameType, TracebackType
+    from typing import Self
 
 T = TypeVar("T")
 
+logger = logging.getLogger("kafka_async.runner")
 
-def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-    """Like `asyncio.run`, on uvloop if it is there (the `uvloop` extra). No policy is installed."""
-    with asyncio.Runner(debug=debug, loop_factory=_loop_factory()) as runner:
-        return runner.run(main)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(
+    main: Coroutine[Any, Any, T],
+    *,
+    debug: bool | None = None,
+    signals: Iterable[signal.Signals] = SIGNALS,
+) -> T:
+    """Run a coroutine as `asyncio.run` does, with an orderly shutdown on SIGTERM and SIGINT.
+
+    The first signal cancels `main`, so that its `async with` blocks close their clients; each is
+    bounded by its close_timeout_ms. A second signal ends the process at once. If `main` catches the
+    cancellation and returns, its result is returned and the program goes on. uvloop is used where
+    it is installed (the `uvloop` extra); no event loop policy is installed.
+
+    A signal that the program or its parent handles otherwise (a handler of its own, or ignored) is
+    left alone, and outside the main thread all of them are.
+
+    Args:
+        main: The coroutine of the program.
+        debug: The event loop's debug mode (default: as asyncio decides).
+        signals: The signals that end the program in order.
+
+    Raises:
+        SystemExit: A signal cancelled `main`; the status is 128 plus its number (143 for SIGTERM).
+        KeyboardInterrupt: The same for SIGINT; Python ends with status 130.
+    """
+    with (
+        asyncio.Runner(debug=debug, loop_factory=_loop_factory()) as runner,
+        _Signals(runner.get_loop(), signals) as received,
+    ):
+        try:
+            return runner.run(received.cancel_on_signal(main))
+        except asyncio.CancelledError as error:
+            if received.first is None:
+                raise
+            for note in getattr(error, "__notes__", ()):
+                logger.warning("stopped by %s: %s", received.first.name, note)
+            if received.first is signal.SIGINT:
+                raise KeyboardInterrupt from None
+            raise SystemExit(128 + received.first) from None
+
+
+class _Signals:
+    """Handles signals in a `with` block: the first cancels the main task, the second kills."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Signals]) -> None:
+        self.first: signal.Signals | None = None
+        self._loop = loop
+        self._numbers = tuple(numbers)
+        self._task: asyncio.Task[Any] | None = None
+        self._former: dict[signal.Signals, Any] = {}
+
+    async def cancel_on_signal(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` in the task that the first signal cancels."""
+        self._task = asyncio.current_task()
+        try:
+            if self.first is not None:  # it came before the first event loop iteration
+                main.close()
+                raise asyncio.CancelledError
+            return await main
+        finally:
+            self._task = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in self._numbers:
+                former = signal.getsignal(number)
+                if former in (signal.SIG_DFL, signal.default_int_handler):
+                    self._former[number] = former
+                    # Not the loop's add_signal_handler: this one also runs while synchronous code
+                    # holds the event loop, so that a second signal always ends the process.
+                    signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, former in self._former.items():
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, former)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.first is not None:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        self.first = signal.Signals(number)
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -77,11 +77,12 @@ CLASSES: Final = {
 }
 
 LEAVING: Final = """\
-An empty cell means no category on that path. What leaves a transactional call always has one: an
-error without a category leaves as `ApplicationRecoverableError`, and one to retry, once its
-deadline is over, as `TransactionAbortableError`, or as `TransactionOutcomeUnknownError` if the
-commit had been sent. The broker's own error is its `__cause__`. See
-[transactions](transactions.md). Elsewhere an error leaves as what it is.
+An empty cell means no category on that path. Every `KafkaError` that a transactional call raises
+has one: an error without a category is raised as `ApplicationRecoverableError`, and a retriable
+one, once its deadline is over, as `TransactionAbortableError`, as `TransactionOutcomeUnknownError`
+if the commit had been sent, or as `ApplicationRecoverableError` by `start()`,
+`init_transactions()` and `begin()`. The broker's own error is its `__cause__`. See
+[transactions](transactions.md). Elsewhere errors are raised as they are.
 """
 
 PATHS: Final = tuple(errors.Path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import signal
@@ -43,25 +42,16 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
 
 
-class _EndedError(Exception):
-    """A signal asked the command to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a command's coroutine; errors end it with one line and a status that is not zero."""
+    from kafka_async.runner import SIGNALS
     from kafka_async.runner import run as run_loop
 
     try:
-        return run_loop(_heeding_signals(main()))
+        return run_loop(main(), signals=(*SIGNALS, signal.SIGHUP))
     except KeyboardInterrupt:
         err.print("interrupted")
         raise typer.Exit(INTERRUPTED) from None
-    except _EndedError as error:
-        raise typer.Exit(128 + error.number) from None
     except BrokenPipeError:
         # The reader of our output has had enough, as in `consume | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,30 +62,6 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         fail(str(error) or "it took too long")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-
-
-async def _heeding_signals(main: Coroutine[Any, Any, T]) -> T:
-    """SIGTERM and SIGHUP end the command in order, as Ctrl-C does."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    told: list[int] = []
-
-    def end(number: int) -> None:
-        told.append(number)
-        task.cancel()
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    for number in numbers:
-        loop.add_signal_handler(number, end, number)
-    try:
-        return await main
-    except asyncio.CancelledError:
-        if told:
-            raise _EndedError(told[0]) from None
-        raise
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
 
 
 def fail(message: str) -> NoReturn:

@@ -7,7 +7,6 @@ for slow requests, each made when first needed, and those that producers and con
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.cluster.activity import BrokerActivity
 from kafka_async.cluster.connection import Address, Wiring, WrongBrokerError
-from kafka_async.cluster.lane import Lane, LaneKind, is_hopeless
+from kafka_async.cluster.lane import Lane, LaneKind, close_lanes, is_hopeless
 from kafka_async.config import split_server
 from kafka_async.errors import InvalidConfigurationError, KafkaConnectionError, KafkaError
 
@@ -177,11 +176,9 @@ class Brokers:
         for lane in self._lanes():
             lane.end(reason)
 
-    async def close(self, reason: KafkaError) -> None:
-        """Close all lanes and wait until their connections are gone."""
-        lanes = self._lanes()
-        if lanes:
-            await asyncio.gather(*(lane.close(reason) for lane in lanes))
+    async def close(self, reason: KafkaError, timeout: float) -> None:
+        """Close all lanes; abort the connections that are still open after `timeout` seconds."""
+        await close_lanes(self._lanes(), timeout, reason)
 
     # -- what lanes tell --------------------------------------------------------------------------
 

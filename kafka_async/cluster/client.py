@@ -154,10 +154,7 @@ class Client:
         reason = ClientClosedError(f"{self.supervisor.name} was closed")
         parts.lifetime.end(reason)
         try:
-            async with asyncio.timeout(STOPPING_TIME if timeout is None else timeout):
-                await parts.brokers.close(reason)
-        except TimeoutError:
-            pass  # lanes abort what they could not close
+            await parts.brokers.close(reason, STOPPING_TIME if timeout is None else timeout)
         finally:
             await self.supervisor.stop()
 

@@ -32,7 +32,7 @@ from kafka_async.errors import (
 from kafka_async.hooks import Throttled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafka_async.cluster.activity import BrokerActivity
     from kafka_async.cluster.connection import Address
@@ -412,6 +412,25 @@ class Lane:
 
     def _name(self) -> str:
         return f"broker {self.node_id} ({self.kind.value} lane)"
+
+
+async def close_lanes(
+    lanes: Iterable[Lane], timeout: float, reason: KafkaError | None = None
+) -> None:
+    """Close lanes all at once; abort the connections that are still open after `timeout` s."""
+    loop = asyncio.get_running_loop()
+    tasks = {loop.create_task(lane.close(reason)) for lane in lanes}
+    if not tasks:
+        return
+    try:
+        # Even with no time left each task runs up to its first wait, by when its lane has ended.
+        await asyncio.wait(tasks, timeout=max(0.0, timeout))
+    finally:
+        late = [task for task in tasks if not task.done()]
+        for task in late:
+            task.cancel()  # which aborts the connection
+    if late:
+        await asyncio.wait(late)
 
 
 def is_hopeless(error: KafkaError) -> bool:

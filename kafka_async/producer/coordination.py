@@ -69,14 +69,24 @@ class Route:
 
 @dataclass(slots=True)
 class Attempts:
-    """What became of the attempts of one call: how many were sent, how many got no answer."""
+    """Counts the attempts of one call.
+
+    Attributes:
+        sent: Requests that were written.
+        unanswered: Requests without a response.
+        concurrent: CONCURRENT_TRANSACTIONS responses.
+    """
 
     sent: int = 0
     unanswered: int = 0
+    concurrent: int = 0
 
 
 class CoordinatorCalls:
-    """Asks coordinators over lanes of its own."""
+    """Sends requests to coordinators, over lanes of its own.
+
+    While `closing` is set, a request is not retried once the client is degraded.
+    """
 
     def __init__(
         self, config: ProducerConfig, client: Client, owner: object, rng: random.Random
@@ -86,6 +96,7 @@ class CoordinatorCalls:
         self._owner = owner
         self._rng = rng
         self._lanes: dict[int, Lane] = {}
+        self.closing = False
 
     async def call(
         self,
@@ -115,7 +126,7 @@ class CoordinatorCalls:
             if not isinstance(error, KafkaError):
                 return error
             reaction = _reaction_to(error)
-            if reaction is Reaction.RAISE:
+            if reaction is Reaction.RAISE or (self.closing and not self._responding()):
                 raise error
             if reaction is Reaction.REDISCOVER:
                 self._client.forget_coordinator(route.kind, route.key)
@@ -125,10 +136,10 @@ class CoordinatorCalls:
             logger.debug("%s of %s: %s", type(request).__name__, route.key, error)
             await asyncio.sleep(delay)
 
-    async def close(self) -> None:
-        """Close the lanes."""
-        for lane in self._lanes.values():
-            await lane.close()
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that were opened, for the owner to close."""
+        return list(self._lanes.values())
 
     async def _attempt(
         self,
@@ -167,7 +178,12 @@ class CoordinatorCalls:
             return error
         except KafkaError as error:
             return error
-        return error_in(response) or response
+        error = error_in(response)
+        counted.concurrent += isinstance(error, ConcurrentTransactionsError)
+        return error or response
+
+    def _responding(self) -> bool:
+        return self._client.health().state == "running"
 
     def _lane(self, node: int) -> Lane:
         lane = self._lanes.get(node)

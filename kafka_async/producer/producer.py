@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import warnings
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
 
@@ -12,13 +13,16 @@ from typing_extensions import TypeVar
 
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import Client
-from kafka_async.config import ProducerConfig
+from kafka_async.cluster.lane import close_lanes
+from kafka_async.config import ProducerConfig, seconds
 from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
     InvalidConfigurationError,
     KafkaError,
     KafkaTimeoutError,
+    TransactionStateError,
+    raises_categories,
 )
 from kafka_async.producer.accumulator import A_TURN, Accumulator
 from kafka_async.producer.idempotence import Sequencer
@@ -27,6 +31,7 @@ from kafka_async.producer.sender import Sender
 from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transaction import Transaction
 from kafka_async.producer.transaction_driver import TransactionDriver
+from kafka_async.producer.transactions import State
 from kafka_async.producer.writer import Engine, RecordWriter, Serializers
 from kafka_async.supervisor import Supervisor, outlast
 
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from kafka_async.clock import Clock, Dialer
     from kafka_async.config import ProducerOptions
     from kafka_async.hooks import Hooks
-    from kafka_async.producer.transactions import State
+    from kafka_async.types import Health
 
 __all__ = ["Producer"]
 
@@ -50,7 +55,7 @@ V = TypeVar("V", default=bytes)
 HURRY: Final = 10.0
 """Seconds for what is left when an `async with` is left by an exception."""
 CLOSING: Final = 5.0
-"""Seconds for ending an open transaction when the producer is stopped."""
+"""Maximum seconds for ending an open transaction, and for closing after a start that failed."""
 
 
 class Producer(RecordWriter[K, V], Generic[K, V]):
@@ -111,6 +116,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._supervisor = Supervisor(name, client.hooks)
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
+        self._starting = False
         self._started = False
         self._stopping = False
         self._closing: asyncio.Task[None] | None = None
@@ -121,9 +127,19 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         """Connect; a transactional producer gets its producer id, which fences a former one.
 
         Raises:
-            BootstrapError: none of the bootstrap servers could be used.
-            KafkaError: no producer id for the transactional id; it says why.
+            BootstrapError: None of the bootstrap servers could be used.
+            ApplicationRecoverableError: The same of a transactional producer, or there was no
+                producer id within max_block_ms; its cause says why. Start a new producer.
+            InvalidConfigurationError: An option or a permission must be changed first.
         """
+        self._starting = True
+        if self.config.transactional_id is None:
+            await self._start()
+        else:
+            with raises_categories(begun=False):
+                await self._start()
+
+    async def _start(self) -> None:
         if self._owned:
             await self.client.start()
         try:
@@ -136,7 +152,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             if self.driver is not None:
                 await self.driver.initialise()
         except BaseException:
-            await self._tear_down()
+            await self._tear_down(asyncio.get_running_loop().time() + CLOSING)
             raise
         self._started = True
         self._open_writer(engine)
@@ -173,62 +189,71 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     async def stop(self, timeout: float | None = None) -> None:
         """Deliver what was enqueued, abort a transaction that is open, and close.
 
-        `timeout` is for the deliveries, in seconds; by default delivery_timeout_ms decides each.
-        Safe to call again.
+        Does nothing if the producer was not started or is stopped already.
+
+        Args:
+            timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
+                producer is closed at once and everything undelivered fails.
 
         Raises:
-            DeliveryError: some records were not delivered; `failures` has a row for each batch.
+            DeliveryError: Some records were not delivered; it counts them, and `failures` has a row
+                for each batch.
         """
-        check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
+        check_timeout(timeout, unlimited="close_timeout_ms")
         if self._stopping or not self._started:
             return
         self._stopping = True
         self._shut_writer()
         assert self._accumulator is not None
         assert self._sender is not None
+        if timeout is None:
+            timeout = seconds(self.config.close_timeout_ms)
+        deadline = self._supervisor.loop.time() + timeout
         try:
             if self.driver is not None:
-                await self.driver.close(CLOSING if timeout is None else min(CLOSING, timeout))
-            await self._deliver_rest(self._accumulator, self._sender, timeout)
+                await self.driver.close(min(CLOSING, timeout))
+            await self._deliver_rest(self._accumulator, self._sender, deadline, timeout)
         finally:
-            await self._tear_down()
+            await self._tear_down(deadline)
         failures = self._accumulator.ledger.failures.take()
         if failures is not None:
             raise failures
 
     async def _deliver_rest(
-        self, accumulator: Accumulator, sender: Sender, timeout: float | None
+        self, accumulator: Accumulator, sender: Sender, deadline: float, timeout: float
     ) -> None:
         if self._supervisor.failure is not None:
             return
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(deadline):
                 await sender.delivered()
         except TimeoutError:
             error = KafkaTimeoutError(
                 f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
             )
             sender.end()  # what is about to fail must not be sent
-            # A turn of the loop between some and the next: there may be thousands.
+            # An event loop iteration between some and the next: there may be thousands.
             while accumulator.ledger.fail_some(error, sender.now(), A_TURN):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
-    async def _tear_down(self) -> None:
-        """End all tasks and connections, whatever happens, however often the caller is cancelled;
-        what is left fails.
+    async def _tear_down(self, deadline: float) -> None:
+        """End all tasks and connections, however often the caller is cancelled.
+
+        What is left fails. Connections that are not closed at `deadline` (event loop time) are
+        aborted.
         """
         self._stopping = True
         if self._closing is None:
             loop = asyncio.get_running_loop()
             self._closing = loop.create_task(
-                self._end_everything(), name=f"{self._supervisor.name} closing"
+                self._end_everything(deadline), name=f"{self._supervisor.name} closing"
             )
         cancelled = await outlast(self._closing)
         self._closing.result()
         if cancelled is not None:
             raise cancelled
 
-    async def _end_everything(self) -> None:
+    async def _end_everything(self, deadline: float) -> None:
         accumulator, sender = self._accumulator, self._sender
         if accumulator is not None and sender is not None:
             self._unlisten()
@@ -237,12 +262,12 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             closed = ClientClosedError(f"{self._supervisor.name} is closed")
             accumulator.ledger.fail_all(closed, sender.now())
             accumulator.memory.wake_all()
-            await sender.close()
-        if self.driver is not None:
-            await self.driver.close_lanes()
+            lanes = sender.close() + ([] if self.driver is None else self.driver.lanes)
+            await close_lanes(lanes, deadline - self._supervisor.loop.time())
         await self._supervisor.stop()
         if self._owned:
-            await self.client.stop()
+            left = deadline - asyncio.get_running_loop().time()
+            await self.client.stop(max(0.0, min(CLOSING, left)))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -261,7 +286,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             return
         with CancelScope(shield=True):
             try:
-                await self.stop(HURRY)
+                await self.stop(min(HURRY, seconds(self.config.close_timeout_ms)))
             except KafkaError as failure:
                 error.add_note(f"Stopping the producer: {failure}")
 
@@ -317,19 +342,65 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             waiting_threads=memory.waiting,
         )
 
+    def health(self) -> Health:
+        """Return a snapshot of the producer's condition; no request is sent.
+
+        It may be taken at any time, before `start` and after `stop` too. The brokers are those of
+        its client, which it may share. `in_flight` counts the producer's own requests, and
+        `buffered_bytes` what unacknowledged records take of buffer_memory.
+        """
+        health = replace(self.client.health(), state=self._state(), in_flight=0)
+        accumulator, sender, driver = self._accumulator, self._sender, self.driver
+        if accumulator is None or sender is None:
+            return health
+        error: BaseException | None = self._supervisor.failure or sender.last_error
+        in_flight = sender.in_flight
+        if driver is not None:
+            error = driver.machine.error or error
+            in_flight += sum(lane.in_flight for lane in driver.lanes)
+        return replace(
+            health,
+            in_flight=in_flight,
+            buffered_bytes=accumulator.memory.used,
+            last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    def _state(self) -> str:
+        driver = self.driver
+        if self._stopping:
+            return "stopping" if self._supervisor.hosting else "closed"
+        if self._supervisor.failure is not None:
+            return "failed"
+        if driver is not None and driver.machine.state is State.FAILED:
+            return "failed"
+        if not self._started:
+            return "starting" if self._starting else "new"
+        return self.client.health().state
+
     # -- transactions -----------------------------------------------------------------------------
 
     def transaction(self) -> Transaction[K, V]:
-        """A transaction as a block: `async with producer.transaction() as txn`."""
-        self._transactional()
+        """Return a transaction as a block: `async with producer.transaction() as txn`.
+
+        Raises:
+            TransactionStateError: The producer has no transactional_id.
+            ApplicationRecoverableError: The producer is closed or has failed.
+        """
+        with raises_categories():
+            self._transactional()
         return Transaction(self)
 
     async def begin(self) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
+        If the calls that ended the former transaction were cancelled, its end is waited for first,
+        up to max_block_ms.
+
         Raises:
-            IllegalStateError: one is open.
-            ApplicationRecoverableError: the producer cannot go on.
+            TransactionStateError: A transaction is open.
+            TransactionAbortableError, InvalidConfigurationError: The former transaction, whose
+                `commit` was cancelled, was not committed. It is aborted; begin again.
+            ApplicationRecoverableError: The producer cannot go on.
         """
         transaction = self.transaction()
         await transaction.begin()
@@ -340,12 +411,17 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
         `start()` has done it once.
 
+        Args:
+            timeout: Maximum time in seconds (default: max_block_ms).
+
         Raises:
-            KafkaError: there is none; it says why.
+            TransactionStateError: A transaction is open.
+            ApplicationRecoverableError: There is no new epoch; its cause says why.
+            InvalidConfigurationError: An option or a permission must be changed first.
         """
         check_timeout(timeout, unlimited="max_block_ms")
-        driver = self._transactional()
-        await driver.initialise(timeout)
+        with raises_categories(begun=False):
+            await self._transactional().initialise(timeout)
         self.current = None
 
     async def open_transaction(self, transaction: Transaction[K, V]) -> Engine:
@@ -366,7 +442,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def _transactional(self) -> TransactionDriver:
         self._running()
         if self.driver is None:
-            raise IllegalStateError("no transactional_id was given to this producer")
+            raise TransactionStateError("no transactional_id was given to this producer")
         return self.driver
 
     def _running(self) -> None:

@@ -97,6 +97,7 @@ class Sender:
         self.requests = ProduceRequests(config)
         self.draining: Exception | None = None
         self.in_flight = 0
+        self.last_error: Exception | None = None
         self.turns = 0
         self.laden = False
         self._config = config
@@ -165,11 +166,10 @@ class Sender:
             if self._alarm is not None:
                 self._alarm.cancel()
 
-    async def close(self) -> None:
-        """Close the lanes and forget the topics."""
+    def close(self) -> list[Lane]:
+        """Forget the topics; returns the lanes, for the caller to close."""
         self._learning.close()
-        for link in self._links.values():
-            await link.lane.close()
+        return [link.lane for link in self._links.values()]
 
     # -- one look round ---------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Sender:
             await link.lane.connect(seconds(self._config.socket_connection_setup_timeout_ms))
         except KafkaError as error:
             logger.debug("broker %d: %s", link.lane.node_id, error)
-            self._accumulator.obstacles[link.lane.node_id] = error
+            self._accumulator.obstacles[link.lane.node_id] = self.last_error = error
             self._client.request_metadata_update()
             await asyncio.sleep(self._delay(link.failures, floor=self._config.reconnect_backoff_ms))
             link.failures += 1
@@ -346,6 +346,7 @@ class Sender:
             self._react(batch, error, now)
 
     def _react(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        self.last_error = error
         reaction = reaction_to(error)
         batch.doubtful = batch.doubtful or isinstance(error, DOUBTFUL)
         if reaction is Reaction.RESEQUENCE:
@@ -426,6 +427,7 @@ class Sender:
             self._sequencer.adopt(await new_identity(self._config, self._client, self._rng))
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
+            self.last_error = error
             self._ledger.fail_all(error, self.now())
         self._identifying = False
         self.wake()

@@ -13,7 +13,12 @@ from kafka_async.arguments import (
     group_metadata,
     offset_and_metadata,
 )
-from kafka_async.errors import IllegalStateError, KafkaError, transactional
+from kafka_async.errors import (
+    KafkaError,
+    TransactionStateError,
+    raises_categories,
+    transactional,
+)
 from kafka_async.producer.transactions import State
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import outlast
@@ -74,15 +79,16 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("commit_offsets")
         source: OffsetSource | None = None
-        if not hasattr(offsets, "uncommitted"):
-            positions = by_partition(offsets, "offsets", offset_and_metadata)
-            metadata = group_metadata(group)
-        else:
-            source = offsets  # type: ignore[assignment]  # it has what an OffsetSource has
-            assert source is not None
-            positions = dict(source.uncommitted())
-            metadata = source.group_metadata()
-        await driver.add_offsets(positions, metadata, source, timeout)
+        with raises_categories():
+            if not hasattr(offsets, "uncommitted"):
+                positions = by_partition(offsets, "offsets", offset_and_metadata)
+                metadata = group_metadata(group)
+            else:
+                source = offsets  # type: ignore[assignment]  # it has what an OffsetSource has
+                assert source is not None
+                positions = dict(source.uncommitted())
+                metadata = source.group_metadata()
+            await driver.add_offsets(positions, metadata, source, timeout)
 
     async def commit(self, *, timeout: float | None = None) -> None:
         """Deliver what was enqueued, and commit.
@@ -98,7 +104,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         check_timeout(timeout)
         driver = self._driver("commit")
-        await driver.commit(timeout)
+        with raises_categories():
+            await driver.commit(timeout)
         self._over = True
 
     async def abort(self, *, timeout: float | None = None) -> None:
@@ -112,7 +119,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         """
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("abort")
-        await driver.abort(timeout)
+        with raises_categories():
+            await driver.abort(timeout)
         self._over = True
 
     # -- as a block -------------------------------------------------------------------------------
@@ -141,8 +149,9 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     async def begin(self) -> None:
         """Open the transaction; `producer.begin()` and the block do it."""
         if self._begun:
-            raise IllegalStateError("a transaction can be begun once: take another")
-        engine = await self._producer.open_transaction(self)
+            raise TransactionStateError("a transaction can be begun once: take another")
+        with raises_categories():
+            engine = await self._producer.open_transaction(self)
         self._begun = True
         self._open_writer(engine)
 
@@ -187,7 +196,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     def _driver(self, what: str) -> TransactionDriver:
         driver = self._producer.driver
         if driver is None or not self._begun:
-            raise IllegalStateError(f"{what}: the transaction was not begun")
+            raise TransactionStateError(f"{what}: the transaction was not begun")
         if self._over or self._producer.current is not self:
-            raise IllegalStateError(f"{what}: this transaction is over; begin another")
+            raise TransactionStateError(f"{what}: this transaction is over; begin another")
         return driver

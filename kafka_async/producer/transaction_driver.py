@@ -1,20 +1,22 @@
 """What a transactional producer says to its coordinators, and when: the table's waiting half.
 
-The end of a transaction runs as a task of the producer. A caller who is cancelled while it waits
-leaves the task alone, and may ask again: only the coordinator's answer, or the deadline, decides.
+The end of a transaction runs as a task of the producer. Cancelling a caller that waits for it does
+not cancel it: the call can be awaited again, and returns what the coordinator responded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.destinations import CoordinatorKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,
+    ClientClosedError,
     InvalidPidMappingError,
     InvalidProducerEpochError,
     KafkaError,
@@ -23,7 +25,9 @@ from kafka_async.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     TransactionalIdAuthorizationError,
+    TransactionOutcomeUnknownError,
     category_of,
+    raises_categories,
     transactional,
 )
 from kafka_async.hooks import TransactionEnded
@@ -37,10 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from kafka_async.cluster.client import Client
+    from kafka_async.cluster.lane import Lane
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
     from kafka_async.producer.queues import PartitionQueue
     from kafka_async.producer.sender import Sender
+    from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
@@ -56,6 +62,30 @@ _FENCED = (
     TransactionalIdAuthorizationError,
 )
 """After these the coordinator would not take an abort from us."""
+
+_FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
+
+
+@dataclass(slots=True, eq=False)
+class _Ending:
+    """The end of a transaction in progress, or its outcome until the next transaction begins.
+
+    Attributes:
+        commit: Whether it is a commit.
+        done: Resolved when the transaction is over.
+        waiters: Calls that wait for it.
+        raised: A call has raised its error.
+    """
+
+    commit: bool
+    done: asyncio.Future[None]
+    waiters: int = 0
+    raised: bool = False
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its calls were all cancelled before they returned its outcome."""
+        return not self.waiters and not self.raised
 
 
 class TransactionDriver:
@@ -83,7 +113,7 @@ class TransactionDriver:
         self._loop = supervisor.loop
         self._calls = CoordinatorCalls(config, client, self, rng)
         self._route = Route(CoordinatorKind.TRANSACTION, self._id)
-        self._ending: asyncio.Future[None] | None = None
+        self._ending: _Ending | None = None
         self._v2 = False
         self._started = False
         self._suspect = False
@@ -96,7 +126,7 @@ class TransactionDriver:
     # -- the calls --------------------------------------------------------------------------------
 
     async def initialise(self, timeout: float | None = None) -> None:
-        """Get a producer id and an epoch: whoever had the transactional id before is fenced."""
+        """Get a producer id and an epoch, which fences a former producer of the same id."""
         self.machine.apply(Event.INIT)
         try:
             await self._new_epoch(self._deadline(timeout))
@@ -108,16 +138,17 @@ class TransactionDriver:
                 self.machine.apply(Event.INIT_FAILED)
             raise
         self._suspect = False
+        self._ending = None
         self.machine.apply(Event.INITIALIZED)
 
     async def begin(self, timeout: float | None = None) -> None:
         """Open a transaction; asks the cluster only if the producer must be initialised first."""
         machine = self.machine
+        deadline = self._deadline(timeout)
+        await self._finish_former(deadline)
         if machine.state is State.UNINITIALIZED or (machine.state is State.READY and self._suspect):
-            try:
-                await self.initialise(timeout)
-            except Exception as error:
-                raise transactional(error) from error
+            with raises_categories(begun=False):
+                await self.initialise(max(0.0, deadline - self._loop.time()))
         machine.apply(Event.BEGIN)
         self._v2 = self._client.finalized_feature(FEATURE) >= 2
         self._sender.requests.transactions_v2 = self._v2
@@ -126,6 +157,24 @@ class TransactionDriver:
         self._started = False
         self._begun = self._loop.time()
         self._sources = []
+        self._ending = None
+
+    async def _finish_former(self, deadline: float) -> None:
+        """Wait for the end of a transaction whose calls were cancelled.
+
+        Raises:
+            TransactionAbortableError, InvalidConfigurationError: It was not committed. It is
+                aborted, and the next transaction can begin.
+        """
+        ending = self._ending
+        if ending is None or not ending.abandoned:
+            return
+        try:
+            await self._ended(ending, deadline)
+        except KafkaError:
+            if self.machine.state is State.MUST_ABORT:
+                await self.abort(max(0.0, deadline - self._loop.time()))
+            raise
 
     async def add_offsets(
         self,
@@ -141,7 +190,10 @@ class TransactionDriver:
         try:
             await self._send_offsets(offsets, group, self._deadline(timeout))
         except KafkaError as error:
-            raise self._went_wrong(transactional(error)) from error
+            leaves = self._went_wrong(transactional(error))
+            if leaves is error:
+                raise
+            raise leaves from error
         except BaseException:
             doubt = "commit_offsets was cancelled: whether the offsets are in, nobody knows"
             self._went_wrong(_abortable(doubt))
@@ -152,21 +204,24 @@ class TransactionDriver:
     async def commit(self, timeout: float | None = None) -> None:
         """Deliver the transaction's records, then have it committed."""
         deadline = None if timeout is None else self._loop.time() + timeout
-        machine = self.machine
-        if machine.state is not State.COMMIT_SENT or self._ending is None:
+        machine, ending = self.machine, self._ending
+        if ending is None or not ending.commit or (ending.done.done() and ending.done.exception()):
             if machine.state is State.OUTCOME_UNKNOWN:
                 machine.apply(Event.COMMIT)
             else:
                 await self._deliver(deadline)
-            self._end(self._commit, self._deadline(None) if deadline is None else deadline)
-        await self._ended()
+            limit = self._deadline(None) if deadline is None else deadline
+            ending, deadline = self._end(self._commit, limit, commit=True), None
+        await self._ended(ending, deadline)
 
     async def abort(self, timeout: float | None = None) -> None:
         """Have everything that the transaction wrote thrown away."""
-        if self.machine.state is not State.ABORTING or self._ending is None:
+        deadline: float | None = self._deadline(timeout)
+        ending = self._ending
+        if ending is None or ending.commit:
             self.machine.apply(Event.ABORT)
-            self._end(self._abort, self._deadline(timeout))
-        await self._ended()
+            ending, deadline = self._end(self._abort, self._deadline(timeout), commit=False), None
+        await self._ended(ending, deadline)
 
     def check_open(self, what: str) -> None:
         """Raise unless records and offsets can be added to a transaction right now."""
@@ -178,22 +233,23 @@ class TransactionDriver:
         raise machine.refusal(what)
 
     async def close(self, timeout: float) -> None:
-        """Leave no transaction open behind, if that can be had in time."""
+        """End an open transaction, in `timeout` seconds and unless no broker responds."""
         machine = self.machine
+        self._calls.closing = True
         try:
             if machine.state in (State.IN_TRANSACTION, State.MUST_ABORT):
                 await self.abort(timeout)
-            elif machine.state in (State.COMMIT_SENT, State.ABORTING) and self._ending is not None:
-                async with asyncio.timeout(timeout):
-                    await self._ended()
+            elif self._ending is not None and not self._ending.done.done():
+                await self._ended(self._ending, self._loop.time() + timeout)
             elif machine.state is State.FAILED and self._began_remotely():
                 await self._give_up(timeout)
-        except (KafkaError, TimeoutError) as error:
+        except KafkaError as error:
             logger.info("%s: left to the coordinator's time-out: %s", self._id, error)
 
-    async def close_lanes(self) -> None:
-        """Close the connections."""
-        await self._calls.close()
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes to coordinators, for the producer to close."""
+        return self._calls.lanes
 
     def judge(self, error: Exception) -> Exception:
         """What a failed batch means for the transaction, and what its callers get to see."""
@@ -202,14 +258,30 @@ class TransactionDriver:
     # -- what is said -----------------------------------------------------------------------------
 
     async def _new_epoch(self, deadline: float) -> None:
-        request = requests.init_producer_id(
-            self._id, self._config.transaction_timeout_ms, self._sequencer.identity
-        )
-        response = await self._calls.call(
-            request, self._route, deadline=deadline, error_in=requests.code_error
-        )
+        attempts = Attempts()
+        identity = self._sequencer.identity
+        try:
+            response = await self._init_producer_id(identity, deadline, attempts)
+        except _FENCED_EPOCH:
+            # A coordinator that aborts an open transaction for InitProducerId raises the epoch,
+            # responds CONCURRENT_TRANSACTIONS, and refuses the same request when it is retried.
+            if identity is None or not attempts.concurrent:
+                raise
+            logger.debug("%s: the new epoch fenced its own producer: once more", self._id)
+            response = await self._init_producer_id(None, deadline, attempts)
         self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
         logger.debug("%s: %s", self._id, self._sequencer.identity)
+
+    async def _init_producer_id(
+        self, identity: ProducerIdentity | None, deadline: float, attempts: Attempts
+    ) -> InitProducerIdResponse:
+        return await self._calls.call(
+            requests.init_producer_id(self._id, self._config.transaction_timeout_ms, identity),
+            self._route,
+            deadline=deadline,
+            error_in=requests.code_error,
+            attempts=attempts,
+        )
 
     async def _send_offsets(
         self,
@@ -277,6 +349,8 @@ class TransactionDriver:
         """Have every record of the transaction acknowledged, or raise what went wrong."""
         machine = self.machine
         if machine.state is State.MUST_ABORT and machine.error is not None:
+            if self._ending is not None:
+                self._ending.raised = True
             raise machine.error
         machine.apply(Event.COMMIT)
         try:
@@ -299,7 +373,10 @@ class TransactionDriver:
                 await self._say_end(commit=True, deadline=deadline, attempts=attempts)
         except KafkaError as error:
             self._suspect = self._suspect or attempts.unanswered > 0
-            raise self._not_committed(error, attempts) from error
+            leaves = self._not_committed(error, attempts)
+            if leaves is error:
+                raise
+            raise leaves from error
         # A request that got no answer may still arrive, after the next transaction has begun: with
         # transactions v1 only a new epoch keeps it from ending that one.
         self._suspect = attempts.unanswered > 0 and not self._v2
@@ -333,8 +410,10 @@ class TransactionDriver:
         attempts = Attempts()
         try:
             self._accumulator.ledger.drop_unsent(dropped, self._sender.now())
-            await self._wire_empty(deadline)
-            await self._end_aborted(deadline, attempts)
+            # A third each for the records on the wire, for EndTxn, and for a new epoch instead.
+            third = (deadline - self._loop.time()) / 3
+            await self._wire_empty(deadline - 2 * third)
+            await self._end_aborted(deadline - third, deadline, attempts)
         except KafkaError as error:
             leaves = transactional(error)
             if leaves.category is Category.ABORTABLE:  # an abort must not ask for an abort
@@ -345,17 +424,19 @@ class TransactionDriver:
             else:
                 self._suspect = True
                 self._over(committed=False)
+            if leaves is error:
+                raise
             raise leaves from error
         finally:
             self._sender.draining = None
         self._accumulator.ledger.failures.take()
         self._over(committed=False)
 
-    async def _end_aborted(self, deadline: float, attempts: Attempts) -> None:
+    async def _end_aborted(self, patience: float, deadline: float, attempts: Attempts) -> None:
         renew = self._suspect
         if self._began_remotely():
             try:
-                await self._say_end(commit=False, deadline=deadline, attempts=attempts)
+                await self._say_end(commit=False, deadline=patience, attempts=attempts)
             except _FENCED:
                 raise
             except KafkaError as error:
@@ -363,7 +444,7 @@ class TransactionDriver:
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
                 renew = True
         if renew or (not self._v2 and (attempts.unanswered or self._sequencer.torn)):
-            await self._new_epoch(self._deadline(None))
+            await self._new_epoch(deadline)
             self._suspect = False
 
     async def _wire_empty(self, deadline: float) -> None:
@@ -415,34 +496,58 @@ class TransactionDriver:
             self.machine.apply(event, error)
         return error
 
-    def _end(self, body: Callable[[float], Awaitable[None]], deadline: float) -> None:
-        ending: asyncio.Future[None] = self._loop.create_future()
-        self._ending = ending
+    def _end(
+        self, body: Callable[[float], Awaitable[None]], deadline: float, *, commit: bool
+    ) -> _Ending:
+        done: asyncio.Future[None] = self._loop.create_future()
+        ending = _Ending(commit, done)
 
         async def run() -> None:
             try:
                 await body(deadline)
-            except Exception as error:  # noqa: BLE001  # whoever awaits the end gets it
-                if not ending.done():
-                    ending.set_exception(error)
-                    ending.exception()  # seen: nobody has to await the end
+            except Exception as error:  # noqa: BLE001  # raised by the calls that await the end
+                done.set_exception(error)
+                done.exception()  # seen: no call has to await the end
+            except BaseException:
+                done.set_exception(self._interrupted())
+                done.exception()
+                raise
             else:
-                if not ending.done():
-                    ending.set_result(None)
-            finally:
-                if not ending.done():
-                    ending.cancel()
+                done.set_result(None)
 
         self._supervisor.spawn(run, name="ending a transaction")
+        self._ending = ending
+        return ending
 
-    async def _ended(self) -> None:
-        ending = self._ending
-        assert ending is not None
+    def _interrupted(self) -> KafkaError:
+        closed = ClientClosedError("the producer was closed while the transaction was ended")
+        sent = self.machine.state is State.COMMIT_SENT
+        kind = TransactionOutcomeUnknownError if sent else ApplicationRecoverableError
+        return kind.in_place_of(closed, Category.APPLICATION_RECOVERABLE)
+
+    async def _ended(self, ending: _Ending, deadline: float | None) -> None:
+        """Wait for the end of a transaction and raise its error; cancelling this changes nothing.
+
+        Without `deadline`, for the call that started it: the end has that call's deadline itself.
+        """
+        ending.waiters += 1
+        left = None if deadline is None else max(0.0, deadline - self._loop.time())
         try:
-            await asyncio.shield(ending)
+            await asyncio.wait({ending.done}, timeout=left)
         finally:
-            if ending.done() and self._ending is ending:
-                self._ending = None
+            ending.waiters -= 1
+        if not ending.done.done():
+            raise self._late(ending)
+        ending.raised = True
+        ending.done.result()
+
+    def _late(self, ending: _Ending) -> KafkaError:
+        late = KafkaTimeoutError(
+            f"the {'commit' if ending.commit else 'abort'} takes longer than the time-out of this "
+            "call, and goes on: await it again"
+        )
+        kind = TransactionOutcomeUnknownError if ending.commit else ApplicationRecoverableError
+        return kind.in_place_of(late, Category.APPLICATION_RECOVERABLE)
 
 
 def _abortable(message: str) -> TransactionAbortableError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.errors import Category, IllegalStateError, KafkaError
+from kafka_async.errors import Category, KafkaError, TransactionStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,7 +121,7 @@ class TransactionMachine:
         """Follow the table. `error` is kept as the reason of MUST_ABORT and FAILED.
 
         Raises:
-            IllegalStateError: the event has no row; its cause is the error that led here.
+            TransactionStateError: The event has no row; its cause is the error that led here.
         """
         after = TRANSITIONS.get((self.state, event))
         if after is None:
@@ -138,6 +138,6 @@ class TransactionMachine:
         """Why a call cannot be made in this state."""
         if self.state is State.FAILED and self.error is not None:
             return self.error
-        refusal = IllegalStateError(f"{what}: {REASONS[self.state]}")
+        refusal = TransactionStateError(f"{what}: {REASONS[self.state]}")
         refusal.__cause__ = self.error
         return refusal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, NoReturn
 
 from typing_extensions import TypeVar
 
@@ -181,23 +181,24 @@ class RecordWriter(Intake, Generic[K, V]):
         Raises:
             BufferFullError: buffer_memory is used up.
         """
-        engine = self._check()
-        check_topic(topic)
-        check_partition(partition)
-        data_key, data = self._serialize(topic, key, value, headers)
-        stamp = self._timestamp(timestamp)
-        got = engine.accumulator.append(
-            topic, partition, data_key, data, headers, stamp, self._now()
-        )
-        engine.sender.wake()
-        if isinstance(got, Shortage):
-            raise self._leaving(
-                BufferFullError(
+        try:
+            engine = self._check()
+            check_topic(topic)
+            check_partition(partition)
+            data_key, data = self._serialize(topic, key, value, headers)
+            stamp = self._timestamp(timestamp)
+            got = engine.accumulator.append(
+                topic, partition, data_key, data, headers, stamp, self._now()
+            )
+            engine.sender.wake()
+            if isinstance(got, Shortage):
+                raise BufferFullError(
                     f"buffer_memory={engine.config.buffer_memory} bytes are used up: wait with "
                     "enqueue, or raise it",
                     topic=topic,
                 )
-            )
+        except KafkaError as error:
+            self._raise(error)
         return got
 
     async def send(
@@ -271,10 +272,13 @@ class RecordWriter(Intake, Generic[K, V]):
 
         Waits only while the buffer is full. Raises what `enqueue` raises.
         """
-        engine = self._check()
-        partition = topic_partition(partition)
-        arguments = (partition, instance_of(batch, RecordBatch, "batch"))
-        return await self._append(engine, engine.accumulator.append_batch, arguments)
+        try:
+            engine = self._check()
+            partition = topic_partition(partition)
+            arguments = (partition, instance_of(batch, RecordBatch, "batch"))
+            return await self._append(engine, engine.accumulator.append_batch, arguments)
+        except KafkaError as error:
+            self._raise(error)
 
     # -- the long way -----------------------------------------------------------------------------
 
@@ -287,13 +291,16 @@ class RecordWriter(Intake, Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery:
-        engine = self._check()
-        check_topic(topic)
-        check_partition(partition)
-        data_key, data = self._serialize(topic, key, value, headers)
-        stamp = self._timestamp(timestamp)
-        arguments = (topic, partition, data_key, data, headers, stamp)
-        delivery = await self._append(engine, engine.accumulator.append, arguments)
+        try:
+            engine = self._check()
+            check_topic(topic)
+            check_partition(partition)
+            data_key, data = self._serialize(topic, key, value, headers)
+            stamp = self._timestamp(timestamp)
+            arguments = (topic, partition, data_key, data, headers, stamp)
+            delivery = await self._append(engine, engine.accumulator.append, arguments)
+        except KafkaError as error:
+            self._raise(error)
         self._open[topic] = engine.accumulator.topics[topic].open
         return delivery
 
@@ -345,7 +352,7 @@ class RecordWriter(Intake, Generic[K, V]):
                 self._check()
                 got = append(*arguments, self._now(), place)
             except TimeoutError as error:
-                raise self._leaving(self._no_room(engine)) from error
+                raise self._no_room(engine) from error
             finally:
                 memory.leave(place)
             if not isinstance(got, Shortage):
@@ -410,8 +417,14 @@ class RecordWriter(Intake, Generic[K, V]):
         raise NotImplementedError
 
     def _leaving(self, error: KafkaError) -> KafkaError:
-        """The error as it leaves to the caller."""
+        """Return the error to raise in place of `error`."""
         return error
+
+    def _raise(self, error: KafkaError) -> NoReturn:
+        leaves = self._leaving(error)
+        if leaves is error:
+            raise error
+        raise leaves from error
 
     def _timestamp(self, timestamp: int | None) -> int:
         if timestamp is not None:
@@ -443,8 +456,8 @@ class RecordWriter(Intake, Generic[K, V]):
             try:
                 data[at] = function(topic, headers, data[at])
             except Exception as error:
-                raise self._leaving(
-                    SerializationError(f"the {name}'s serializer failed: {error!r}", topic=topic)
+                raise SerializationError(
+                    f"the {name}'s serializer failed: {error!r}", topic=topic
                 ) from error
         check_record(topic, data[0], data[1], headers)
         return data[0], data[1]

@@ -219,7 +219,7 @@ async def test_a_client_that_is_forgotten_while_started_warns() -> None:
         del client
         gc.collect()
     assert parts is not None
-    await parts.brokers.close(ClientClosedError())
+    await parts.brokers.close(ClientClosedError(), timeout=1)
     await supervisor.stop()
 
 

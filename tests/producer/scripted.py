@@ -27,6 +27,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.hooks import Hooks
+from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer.preload import preload
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.writer import RecordWriter
@@ -52,7 +53,7 @@ from kafka_async.protocol.messages.txn_offset_commit import (
 )
 from kafka_async.records.batch import iter_batches
 from kafka_async.supervisor import Supervisor
-from kafka_async.types import Node, TopicPartition
+from kafka_async.types import Health, Node, TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
@@ -151,6 +152,10 @@ class ScriptedLane:
         self._cluster = cluster
         self._pending: list[asyncio.Future[Any]] = []
 
+    @property
+    def in_flight(self) -> int:
+        return sum(not future.done() for future in self._pending)
+
     async def connect(self, timeout: float) -> None:
         self.connects += 1
         await asyncio.sleep(0)
@@ -208,7 +213,7 @@ class ScriptedLane:
         for future in pending:
             _fail(future, KafkaConnectionError("the connection was lost"))
 
-    async def close(self) -> None:
+    async def close(self, reason: KafkaError | None = None) -> None:
         self.closed = True
         self.drop()
 
@@ -353,6 +358,9 @@ class ScriptedCluster:
         lane = ScriptedLane(self, node_id)
         self.lanes.append(lane)
         return lane
+
+    def health(self) -> Health:
+        return Health(state="running", kernel=IMPLEMENTATION)
 
     async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
         await asyncio.sleep(0)

@@ -1,0 +1,181 @@
+"""Stopping a producer: bounded by close_timeout_ms, whatever the cluster does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.errors import DeliveryError, KafkaTimeoutError
+from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.end_txn import EndTxnRequest
+from tests.producer.scripted import Bench
+
+if TYPE_CHECKING:
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def producer_of(stage: Stage, **options: Any) -> Producer:
+    return Producer(stage.cluster.bootstrap_servers, dialer=stage.network, **options)
+
+
+async def stop_all(stage: Stage) -> None:
+    for broker in stage.cluster.alive():
+        await stage.cluster.stop_broker(broker)
+
+
+async def freeze_all(stage: Stage) -> None:
+    """Every broker accepts requests and sends no response."""
+    stage.cluster.faults.add(count=None, hang=True)
+
+
+OUTAGES = [stop_all, freeze_all]
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize(
+    ("options", "bound"), [({}, 30.0), ({"close_timeout_ms": 2_000}, 2.0)], ids=["default", "2 s"]
+)
+async def test_stopping_without_a_cluster_takes_close_timeout_ms(
+    stage: Stage, outage: Callable[..., Any], options: dict[str, Any], bound: float
+) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage, **options)
+    await producer.start()
+    await producer.send("clicks", b"written")
+    await outage(stage)
+    deliveries = await producer.send_many("clicks", [b"v"] * 3)
+    started = now()
+    with pytest.raises(DeliveryError, match="3 records were not delivered") as caught:
+        await producer.stop()
+    assert now() - started == pytest.approx(bound, abs=0.1)
+    assert [(row.topic, row.count) for row in caught.value.failures] == [("clicks", 3)]
+    assert all(isinstance(delivery.exception(), KafkaTimeoutError) for delivery in deliveries)
+    stage.cluster.faults.clear()
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_the_end_of_a_block_is_bounded_too(stage: Stage, outage: Callable[..., Any]) -> None:
+    await stage.topic("clicks")
+
+    async def block() -> None:
+        async with producer_of(stage, close_timeout_ms=4_000) as producer:
+            await producer.send("clicks", b"written")
+            await outage(stage)
+            await producer.enqueue("clicks", b"v")
+
+    started = now()
+    with pytest.raises(DeliveryError, match="1 records"):
+        await block()
+    assert now() - started == pytest.approx(4, abs=0.2)
+    stage.cluster.faults.clear()
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_stopping_with_nothing_to_save_takes_no_time(
+    stage: Stage, outage: Callable[..., Any]
+) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage)
+    await producer.start()
+    await producer.send("clicks", b"written")
+    await outage(stage)
+    started = now()
+    await producer.stop()
+    assert now() - started < 0.1
+    stage.cluster.faults.clear()
+
+
+async def test_a_transaction_is_not_aborted_where_no_broker_is_there(stage: Stage) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage, transactional_id="t")
+    await producer.start()
+    txn = await producer.begin()
+    await txn.send("clicks", b"open")
+    await stop_all(stage)
+    started = now()
+    await producer.stop()
+    assert now() - started < 1
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize("timeout", [0, 2.0])
+async def test_stop_keeps_its_timeout_with_a_transaction_open(
+    stage: Stage, outage: Callable[..., Any], timeout: float
+) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage, transactional_id="t")
+    await producer.start()
+    txn = await producer.begin()
+    await txn.send("clicks", b"open")
+    await outage(stage)
+    delivery = await txn.enqueue("clicks", b"dropped")
+    started = now()
+    await producer.stop(timeout)
+    assert now() - started <= timeout + 0.1
+    assert delivery.exception() is not None
+    stage.cluster.faults.clear()
+
+
+async def test_a_transaction_that_cannot_be_aborted_does_not_hold_up_the_others(
+    start_stage: StartStage,
+) -> None:
+    """The coordinator alone does not respond: its abort gets 5 s of close_timeout_ms."""
+    stage = await start_stage()
+    await stage.topic("clicks")
+    producer = producer_of(stage, transactional_id="t")
+    await producer.start()
+    txn = await producer.begin()
+    await txn.send("clicks", b"open")
+    stage.cluster.faults.add(api="EndTxn", count=None, hang=True)
+    started = now()
+    await producer.stop()
+    assert now() - started == pytest.approx(5, abs=0.1)
+    stage.cluster.faults.clear()
+
+
+async def test_lanes_that_do_not_close_are_aborted_at_the_deadline() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        await bench.producer.send("clicks", b"v")
+        aborted: list[object] = []
+
+        async def never(reason: object = None) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                aborted.append(lane)
+                raise
+
+        lane = bench.cluster.lane_to(1)
+        lane.close = never
+        await bench.producer.stop(1.5)
+        assert now() == pytest.approx(1.5, abs=0.1)
+        assert aborted == [lane]
+
+
+async def test_stopping_with_no_time_still_closes_every_connection(stage: Stage) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage)
+    await producer.start()
+    await producer.send("clicks", b"v")
+    await producer.stop(0)
+    await stage.client.stop(0)
+    await asyncio.sleep(0.1)
+    assert await stage.cluster.disconnect() == 0
+
+
+async def test_stopping_aborts_in_order_while_the_cluster_responds() -> None:
+    async with Bench({"clicks": [1]}, transactional_id="t") as bench:
+        txn = await bench.producer.begin()
+        await txn.send("clicks", b"1")
+        await bench.producer.stop()
+        assert [end.committed for end in bench.cluster.requests(EndTxnRequest)] == [False]
+        assert now() == pytest.approx(0, abs=0.1)

@@ -1,0 +1,155 @@
+"""`kafka_async.run`: the result, and the orderly shutdown on signals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import kafka_async
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.fixture(params=["uvloop", "asyncio"], autouse=True)
+def loop_of_choice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    return request.param
+
+
+def ends_with(number: signal.Signals) -> tuple[type[BaseException], str]:
+    return (KeyboardInterrupt, "") if number is signal.SIGINT else (SystemExit, "143")
+
+
+def test_returns_what_main_returns() -> None:
+    async def main() -> int:
+        await asyncio.sleep(0)
+        return 7
+
+    assert kafka_async.run(main()) == 7
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_cancels_main_and_lets_its_blocks_close(number: signal.Signals) -> None:
+    steps: list[str] = []
+
+    async def main() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            steps.append("closed")
+
+    before = signal.getsignal(number)
+    kind, text = ends_with(number)
+    with pytest.raises(kind) as caught:
+        kafka_async.run(main())
+    assert str(caught.value) == text
+    assert steps == ["closed"]
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_main_may_return_after_a_signal(number: signal.Signals) -> None:
+    async def main() -> str:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return "in order"
+        return "not cancelled"
+
+    assert kafka_async.run(main()) == "in order"
+
+
+def test_what_closing_ran_into_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError as error:
+            error.add_note("Stopping the producer: 3 records were not delivered")
+            raise
+
+    with caplog.at_level(logging.WARNING), pytest.raises(SystemExit):
+        kafka_async.run(main())
+    assert "SIGTERM: Stopping the producer: 3 records were not delivered" in caplog.text
+
+
+def test_a_cancellation_without_a_signal_leaves_as_it_is() -> None:
+    async def main() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        kafka_async.run(main())
+
+
+def test_a_handler_of_the_program_is_left_alone() -> None:
+    received: list[int] = []
+    former = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+
+    async def main() -> str:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        return "not cancelled"
+
+    try:
+        assert kafka_async.run(main()) == "not cancelled"
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert received == [signal.SIGTERM]
+
+
+def test_runs_in_a_thread_without_touching_signals() -> None:
+    async def main() -> Callable[..., object] | int | None:
+        return signal.getsignal(signal.SIGTERM)
+
+    async def outside() -> Callable[..., object] | int | None:
+        return await asyncio.to_thread(kafka_async.run, main())
+
+    assert asyncio.run(outside()) is signal.SIG_DFL
+
+
+STUCK = """
+import asyncio, sys, os, signal
+if sys.argv[1] == "asyncio":
+    sys.modules["uvloop"] = None
+import kafka_async
+
+async def main():
+    try:
+        print("ready", flush=True)
+        await asyncio.sleep(3600)
+    finally:
+        print("closing", flush=True)
+        {stuck}
+
+kafka_async.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("stuck", ["await asyncio.sleep(3600)", "while True: pass"])
+def test_a_second_signal_ends_the_process(
+    number: signal.Signals, stuck: str, loop_of_choice: str
+) -> None:
+    """While closing hangs, and while it holds the event loop."""
+    program = [sys.executable, "-c", STUCK.format(stuck=stuck), loop_of_choice]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+            assert process.stdout.readline() == "closing\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == -number
+        finally:
+            process.kill()
