@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from blockbuster import blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOptions
 from kafka_async.testing.backends.jvm import find_java
@@ -64,11 +65,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Hypothesis starts from the run's seed too, unless the command line gave it one.
+    """Give Hypothesis the run's seed, unless the command line gave it one, and no time limits.
 
     A shell has what it starts in the background ignore Ctrl-C, and all that this starts in turn:
     commands that are to be interrupted here must not inherit that.
     """
+    settings.register_profile(
+        "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("untimed")
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(SEED)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -63,7 +63,7 @@ ONE_OF_ITS_OWN = ["benchmarks.special.fairness_client"]
 @pytest.mark.parametrize(
     ("arguments", "awaited", "number"),
     [
-        (TOGETHER, SIDE_BY_SIDE, signal.SIGTERM),
+        pytest.param(TOGETHER, SIDE_BY_SIDE, signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(TOGETHER, SIDE_BY_SIDE, signal.SIGINT, marks=pytest.mark.slow),
         pytest.param(
             ["--only", "fairness"], ONE_OF_ITS_OWN, signal.SIGTERM, marks=pytest.mark.slow

@@ -39,6 +39,7 @@ NEWEST = list(dict(DECODERS).items())
 FIRST_FLEXIBLE = [pair for pair in DECODERS if pair[1] == pair[0].FLEXIBLE_FROM]
 
 MANY = 200
+MOST_ARRAYS = 30
 OVERHEAD = TARGET.overhead
 """Bytes that any message may cost."""
 
@@ -141,7 +142,18 @@ GREEDY = [
 ]
 
 
-@pytest.mark.parametrize(("message", "version", "many", "tags"), GREEDY, ids=label)
+def greedy_cases() -> Iterator[Any]:
+    """Every case; the messages with the most arrays take seconds, and are slow tests."""
+    for case in GREEDY:
+        large = len(list(greedy(case[0], case[1], 1))) > MOST_ARRAYS
+        yield pytest.param(
+            *case,
+            marks=pytest.mark.slow if large else (),
+            id="-".join([f"{case[0].__name__}-v{case[1]}", *map(str, case[2:])]),
+        )
+
+
+@pytest.mark.parametrize(("message", "version", "many", "tags"), list(greedy_cases()))
 def test_the_greediest_messages_cost_what_is_promised(
     message: type[Message], version: int, many: int, tags: int
 ) -> None:
@@ -170,7 +182,11 @@ def resources(count: int, element: bytes) -> bytes:
         (200_000, b"\x01\x01\x05\0"),
         (1000, b"\x03\xd0\xb0\0"),
         (200_000, b"\x03\xd0\xb0\0"),
-        (250_000, b"\x01\x1e" + b"".join(bytes([tag, 0]) for tag in range(30))),
+        pytest.param(
+            250_000,
+            b"\x01\x1e" + b"".join(bytes([tag, 0]) for tag in range(30)),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["a tag each", "1,000 short names", "200,000 short names", "14 MiB of tags"],
 )
@@ -179,6 +195,7 @@ def test_a_greedy_message_is_bounded(count: int, element: bytes) -> None:
     assert peak_of(RESOURCES, 0, raw) <= allowed_memory(len(raw), OVERHEAD)
 
 
+@pytest.mark.slow
 def test_no_message_costs_more_than_256_mib() -> None:
     tags = b"".join(UVARINT[200 + tag] + b"\x03tag" for tag in range(7))
     raw = resources(200_000, b"\x0dclient-names\x07" + tags)

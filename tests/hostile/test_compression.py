@@ -594,7 +594,13 @@ def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("deserializes", [False, True])
-@pytest.mark.parametrize("make", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=pytest.mark.slow if "magic 1" in name else ())
+        for name, make in LARGE.items()
+    ],
+)
 async def test_one_poll_decompresses_little_more_than_the_cap(
     make: Callable[[int], bytes], deserializes: bool
 ) -> None:

@@ -43,12 +43,14 @@ def jar(generator: Any, record_testsuite_property: Callable[[str, object], None]
     pytest.skip("the jar of kafka-clients is not in the cache, and there is no Maven to fetch it")
 
 
+@pytest.mark.slow
 def test_the_checked_in_messages_are_current(
     generator: Any, jar: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generator.main(["--check", "--jar", str(jar)]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_difference_is_shown_and_writing_removes_it(
     generator: Any,
     jar: Path,

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 DICE = """
 import random
@@ -36,13 +38,13 @@ def rolls(place: Path, **words: str) -> tuple[list[str], list[str]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
     assert done.returncode == 1, done.stdout
     shown = re.findall(r"^E +(?:assert|ValueError: drew) ([\d.]+)", done.stdout, re.MULTILINE)
     return shown, re.findall(r"^KAFKA_ASYNC_TEST_SEED=.*", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_choices(tmp_path: Path) -> None:
     first, commands = rolls(tmp_path)
     assert len(first) >= 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,18 @@ REPORT = """<?xml version="1.0"?>
 </testsuite></testsuites>
 """
 
-MEETING = """
-import os
-
-
-def test_both_are_there():
-    open("{mine}", "w").close()
-    while not os.path.exists("{other}"):
-        os.sched_yield()
+MEETING = """#!{python} -SE
+import os, sys
+print("{mine} in stage")
+open("{mine}", "w").close()
+while not os.path.exists("{other}"):
+    os.sched_yield()
+for argument in sys.argv:
+    if argument.startswith("--junitxml="):
+        with open(argument.partition("=")[2], "w") as report:
+            report.write('<testsuite><testcase classname="a" name="b" time="0"/></testsuite>')
 """
+"""An interpreter that runs until another one has been started, and reports one passed test."""
 
 
 @pytest.fixture(autouse=True)
@@ -119,19 +123,22 @@ def test_budgets_of_the_slow_tests_stay_below_40_minutes() -> None:
 def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each of the two tests ends only when the other has begun."""
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
+    (tmp_path / "normal").mkdir()
     stages: list[Stage] = []
     for mine, other in (("one", "two"), ("two", "one")):
-        test = tmp_path / f"test_{mine}.py"
-        test.write_text(MEETING.format(mine=tmp_path / mine, other=tmp_path / other))
-        stages.append(Stage(mine, "unit", "not slow", arguments=["--noconftest", str(test)]))
+        python = tmp_path / f"python-{mine}"
+        python.write_text(
+            MEETING.format(python=sys.executable, mine=tmp_path / mine, other=tmp_path / other)
+        )
+        python.chmod(0o755)
+        stages.append(Stage(mine, "unit", "not slow", python=str(python)))
     results = run_tests.run(stages, "normal", "1", minutes=None)
     assert [(result.failed, result.passes) for result in results] == [(False, 1), (False, 1)]
     out = capfd.readouterr().out
     first, second = out.index("--- one ---"), out.index("--- two ---")
-    assert "test_one.py" in out[first:second]
-    assert "test_two.py" in out[second:]
+    assert f"{tmp_path / 'one'} in stage" in out[first:second]
+    assert f"{tmp_path / 'two'} in stage" in out[second:]
 
 
 def test_every_test_belongs_to_a_stage() -> None:
