@@ -131,6 +131,7 @@ class EmbeddedCluster:
         except BaseException:
             await self.stop()
             raise
+        self._retain_later()
 
     async def stop(self) -> None:
         """End every connection, timer and task; safe to call again."""
@@ -331,6 +332,15 @@ class EmbeddedCluster:
         if not self.brokers[broker_id].alive:
             await self._open(broker_id)
             self._placed()
+
+    def _retain_later(self) -> None:
+        interval = self.settings.log_retention_check_interval_ms / 1000
+
+        def retain() -> None:
+            self.topics.retain(self.now_ms())
+            self._retain_later()
+
+        self.call_later(interval, retain)
 
     def _placed(self) -> None:
         self.topics.settle()

@@ -82,6 +82,7 @@ class PartitionLog:
         self.log_append_time = False
         self.min_insync_replicas = 1
         self.segment_bytes = 1_073_741_824
+        self.retention_ms = self.retention_bytes = -1
         self.rules = RecordRules(False, True, NEVER, 3_600_000)
         self.producers = Producers(producer_expiration_ms)
         self._segments = Segments()
@@ -96,6 +97,10 @@ class PartitionLog:
         self.min_insync_replicas = int(configs["min.insync.replicas"])
         self.segment_bytes = int(configs["segment.bytes"])
         self.rules = RecordRules.of(configs)
+        deletes = "delete" in configs["cleanup.policy"].split(",")
+        self.retention_ms = int(configs["retention.ms"]) if deletes else -1
+        self.retention_bytes = int(configs["retention.bytes"]) if deletes else -1
+        self._segments.limit(self.segment_bytes, int(configs["segment.ms"]))
 
     @property
     def leader_epoch(self) -> int:
@@ -186,6 +191,21 @@ class PartitionLog:
             self.producers.drop_below(target)
         return self.start_offset
 
+    def retain(self, now: int) -> bool:
+        """Delete the segments that are too old or too many; return whether there were any.
+
+        Those that are too many are deleted with the write that begins a segment, too, so that a
+        log without time limit is bounded without a call of this.
+        """
+        return self._delete_expired(now - self.retention_ms if self.retention_ms >= 0 else -1)
+
+    def _delete_expired(self, expired: int) -> bool:
+        kept = self._segments.first_kept(self.retention_bytes, expired)
+        if kept is None:
+            return False
+        self.delete_before(kept)
+        return True
+
     def validate(self, records: Buffer | None) -> BatchView:
         """The one sound batch that a producer's bytes must be.
 
@@ -233,10 +253,19 @@ class PartitionLog:
     def _store(self, raw: Buffer, last_offset_delta: int, max_timestamp: int) -> None:
         base_offset = self.end_offset
         last_offset = base_offset + last_offset_delta
-        self._segments.append(raw, base_offset, last_offset, self.leader_epoch, max_timestamp)
+        began = self._segments.append(
+            raw, base_offset, last_offset, self.leader_epoch, max_timestamp
+        )
         self.end_offset = last_offset + 1
+        if began:
+            self._delete_expired(expired=-1)
 
     # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of memory that the log's batches take."""
+        return self._segments.allocated
 
     @property
     def size(self) -> int:
@@ -247,7 +276,7 @@ class PartitionLog:
     def stable_offset(self) -> int:
         """The first offset of the oldest open transaction, else the end (LSO)."""
         first = self.producers.first_open_offset
-        return self.end_offset if first is None else first
+        return self.end_offset if first is None else max(first, self.start_offset)
 
     def upper(self, *, committed: bool) -> int:
         """The offset below which a reader sees."""

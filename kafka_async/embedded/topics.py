@@ -201,6 +201,12 @@ class TopicTable:
         for partition in topic.partitions:
             partition.log.configure(self.configs(topic))
 
+    def retain(self, now: int) -> None:
+        """Delete what every topic's retention does not keep at `now` (epoch milliseconds)."""
+        for partition in self.partitions():
+            if partition.log.retain(now):
+                partition.changed()
+
     def settle(self) -> None:
         """Brokers came or went: move leaders, shrink and grow ISRs."""
         alive = set(self._alive())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -94,6 +95,7 @@ class Producer:
             epoch=self.epoch,
             sequence=self.sequence,
             transactional=True,
+            timestamp=int(time.time() * 1000),  # as its marker's: else that begins a segment
         )
         partition = PartitionProduceData(index=0, records=data)
         request = ProduceRequest(

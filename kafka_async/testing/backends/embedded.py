@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EmbeddedBackend(Backend):
-    """The embedded cluster: it needs nothing but Python, and starts in milliseconds.
+    """The embedded cluster: it needs nothing but Python.
 
     `cluster` has its faults and its controls, for any thread.
     """
