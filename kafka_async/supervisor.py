@@ -53,11 +53,14 @@ def current_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def outlast(
-    task: asyncio.Task[object], deadline: float | None = None
+    task: asyncio.Task[object],
+    deadline: float | None = None,
+    on_cancel: Callable[[], None] | None = None,
 ) -> asyncio.CancelledError | None:
     """Wait until a task has ended, however often the caller is cancelled meanwhile.
 
-    Gives up at `deadline` (the loop's seconds), if there is one. Returns the caller's last
+    Gives up at `deadline` (the loop's seconds), if there is one. `on_cancel` is called at each
+    cancellation; those of an anyio cancel scope are not delivered here. Returns the caller's last
     cancellation, if there was any, for the caller to raise when it is through.
     """
     from anyio import CancelScope
@@ -71,6 +74,8 @@ async def outlast(
                 await asyncio.wait({task}, timeout=left)
             except asyncio.CancelledError as error:
                 cancelled = error
+                if on_cancel is not None:
+                    on_cancel()
     return cancelled
 
 

@@ -35,7 +35,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
 )
 from kafka_async.hooks import Hooks
-from kafka_async.supervisor import Supervisor
+from kafka_async.supervisor import Supervisor, outlast
 from kafka_async.types import Health
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class Client:
         self._parts: _Parts | None = None
         self._started = False
         self._stopped = False
+        self._closing: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -143,14 +144,28 @@ class Client:
         self._started = True
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Close all connections; what is under way fails. Safe to call again.
+        """Close all connections; requests in flight fail. Safe to call again.
 
-        `timeout` bounds the good manners of closing, in seconds (default 5).
+        It is completed even if the caller is cancelled meanwhile.
+
+        Args:
+            timeout: Maximum time for an orderly close, in seconds (default 5); connections that
+                are still open then are aborted.
         """
         self._stopped = True
         parts = self._parts
         if parts is None:
             return
+        if self._closing is None:
+            self._closing = self.supervisor.loop.create_task(
+                self._close(parts, timeout), name=f"{self.supervisor.name} closing"
+            )
+        cancelled = await outlast(self._closing)
+        self._closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self, parts: _Parts, timeout: float | None) -> None:
         reason = ClientClosedError(f"{self.supervisor.name} was closed")
         parts.lifetime.end(reason)
         try:

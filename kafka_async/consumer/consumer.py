@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import re
 import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
@@ -20,14 +21,16 @@ from kafka_async.arguments import (
 from kafka_async.cluster.client import Client
 from kafka_async.config import ConsumerConfig, seconds
 from kafka_async.consumer.batches import PartitionBatch
+from kafka_async.consumer.closing_time import ClosingTime
 from kafka_async.consumer.committing import Committing
 from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.seeking import Seeking
 from kafka_async.consumer.statistics import ConsumerStatistics
-from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.supervisor import outlast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Never, Self
 
@@ -116,6 +119,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         self._herald = Herald()
         self._owned = owned
         self._started = False
+        self._closing: asyncio.Task[None] | None = None
 
     def _read(
         self,
@@ -150,39 +154,48 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             self._started = True
             self._running.start()
         except BaseException:
-            await self._tear_down()
+            await self._outlast(self._in_closing_task(self._tear_down()))
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop reading, commit what was asked past if that is automatic, leave the group, close.
 
-        `timeout` bounds it, in seconds (default: default_api_timeout_ms). Safe to call again.
+        Offsets that could not be committed in time are named in a warning. Without anything to
+        commit, and without a broker that responds, it returns at once. It is completed even if the
+        caller is cancelled; a cancelled `stop` commits no more and leaves the group within 1 s.
+        Safe to call again.
+
+        Args:
+            timeout: Maximum time for all of it, in seconds (default: close_timeout_ms).
 
         Raises:
-            KafkaError: the automatic commit failed; the consumer is closed all the same.
+            KafkaError: The group refused the automatic commit; the consumer is closed.
         """
         check_timeout(timeout)
         await self._stop(timeout, finished=False)
 
     async def _stop(self, timeout: float | None, *, finished: bool) -> None:
         engine = self._running
-        if self._stopped or engine is None:
+        if engine is None:
             return
-        self._stopped = True
-        limit = seconds(self.config.default_api_timeout_ms) if timeout is None else timeout
-        try:
-            async with asyncio.timeout(limit):
-                await engine.stop(finished=finished)
-        except TimeoutError as error:
-            if isinstance(error, KafkaTimeoutError):
-                raise
-            raise KafkaTimeoutError(
-                f"the consumer was closed, but did not leave in order within {limit:g} s"
-            ) from None
-        finally:
-            await self._tear_down()
+        if self._closing is None:
+            if self._stopped:
+                return
+            self._stopped = True
+            limit = seconds(self.config.close_timeout_ms) if timeout is None else timeout
+            time = ClosingTime.of(asyncio.get_running_loop().time(), limit)
+            self._closing = self._in_closing_task(self._close(engine, time, finished=finished))
+        elif self._closing.done():
+            return
+        await self._outlast(self._closing, engine.shorten_closing)
 
-    async def _tear_down(self) -> None:
+    async def _close(self, engine: Engine, time: ClosingTime, *, finished: bool) -> None:
+        try:
+            await engine.stop(time, finished=finished)
+        finally:
+            await self._tear_down(time)
+
+    async def _tear_down(self, time: ClosingTime | None = None) -> None:
         self._stopped = True
         if self._running is not None:
             self._running.close()
@@ -190,7 +203,26 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             await self._supervisor.stop()
         finally:
             if self._owned:
-                await self.client.stop()
+                left = None if time is None else time.end - asyncio.get_running_loop().time()
+                await self.client.stop(None if left is None else max(0.0, left))
+
+    def _in_closing_task(self, closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Close in a task of its own, which no cancel scope or cancellation of the caller ends."""
+        loop = asyncio.get_running_loop()
+        name = f"{self._supervisor.name} closing"
+        return loop.create_task(closing, name=name, context=contextvars.Context())
+
+    async def _outlast(
+        self, closing: asyncio.Task[None], on_cancel: Callable[[], None] | None = None
+    ) -> None:
+        cancelled = await outlast(closing, on_cancel=on_cancel)
+        failure = closing.exception()
+        if cancelled is not None:
+            if failure is not None:
+                cancelled.add_note(f"closing the consumer failed too: {failure!r}")
+            raise cancelled
+        if failure is not None:
+            raise failure
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -207,8 +239,9 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             await self._stop(None, finished=True)
             return
         try:
-            await self._stop(HURRY, finished=False)
-        except Exception as failure:  # noqa: BLE001  # the body's own exception is the one to leave  # the body's own exception is the one to leave
+            limit = min(HURRY, seconds(self.config.close_timeout_ms))
+            await self._stop(limit, finished=False)
+        except Exception as failure:  # noqa: BLE001  # the body's own exception is the one to raise
             error.add_note(f"closing the consumer failed too: {failure!r}")
 
     def __del__(self) -> None:

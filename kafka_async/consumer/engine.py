@@ -11,8 +11,10 @@ The subscription is the one thing that all share; whoever changes it calls `chan
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import weakref
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka_async.config import seconds
@@ -30,20 +32,21 @@ from kafka_async.errors import (
     ClientClosedError,
     IllegalStateError,
     KafkaError,
-    RebalanceInProgressError,
     RecordDeserializationError,
+    RetriableError,
 )
 from kafka_async.group.coordinator import GroupCoordinator
 from kafka_async.group.membership import GroupSettings
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.buffer import AnyRecord
+    from kafka_async.consumer.closing_time import ClosingTime
     from kafka_async.consumer.deserialize import Convert
     from kafka_async.consumer.listener import Herald
     from kafka_async.consumer.subscription import PartitionState, Subscription
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PARSING: Final = SLICE / 2
 """Seconds of a slice that one poll may parse for; the rest is the application's."""
+SHOWN_OFFSETS: Final = 10
+"""Maximum offsets in a log message."""
 logger = logging.getLogger("kafka_async.consumer")
 
 
@@ -77,6 +82,9 @@ class Engine:
         self._convert = convert
         self._yield_at = 0.0
         self._closing = False
+        self._closing_time: ClosingTime | None = None
+        self._closing_step: tuple[asyncio.Timeout, Callable[[], float]] | None = None
+        self._handing_over: asyncio.Timeout | None = None
         self._confirming = False
         self._told: Exception | None = None
         self._tracked = frozenset[str]()
@@ -125,24 +133,42 @@ class Engine:
                 self._supervisor.spawn(self._auto_commit, name="auto-commit")
         self.subscribed()
 
-    async def stop(self, *, finished: bool) -> None:
-        """Commit, if that is automatic, and leave the group; raises what the commit met.
+    async def stop(self, time: ClosingTime, *, finished: bool) -> None:
+        """Commit, if that is automatic, and leave the group.
 
-        `finished` says that the application is done with what it has in its hands.
+        Offsets that could not be committed in time are logged. `finished` says that the application
+        is done with what it has in its hands.
+
+        Raises:
+            KafkaError: The group refused the commit.
         """
+        self._closing_time = time
         self._closing = True
         if finished:
             self.done()
         self.cut()
         self.gate.close()
+        if self._handing_over is not None:
+            self._handing_over.reschedule(time.commit_by)
+        if self._supervisor.failure is not None or self._client.supervisor.failure is not None:
+            return
         failure: KafkaError | None = None
-        if self._supervisor.failure is None and self._client.supervisor.failure is None:
-            if self._config.enable_auto_commit and self.commits is not None:
-                failure = await self._last_commit()
-            if self.coordinator is not None:
-                await self.coordinator.leave(close=True)
+        if self._config.enable_auto_commit and self.commits is not None:
+            failure = await self._last_commit(time)
+        if self.coordinator is not None:
+            await self._leave(self.coordinator, time)
         if failure is not None:
             raise failure
+
+    def shorten_closing(self) -> None:
+        """Leave the group without the commit that is in progress: the caller was cancelled."""
+        time, now = self._closing_time, self._loop.time()
+        if time is None:
+            return
+        time.shorten(now)
+        if self._closing_step is not None:
+            step, deadline = self._closing_step
+            step.reschedule(max(now, deadline()))
 
     def close(self) -> None:
         """Let go of the client."""
@@ -157,14 +183,55 @@ class Engine:
         self._supervisor.check()
         self._client.supervisor.check()
 
-    async def _last_commit(self) -> KafkaError | None:
+    async def _last_commit(self, time: ClosingTime) -> KafkaError | None:
+        """Commit, log what could not be committed, and return the error if a retry cannot help."""
+        error: Exception | None = None
         try:
-            await self._commit(self.subscription.to_commit(in_hand=False), patient=False)
-        except RebalanceInProgressError as error:
-            logger.info("not committed at the end: %s", error)
-        except KafkaError as error:
+            async with self._step(lambda: time.commit_by):
+                left = max(0.001, time.commit_by - self._loop.time())
+                due = self.subscription.to_commit(in_hand=False)
+                await self._commit(due, patient=False, timeout=left)
+        except TimeoutError as timeout:
+            error = timeout
+        except KafkaError as failure:
+            error = failure
+        due = self.subscription.to_commit(in_hand=False)
+        if error is None or not due:
+            return None
+        shown = ", ".join(f"{p}: {row.offset}" for p, row in islice(due.items(), SHOWN_OFFSETS))
+        logger.warning(
+            "%s was closed, and offsets of %d partitions were not committed (%s): %s%s; the "
+            "records before them will be read again",
+            self._supervisor.name,
+            len(due),
+            str(error) or "no response in time",
+            shown,
+            ", ..." if len(due) > SHOWN_OFFSETS else "",
+        )
+        if isinstance(error, KafkaError) and not isinstance(error, RetriableError):
             return error
         return None
+
+    async def _leave(self, coordinator: GroupCoordinator, time: ClosingTime) -> None:
+        try:
+            async with self._step(lambda: time.leave_by):
+                await coordinator.leave(close=True, deadline=time.leave_by)
+        except TimeoutError:
+            logger.warning(
+                "%s was closed, but did not leave its group in order: it was %s",
+                self._supervisor.name,
+                coordinator.state.value,
+            )
+
+    @contextlib.asynccontextmanager
+    async def _step(self, deadline: Callable[[], float]) -> AsyncGenerator[None]:
+        """Bound a step of closing; `shorten_closing` may bring its deadline forward."""
+        try:
+            async with asyncio.timeout_at(deadline()) as step:
+                self._closing_step = step, deadline
+                yield
+        finally:
+            self._closing_step = None
 
     # -- what to read -----------------------------------------------------------------------------
 
@@ -461,10 +528,15 @@ class Engine:
             await self.commits.commit(offsets, timeout, owned=self._owns(offsets), named=named)
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, patient: bool
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        patient: bool,
+        timeout: float | None = None,
     ) -> None:
         assert self.commits is not None
-        timeout = seconds(self._config.request_timeout_ms)
+        if timeout is None:
+            timeout = seconds(self._config.request_timeout_ms)
         if offsets:
             await self.commits.commit(offsets, timeout, owned=self._owns(offsets), patient=patient)
 
@@ -474,15 +546,21 @@ class Engine:
         return lambda partition: partition not in ours or partition in self.subscription.states
 
     async def _commit_done(self, partitions: Collection[TopicPartition]) -> None:
-        """Before partitions are given up: commit what the application is done with."""
-        if not self._config.enable_auto_commit:
+        """Before partitions are given up: commit what the application is done with.
+
+        While the consumer is closed this is not done: its last commit comes first.
+        """
+        if not self._config.enable_auto_commit or self._closing:
             return
         self.settle()
         due = self.subscription.to_commit(in_hand=False)
         try:
-            await self._commit({p: due[p] for p in partitions if p in due}, patient=False)
-        except KafkaError as error:
+            async with asyncio.timeout(None) as self._handing_over:
+                await self._commit({p: due[p] for p in partitions if p in due}, patient=False)
+        except (KafkaError, TimeoutError) as error:
             logger.warning("committing before partitions are given up: %s", error)
+        finally:
+            self._handing_over = None
 
     async def _auto_commit(self) -> None:
         interval = seconds(self._config.auto_commit_interval_ms)

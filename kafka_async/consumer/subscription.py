@@ -163,8 +163,10 @@ class PartitionState:
         self.done = self.position
 
     def was_committed(self, offset: int) -> None:
-        """The group has taken this offset."""
+        """Note that the group has taken this offset; records in hand before it are done with."""
         self.committed = self.base = offset
+        if self.done < offset <= self.position:
+            self.done = offset
 
     def fetched(self, found: Slice) -> None:
         """An answer brought more."""

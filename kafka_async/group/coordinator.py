@@ -20,7 +20,7 @@ from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.destinations import CoordinatorKind
 from kafka_async.cluster.lane import LaneKind
-from kafka_async.errors import KafkaError
+from kafka_async.errors import ClientClosedError, KafkaConnectionError, KafkaError
 from kafka_async.group import classic
 from kafka_async.group.membership import GroupProtocol, Membership, QuietError
 from kafka_async.group.state import (
@@ -53,6 +53,8 @@ logger = logging.getLogger("kafka_async.group")
 _JOIN_GRACE = 5.0
 """JoinGroup is answered at the latest when the rebalance times out; this is for the way."""
 _LEAVE_TIMEOUT = 5.0
+_CLOSE_TIMEOUT = 2.0
+"""Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
 _SETTLED = frozenset({State.STABLE, State.OUT, State.REFUSED, State.SILENT, State.CLOSED})
 _NO_MEMBER = frozenset({State.OUT, State.CLOSED})
 
@@ -85,6 +87,9 @@ class GroupCoordinator:
         self._share = b""
         self._began = 0.0
         self._why = ""
+        self._leave_by: float | None = None
+        self._beat_sent: float | None = None  # when the heartbeat in flight was sent
+        self._blocked = False  # a JoinGroup or SyncGroup is in flight
         self._poke = asyncio.Event()
         self._settled = asyncio.Event()
         self._absent = asyncio.Event()
@@ -148,15 +153,21 @@ class GroupCoordinator:
             self._asked = True
             self._poke.set()
 
-    async def leave(self, *, close: bool = False) -> None:
-        """Give everything up and leave; returns when that is done. `close`: for good."""
+    async def leave(self, *, close: bool = False, deadline: float | None = None) -> None:
+        """Give everything up and leave; returns when that is done.
+
+        `close`: for good, and no response to LeaveGroup is waited for beyond `deadline` (the loop's
+        time), or where the coordinator does not respond.
+        """
         self._wanted = False
+        self._leave_by = deadline
         self._closing = self._closing or close
         self._poke.set()
         if self._interrupt is not None:
             self._interrupt.cancel()
         await asyncio.sleep(0)
         await self._absent.wait()
+        self._supervisor.check()
 
     async def wait_settled(self) -> None:
         """Wait until no rebalance is under way."""
@@ -170,10 +181,14 @@ class GroupCoordinator:
 
     async def _run(self) -> None:
         self._enter(State.OUT)
-        while self._state is not State.CLOSED:
-            event = await self._steps[self._state]()
-            self._enter(follow(self._state, event))
-        await self._use_lane(None)
+        try:
+            while self._state is not State.CLOSED:
+                event = await self._steps[self._state]()
+                self._enter(follow(self._state, event))
+            await self._use_lane(None)
+        finally:
+            if self._lane is not None:
+                self._lane.end(ClientClosedError("the consumer is closed"))
 
     def _enter(self, state: State) -> None:
         if state is not self._state:
@@ -211,7 +226,7 @@ class GroupCoordinator:
         return Event.UNWANTED
 
     async def _join(self) -> Event:
-        self._joined = joined = await self._exchange(
+        self._joined = joined = await self._parked(
             classic.join(
                 self._membership,
                 self._protocol.protocol_type,
@@ -239,7 +254,7 @@ class GroupCoordinator:
         shares: Mapping[str, bytes] = {}
         if joined.leads and not joined.skip_assignment:
             shares = await self._protocol.assign(joined.protocol_name, joined.members)
-        self._share = await self._exchange(
+        self._share = await self._parked(
             classic.sync(self._membership, self._protocol.protocol_type, shares),
             max(self._settings.request_timeout, self._settings.rebalance_timeout + _JOIN_GRACE),
         )
@@ -337,6 +352,17 @@ class GroupCoordinator:
             self.error = error
             return Event.DENIED
 
+    async def _parked(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
+        """Exchange requests that the coordinator answers late; nothing behind them is handled."""
+        self._blocked = True
+        try:
+            result = await self._exchange(procedure, timeout)
+        except KafkaError:
+            self._blocked = False
+            raise
+        self._blocked = False
+        return result
+
     async def _exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
         lane = await self._find_lane()
         request = next(procedure)
@@ -367,14 +393,40 @@ class GroupCoordinator:
         membership = self._membership
         if not membership.member_id or self._settings.group_instance_id is not None:
             return
-        with move_on_after(_LEAVE_TIMEOUT, shield=True):
-            try:
+        timeout = _LEAVE_TIMEOUT
+        if self._leave_by is not None:
+            timeout = min(_CLOSE_TIMEOUT, max(0.0, self._leave_by - self._now()))
+        if self._blocked and self._lane is not None:  # by a JoinGroup that was abandoned
+            self._lane.disconnect(KafkaConnectionError("the member leaves the group"))
+        self._blocked = False
+        try:
+            if self._closing and not self._responsive():
+                self._send_goodbye(reason)
+                return
+            async with asyncio.timeout(timeout):
                 lane = await self._find_lane()
-                await lane.connect(_LEAVE_TIMEOUT)
+                await lane.connect(timeout)
                 version = lane.version(LeaveGroupRequest.API_KEY)
-                await self._exchange(classic.leave(membership, version, reason), _LEAVE_TIMEOUT)
-            except KafkaError as error:
-                logger.info("leaving group %s: %s", self._settings.group_id, error)
+                await self._exchange(classic.leave(membership, version, reason), timeout)
+        except (KafkaError, TimeoutError) as error:
+            logger.info(
+                "leaving group %s: %s",
+                self._settings.group_id,
+                error if isinstance(error, KafkaError) else f"no response for {timeout:g} s",
+            )
+
+    def _responsive(self) -> bool:
+        """Whether a response to LeaveGroup can be expected."""
+        overdue = self._beat_sent is not None and self._now() - self._beat_sent > _CLOSE_TIMEOUT / 2
+        return not overdue and self._client.health().state != "degraded"
+
+    def _send_goodbye(self, reason: str) -> None:
+        """Send LeaveGroup, if there is a connection, without waiting for the response."""
+        lane = self._lane
+        if lane is not None and lane.connected:
+            version = lane.version(LeaveGroupRequest.API_KEY)
+            request = next(classic.leave(self._membership, version, reason))
+            lane.submit(request, timeout=_CLOSE_TIMEOUT)
 
     # -- heartbeats -------------------------------------------------------------------------------
 
@@ -389,6 +441,7 @@ class GroupCoordinator:
             generation = self._membership.generation
             if self._state not in BEATING or generation < 0:
                 continue
+            self._beat_sent = self._now()
             try:
                 await self._exchange(classic.heartbeat(self._membership), timeout)
                 backoff.reset()
@@ -397,6 +450,8 @@ class GroupCoordinator:
                     self._hear(error)
                 if reaction(HEARTBEAT, error).event is None:
                     delay = min(delay, backoff.next())
+            finally:
+                self._beat_sent = None
 
     def _hear(self, error: KafkaError) -> None:
         row = reaction(HEARTBEAT, error)

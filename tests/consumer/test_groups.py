@@ -440,6 +440,19 @@ async def test_auto_commit_leaves_out_what_is_in_hand(stage: Stage) -> None:
         assert await committed(consumer, partition) == [3]
 
 
+async def test_auto_commit_does_not_go_back_behind_a_commit_of_what_is_in_hand(
+    stage: Stage,
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=5)
+    async with stage.consumer(
+        "t", enable_auto_commit=True, auto_commit_interval_ms=1000
+    ) as consumer:
+        await consumer.poll(max_records=3, timeout=10)
+        await consumer.commit()
+        await asyncio.sleep(3)
+        assert await committed(consumer, partition) == [3]
+
+
 @pytest.mark.parametrize(("failing", "offset"), [(False, 3), (True, 2)])
 async def test_stopping_commits_what_is_in_hand_only_if_all_went_well(
     stage: Stage, failing: bool, offset: int

@@ -1,0 +1,311 @@
+"""Closing is bounded, completed however its caller is cancelled, and says what was not saved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from kafka_async.cluster.destinations import GroupCoordinator
+from kafka_async.consumer.closing_time import ClosingTime
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
+from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+    from typing import Any
+
+    from tests.consumer.conftest import Stage, StartStage
+
+    Use = Callable[[], Coroutine[Any, Any, None]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+AUTO = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
+
+
+async def members(stage: Stage) -> int:
+    """The members of group "g", asked of its coordinator."""
+    response = await stage.client.request(
+        DescribeGroupsRequest(groups=["g"]), to=GroupCoordinator("g"), timeout=5
+    )
+    return len(response.groups[0].members)
+
+
+def lanes(consumer: Consumer) -> list[str]:
+    """What remains open of the consumer's connections."""
+    parts = consumer.client._parts  # pyright: ignore[reportPrivateUsage]
+    assert parts is not None
+    brokers = parts.brokers._brokers.values()  # pyright: ignore[reportPrivateUsage]
+    return [str(lane) for broker in brokers for lane in broker.all() if lane.connected]
+
+
+async def took(stop: Awaitable[object]) -> float:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await stop
+    return loop.time() - began
+
+
+async def reading(stage: Stage, **options: object) -> Consumer:
+    """A started member that was handed a record, and is done with it."""
+    await stage.topic("t", 1, records=3)
+    consumer = stage.consumer("t", **options)
+    await consumer.start()
+    await consumer.poll(max_records=2, timeout=10)
+    await consumer.poll(max_records=1, timeout=10)
+    return consumer
+
+
+# -- cancellation ---------------------------------------------------------------------------------
+
+
+async def by_move_on_after(use: Use) -> None:
+    with anyio.move_on_after(20):
+        await use()
+
+
+async def by_cancelled_task_group(use: Use) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(use)
+        await asyncio.sleep(20)
+        group.cancel_scope.cancel()
+
+
+async def by_timeout(use: Use) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(20):
+            await use()
+
+
+async def by_cancelling_twice(use: Use) -> None:
+    async def run() -> None:
+        await use()
+
+    task = asyncio.create_task(run())
+    await asyncio.sleep(20)
+    task.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+
+
+WAYS = [by_move_on_after, by_cancelled_task_group, by_timeout, by_cancelling_twice]
+
+
+@pytest.mark.parametrize("leave", WAYS)
+async def test_a_cancelled_block_leaves_the_group_and_closes_connections(
+    stage: Stage, leave: Callable[[Use], Awaitable[None]]
+) -> None:
+    await stage.topic("t", 1, records=3)
+    consumer = stage.consumer("t", **AUTO)
+
+    async def use() -> None:
+        async with consumer:
+            while True:
+                await consumer.poll(timeout=1)
+
+    assert await took(leave(use)) < 21
+    assert await members(stage) == 0
+    assert lanes(consumer) == []
+
+
+async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
+    stage: Stage,
+) -> None:
+    await stage.topic("t", 1, records=3)
+    consumer = Consumer(stage.client, topics=["t"], group_id="g")
+    with anyio.move_on_after(20):
+        async with consumer:
+            while True:
+                await consumer.poll(timeout=1)
+    assert await members(stage) == 0
+    assert all("everybody" in lane for lane in lanes(consumer))
+
+
+@pytest.mark.parametrize("stopping", [0.0, 0.05, 0.5])
+async def test_a_cancelled_stop_leaves_the_group_within_a_second(
+    start_stage: StartStage, stopping: float
+) -> None:
+    """The commit does not end, so all the time is left when the caller is cancelled."""
+    stage = await start_stage(1)
+    consumer = await reading(stage, **AUTO)
+    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    task = asyncio.create_task(consumer.stop())
+    await asyncio.sleep(stopping)
+    task.cancel()
+    assert await took(asyncio.wait({task})) <= 1.1
+    assert task.cancelled()
+    assert await members(stage) == 0
+    fault.remove()
+
+
+async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
+    consumer = await reading(stage, **AUTO)
+    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True)
+    first = asyncio.create_task(consumer.stop())
+    second = asyncio.create_task(consumer.stop())
+    await fault.wait()
+    assert not second.done()
+    fault.release()
+    await asyncio.gather(first, second)
+    await consumer.stop()
+    assert await members(stage) == 0
+
+
+async def test_a_start_cancelled_by_a_scope_leaves_nothing_open(stage: Stage) -> None:
+    fault = stage.cluster.faults.add(api="Metadata", hang=True, count=None)
+    consumer = stage.consumer("t")
+    with anyio.move_on_after(1):
+        await consumer.start()
+    assert lanes(consumer) == []
+    fault.remove()
+
+
+# -- bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
+async def test_stop_is_immediate_without_brokers_and_without_offsets_to_commit(
+    start_stage: StartStage, group: bool
+) -> None:
+    stage = await start_stage(3)
+    partitions = await stage.topic("t", 1, records=3)
+    consumer = stage.consumer("t") if group else stage.consumer(partitions=partitions)
+    await consumer.start()
+    await consumer.poll(timeout=10)
+    for broker in (1, 2, 3):
+        await stage.cluster.stop_broker(broker)
+    await asyncio.sleep(20)
+    assert await took(consumer.stop()) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("timeout", "option", "limit"),
+    [(None, None, 30.0), (2.0, None, 2.0), (None, 5_000, 5.0), (0.0, None, 0.0)],
+)
+@pytest.mark.parametrize("frozen", [False, True], ids=["stopped", "frozen"])
+async def test_stop_with_offsets_to_commit_ends_at_its_limit(
+    stage: Stage,
+    caplog: pytest.LogCaptureFixture,
+    timeout: float | None,
+    option: float | None,
+    limit: float,
+    frozen: bool,
+) -> None:
+    options = {} if option is None else {"close_timeout_ms": option}
+    consumer = await reading(stage, **AUTO, **options)
+    if frozen:
+        stage.cluster.faults.add(hang=True, count=None)
+    else:
+        await stage.cluster.stop_broker(1)
+    with caplog.at_level(logging.WARNING, "kafka_async"):
+        assert await took(consumer.stop(timeout)) <= limit + 0.01
+    (message,) = [r.getMessage() for r in caplog.records if "not committed" in r.message]
+    assert "offsets of 1 partitions were not committed" in message
+    assert "t-0: 2" in message
+    stage.cluster.faults.clear()
+
+
+@pytest.mark.parametrize("silent_for", [0.0, 1.0, 5.0, 60.0])
+async def test_stop_of_a_frozen_cluster_with_nothing_to_commit_takes_two_seconds_at_most(
+    stage: Stage, silent_for: float
+) -> None:
+    """At once where a heartbeat has been without a response for a second or more."""
+    consumer = await reading(stage)
+    stage.cluster.faults.add(hang=True, count=None)
+    await asyncio.sleep(silent_for)
+    assert await took(consumer.stop()) <= (2.0 if silent_for < 5 else 0.01)
+    stage.cluster.faults.clear()
+
+
+async def test_stop_in_a_rebalance_does_not_wait_for_its_end(stage: Stage) -> None:
+    """The other member holds records and asks for nothing: the rebalance lasts five minutes."""
+    consumer = await reading(stage)
+    async with stage.consumer("t") as joining:
+        await joining.poll(timeout=30)
+        assert joining.group_metadata().generation_id == -1
+        assert await took(joining.stop()) < 1
+    assert await took(consumer.stop()) < 1
+    assert await members(stage) == 0
+
+
+async def test_stop_does_not_wait_for_a_listener_that_does_not_end(stage: Stage) -> None:
+    consumer = await reading(stage)
+
+    async def revoked(_: object) -> None:
+        await asyncio.Event().wait()
+
+    consumer.on_revoked(revoked)
+    assert await took(consumer.stop(3.0)) <= 3.0
+    assert lanes(consumer) == []
+
+
+async def test_stop_ends_the_commit_that_a_rebalance_waits_for(stage: Stage) -> None:
+    consumer = await reading(stage, **AUTO)
+    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    async with stage.consumer("t") as joining:
+        polling = asyncio.create_task(consumer.poll(timeout=None))
+        await joining.poll(timeout=5)
+        await fault.wait()
+        assert await took(consumer.stop(2.0)) <= 2.0
+        with pytest.raises(ClientClosedError):
+            await polling
+    fault.remove()
+
+
+async def test_a_commit_in_progress_ends_with_the_consumer(stage: Stage) -> None:
+    consumer = await reading(stage)
+    fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
+    committing = asyncio.create_task(consumer.commit())
+    await fault.wait()
+    assert await took(consumer.stop()) < 1
+    with pytest.raises(KafkaError):
+        await committing
+    fault.remove()
+
+
+async def test_a_refused_last_commit_is_raised_and_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = await reading(stage, **AUTO)
+    stage.cluster.faults.add(api="OffsetCommit", error="GROUP_AUTHORIZATION_FAILED")
+    with caplog.at_level(logging.WARNING, "kafka_async"), pytest.raises(GroupAuthorizationError):
+        await consumer.stop()
+    assert "t-0: 2" in caplog.text
+    assert await members(stage) == 0
+
+
+async def test_a_task_that_dies_is_raised_by_unsubscribe(stage: Stage) -> None:
+    consumer = await reading(stage)
+
+    async def revoked(_: object) -> None:
+        consumer._supervisor.spawn(die, name="task with a bug")  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(5)
+
+    async def die() -> None:
+        raise ZeroDivisionError("a bug")
+
+    consumer.on_revoked(revoked)
+    with pytest.raises(TaskDiedError, match="a bug"):
+        await consumer.unsubscribe()
+    await consumer.stop()
+
+
+# -- deadlines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.4, 2.0, 30.0, 600.0])
+async def test_closing_time_divides_the_limit(limit: float) -> None:
+    time = ClosingTime.of(100.0, limit)
+    assert 100.0 <= time.commit_by <= time.leave_by <= time.end == 100.0 + limit
+    assert time.end - time.commit_by <= 2.0
+    time.shorten(100.0)
+    assert time.commit_by == 100.0
+    assert time.leave_by <= time.end <= 101.0
