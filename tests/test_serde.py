@@ -141,7 +141,7 @@ REFUSED: list[tuple[Any, str]] = [
     (generator, "is async"),
     (AsyncCall(), "is async"),
     (functools.partial(coroutine), "is async"),
-    (5, r"must be a function \(\w+\) or \(topic, headers, \w+\)"),
+    (5, "must be a function or an object of kafka_async.serde, not int"),
     ("json", "must be a function"),
     (lambda: b"", r"takes \(\)"),
     (lambda a, b: b"", r"takes \(a, b\)"),  # pyright: ignore[reportUnknownLambdaType]

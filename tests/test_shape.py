@@ -47,6 +47,7 @@ PURE_MODULES = [
     *("cluster/metadata.py", "cluster/bootstrap.py", "cluster/throttle.py", "cluster/channel.py"),
     *("producer/accumulator.py", "producer/idempotence.py"),
     *("consumer/subscription.py", "consumer/session.py", "consumer/isolation.py"),
+    "consumer/missing.py",
     "group/state.py",
 ]
 

@@ -280,22 +280,22 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             self._engine.subscribed()
 
     async def unsubscribe(self) -> None:
-        """Read no topics any more and leave the group; returns when that is done."""
+        """Read no topics any more and leave the group; returns when that is done.
+
+        Static partitions stay.
+        """
         engine = self._engine
         self._subscription.topics, self._subscription.pattern = frozenset(), None
         engine.done()
         if engine.coordinator is not None:
             await engine.coordinator.leave()
-        else:
-            self._subscription.set_static(())
-        engine.changed()
+        engine.reassigned()
 
     def assign(self, partitions: Partitions) -> None:
-        """Read these partitions, and no other static ones; what the group gives stays."""
+        """Read these static partitions, and no other static ones; subscribed topics stay."""
         self._subscription.set_static(topic_partitions(partitions))
         if self._running is not None:
-            self._engine.cut()
-            self._engine.changed()
+            self._engine.reassigned()
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to."""

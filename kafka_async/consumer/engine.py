@@ -26,6 +26,7 @@ from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.gate import Gate
 from kafka_async.consumer.group import ConsumerProtocol
 from kafka_async.consumer.lookups import Lookups
+from kafka_async.consumer.missing import MissingTopics, missing
 from kafka_async.consumer.offsets import Positions
 from kafka_async.consumer.stream import SLICE, Cursor
 from kafka_async.errors import (
@@ -37,7 +38,6 @@ from kafka_async.errors import (
 )
 from kafka_async.group.coordinator import GroupCoordinator
 from kafka_async.group.membership import GroupSettings
-from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Mapping
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.kernel import RecordIterator
     from kafka_async.supervisor import Supervisor
+    from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 PARSING: Final = SLICE / 2
@@ -91,6 +92,12 @@ class Engine:
         self._cursor = Cursor(self, self._convert)
         self._active: weakref.ref[RecordIterator[Any, Any]] | None = None
         self._single: RecordIterator[Any, Any] | None = None
+        self._missing = MissingTopics(
+            creates=config.allow_auto_create_topics,
+            limit=seconds(config.default_api_timeout_ms),
+        )
+        self._missing_timer: asyncio.TimerHandle | None = None
+        self._overdue: KafkaError | None = None
         self.gate = Gate(self._in_hand, self._progress, seconds(config.max_poll_interval_ms))
         self.gate.on_hold = self.cut
         self.lookups = Lookups(client, config)
@@ -177,6 +184,8 @@ class Engine:
         for undo in self._undo:
             undo()
         self._client.untrack_topics(self._tracked)
+        if self._missing_timer is not None:
+            self._missing_timer.cancel()
 
     def check(self) -> None:
         """Raise if this consumer cannot go on, or not here."""
@@ -247,6 +256,13 @@ class Engine:
         self.changed()
         self._on_metadata(self._client.metadata)
 
+    def reassigned(self) -> None:
+        """Act on other topics or static partitions: what is read, tracked and missing."""
+        self.cut()
+        self.changed()
+        self._on_metadata(self._client.metadata)
+        self.gate.arrived.set()  # a poll that waits may have nothing to read any more
+
     def changed(self) -> None:
         """Partitions came, went, were sought or paused."""
         wanted = frozenset(p.topic for p in self.subscription.states) | self.subscription.topics
@@ -261,16 +277,11 @@ class Engine:
         if self._closing:
             return
         subscription = self.subscription
-        if self.coordinator is None and subscription.topics:
-            found = [
-                TopicPartition(topic, partition)
-                for topic in subscription.topics
-                for partition in range(metadata.partitions(topic) or 0)
-            ]
-            if not subscription.static.issuperset(found):
-                subscription.set_static(subscription.static.union(found))
+        if self.coordinator is None:
+            if subscription.follow({t: metadata.partitions(t) for t in subscription.topics}):
+                self.cut()
                 self.changed()
-        elif self.coordinator is not None and self._protocol is not None:
+        elif self._protocol is not None:
             reason = self._protocol.changed(metadata)
             if reason is not None:
                 self.coordinator.rejoin(reason)
@@ -278,6 +289,27 @@ class Engine:
                 self._confirming = True
                 self._supervisor.spawn(self._confirm_deleted, missing, name="deleted topics")
         self.fetcher.on_metadata(metadata)
+        self._look_for_missing()
+
+    def _look_for_missing(self) -> None:
+        """Warn of topics and partitions that do not exist, and set a timer for the next look."""
+        if self._missing_timer is not None:
+            self._missing_timer.cancel()
+            self._missing_timer = None
+        if self._closing:
+            return
+        subscription = self.subscription
+        now = self._loop.time()
+        gone = missing(subscription.topics, subscription.static, self._client.metadata)
+        for warning in self._missing.update(gone, now):
+            logger.warning("%s: %s", self._supervisor.name, warning)
+            self._client.request_metadata_update()
+        self._overdue = self._missing.overdue(now) or (self._overdue if gone else None)
+        if self._overdue is not None:
+            self.gate.arrived.set()
+        next_at = self._missing.next_at()
+        if next_at is not None:
+            self._missing_timer = self._loop.call_at(next_at, self._look_for_missing)
 
     async def _confirm_deleted(self, topics: frozenset[str]) -> None:
         """Rejoin as the leader once it is certain that topics of the group were deleted."""
@@ -295,13 +327,13 @@ class Engine:
             self._confirming = False
 
     async def _make_known(self, topics: frozenset[str]) -> None:
-        """Have topics created where that is allowed; say which ones there are not."""
+        """Have topics created where that is allowed."""
         timeout = seconds(self._config.default_api_timeout_ms)
         create = self._config.allow_auto_create_topics
         try:
             await self._client.metadata_for(topics, timeout=timeout, allow_auto_create=create)
-        except KafkaError as error:
-            logger.warning("subscribed to what is not there: %s", error)
+        except KafkaError as error:  # `_look_for_missing` warns of topics that do not exist
+            logger.debug("looking for the topics subscribed to: %s", error)
 
     async def _follow_pattern(self, pattern: object) -> None:
         """Subscribe to the topics that the pattern matches, and look for new ones now and then."""
@@ -408,6 +440,11 @@ class Engine:
                 raise ClientClosedError(f"{self._supervisor.name} is closed")
             self.check()
             self._raise_failure()
+            if not self.subscription.reads:
+                raise IllegalStateError(
+                    "there is nothing to read: give topics= or partitions=, or call subscribe() or "
+                    "assign() first"
+                )
             if not self.gate.held:
                 if unpack and (unpacking := self.fetcher.unpacking()) is not None:
                     await unpacking
@@ -453,6 +490,9 @@ class Engine:
         failure, self.herald.failure = self.herald.failure, None
         if failure is not None:
             raise failure
+        overdue, self._overdue = self._overdue, None
+        if overdue is not None:
+            raise overdue
         if self.coordinator is None:
             return
         error = self.coordinator.error

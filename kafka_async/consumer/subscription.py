@@ -237,6 +237,11 @@ class Subscription:
         """Every partition that the consumer reads."""
         return self.owned | self.static
 
+    @property
+    def reads(self) -> bool:
+        """Whether there is anything to read: a subscription, a pattern or partitions."""
+        return bool(self.topics or self.states) or self.pattern is not None
+
     def state(self, partition: TopicPartition) -> PartitionState:
         """A partition's state. Raises IllegalStateError if it is not assigned."""
         state = self.states.get(partition)
@@ -266,6 +271,24 @@ class Subscription:
         gone = frozenset(partitions)
         self.owned -= gone
         self._drop(gone - self.static)
+
+    def follow(self, counts: Mapping[str, int | None]) -> bool:
+        """Own every partition of the subscribed topics, as a consumer without a group does.
+
+        `counts` has the number of partitions of each subscribed topic; what it was is kept while it
+        is None. Returns whether partitions came or went.
+        """
+        wanted = {
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            for number in range(count or 0)
+        }
+        wanted |= {partition for partition in self.owned if counts.get(partition.topic, 0) is None}
+        came, gone = wanted - self.owned, self.owned - wanted
+        self.disown(gone)
+        self.own(came)
+        self.release(came)
+        return bool(came or gone)
 
     def set_static(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these besides what the group gives, and no other ones."""

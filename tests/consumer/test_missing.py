@@ -1,0 +1,260 @@
+"""Topics and partitions that do not exist, nothing to read, and what belongs to a subscription."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.consumer.missing import MissingTopics
+from kafka_async.errors import IllegalStateError, UnknownTopicOrPartitionError
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+GROUPS: list[str | None] = ["g", None]
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [row.getMessage() for row in caplog.records if "does not exist" in row.getMessage()]
+
+
+# -- what does not exist --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+@pytest.mark.parametrize("creates", [True, False])
+async def test_warns_of_a_missing_topic_within_seconds_and_at_growing_intervals(
+    start_stage: StartStage,
+    caplog: pytest.LogCaptureFixture,
+    group_id: str | None,
+    creates: bool,
+) -> None:
+    stage = await start_stage(auto_create_topics=False)
+    async with stage.consumer(
+        topics=["ordres"], group_id=group_id, allow_auto_create_topics=creates
+    ) as consumer:
+        assert await consumer.poll(timeout=50) == []
+    found = [re.sub(r"[\d.]+ s", "N s", text) for text in warnings_of(caplog)]
+    cure = "create it, or correct the name"
+    if creates:
+        cure += "; the cluster did not create it either"
+    text = f"subscribed topic 'ordres' does not exist (for N s): {cure}"
+    assert found == [f"Consumer {group_id or 'kafka-async'}: {text}"] * 4
+    ages = [float(re.findall(r"for ([\d.]+) s", text)[0]) for text in warnings_of(caplog)]
+    assert ages == [3, 9, 21, 45]
+
+
+@pytest.mark.parametrize("partition", [TopicPartition("ordres", 0), TopicPartition("orders", 7)])
+async def test_warns_of_a_missing_partition(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture, partition: TopicPartition
+) -> None:
+    stage = await start_stage(auto_create_topics=False)
+    await stage.topic("orders", 3)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        assert await consumer.poll(timeout=10) == []
+    reason = "there is no such topic" if partition.topic == "ordres" else "the topic has 3 part"
+    assert f"assigned partition {partition} does not exist: {reason}" in warnings_of(caplog)[0]
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+@pytest.mark.parametrize("way", ["poll", "poll_batches", "stream"])
+async def test_raises_once_after_default_api_timeout_if_it_must_not_create_topics(
+    start_stage: StartStage, group_id: str | None, way: str
+) -> None:
+    stage = await start_stage(auto_create_topics=False)
+    (other,) = await stage.topic("other", 1, records=1)
+    async with stage.consumer(
+        topics=["ordres"],
+        partitions=[other],
+        group_id=group_id,
+        allow_auto_create_topics=False,
+        default_api_timeout_ms=20_000,
+    ) as consumer:
+        stream = aiter(consumer)
+        ask: dict[str, Any] = {
+            "poll": lambda: consumer.poll(timeout=None),
+            "poll_batches": lambda: consumer.poll_batches(timeout=None),
+            "stream": lambda: anext(stream),
+        }
+        assert await ask[way]()  # before that, what exists is read
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        words = r"subscribed topic 'ordres' does not exist \(for 20 s\)"
+        with pytest.raises(UnknownTopicOrPartitionError, match=words):
+            await ask[way]()
+        assert 15 < loop.time() - started < 25
+        await stage.produce(other, ["more"])
+        assert await consumer.poll(timeout=30)  # raised once: other topics go on
+
+
+async def test_only_warns_where_topics_may_be_created(start_stage: StartStage) -> None:
+    stage = await start_stage(auto_create_topics=False)
+    async with stage.consumer("ordres", default_api_timeout_ms=10_000) as consumer:
+        assert await consumer.poll(timeout=100) == []
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+async def test_reads_a_topic_that_appears_later(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture, group_id: str | None
+) -> None:
+    stage = await start_stage(auto_create_topics=False)
+    async with stage.consumer(topics=["late"], group_id=group_id) as consumer:
+        assert await consumer.poll(timeout=70) == []
+        await stage.topic("late", 1, records=1)
+        assert len(await consumer.poll(timeout=70)) == 1
+        caplog.clear()
+        await asyncio.sleep(300)
+    assert warnings_of(caplog) == []
+
+
+async def test_does_not_warn_of_a_topic_that_is_created_on_demand(
+    start_stage: StartStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = await start_stage()
+    async with stage.consumer("new") as consumer:
+        assert await consumer.poll(timeout=30) == []
+        assert consumer.assignment()
+    assert warnings_of(caplog) == []
+
+
+async def test_does_not_warn_of_topics_during_an_outage(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stage.topic("t", 1, records=1)
+    async with stage.consumer(topics=["t"], group_id=None) as consumer:
+        assert await consumer.poll(timeout=30)
+        await stage.cluster.stop_broker(1)
+        assert await consumer.poll(timeout=100) == []
+        await stage.cluster.start_broker(1)
+    assert warnings_of(caplog) == []
+
+
+async def test_a_missing_topic_that_is_unsubscribed_is_forgotten() -> None:
+    missing = MissingTopics(creates=False, limit=10)
+    assert missing.update({"a": "no a"}, 0) == []
+    assert missing.next_at() == 3
+    assert missing.update({}, 2) == []
+    assert missing.next_at() is None
+    assert missing.update({"a": "no a"}, 9) == []
+    assert missing.overdue(15) is None
+    assert "no a" in str(missing.overdue(19))
+    assert missing.overdue(20) is None
+
+
+# -- nothing to read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+async def test_reading_without_a_subscription_raises(stage: Stage, group_id: str | None) -> None:
+    await stage.topic("t", 1, records=1)
+    words = r"give topics= or partitions=, or call subscribe\(\) or assign\(\)"
+    async with stage.consumer(group_id=group_id) as consumer:
+        with pytest.raises(IllegalStateError, match=words):
+            await consumer.poll()
+        with pytest.raises(IllegalStateError, match=words):
+            await consumer.poll_batches()
+        with pytest.raises(IllegalStateError, match=words):
+            await anext(aiter(consumer))
+        consumer.subscribe(pattern="unknown-.*")
+        assert await consumer.poll(timeout=5) == []
+        consumer.subscribe(["t"])
+        assert len(await consumer.poll(timeout=30)) == 1
+        await consumer.unsubscribe()
+        with pytest.raises(IllegalStateError, match=words):
+            await consumer.poll()
+
+
+async def test_a_poll_that_waits_raises_when_nothing_is_left_to_read(stage: Stage) -> None:
+    partitions = await stage.topic("t", 1)
+    async with stage.consumer(partitions=partitions) as consumer:
+        poll = asyncio.create_task(consumer.poll(timeout=None))
+        await asyncio.sleep(1)
+        consumer.assign([])
+        with pytest.raises(IllegalStateError, match="there is nothing to read"):
+            await poll
+
+
+# -- subscribed topics and static partitions ------------------------------------------------------
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+async def test_subscribe_replaces_topics_and_leaves_static_partitions(
+    stage: Stage, group_id: str | None
+) -> None:
+    (extra,) = await stage.topic("extra", 1, records=1)
+    (a,) = await stage.topic("a", 1, records=600)
+    (b,) = await stage.topic("b", 1, records=1)
+    async with stage.consumer(topics=["a"], partitions=[extra], group_id=group_id) as consumer:
+        seen = {record.topic for record in await consumer.poll(timeout=30, max_records=1)}
+        while {*consumer.assignment()} != {a, extra} or seen != {"a", "extra"}:
+            seen |= {record.topic for record in await consumer.poll(timeout=30, max_records=1)}
+        consumer.subscribe(["b"])
+        got: list[str] = []
+        while "b" not in got:
+            got += [record.topic for record in await consumer.poll(timeout=30)]
+        assert got == ["b"]
+        assert consumer.assignment() == {b, extra}
+        await consumer.unsubscribe()
+        assert consumer.assignment() == {extra}
+        assert consumer.subscription() == frozenset()
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+async def test_assign_replaces_static_partitions_and_leaves_topics(
+    stage: Stage, group_id: str | None
+) -> None:
+    first, second = await stage.topic("extra", 2, records=1)
+    (a,) = await stage.topic("a", 1, records=1)
+    async with stage.consumer(topics=["a"], partitions=[first], group_id=group_id) as consumer:
+        while {*consumer.assignment()} != {a, first}:
+            await consumer.poll(timeout=30)
+        consumer.assign(second)
+        assert consumer.assignment() == {a, second}
+        consumer.assign([])
+        assert consumer.assignment() == {a}
+        assert consumer.subscription() == {"a"}
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+async def test_a_partition_both_subscribed_and_static_stays_with_either(
+    stage: Stage, group_id: str | None
+) -> None:
+    (a,) = await stage.topic("a", 1, records=3)
+    async with stage.consumer(topics=["a"], partitions=[a], group_id=group_id) as consumer:
+        assert len(await consumer.poll(timeout=30, max_records=1)) == 1
+        await asyncio.sleep(30 if group_id else 0)
+        consumer.assign([])
+        assert consumer.assignment() == {a}
+        consumer.assign(a)
+        await consumer.unsubscribe()
+        assert consumer.assignment() == {a}
+        assert [record.offset for record in await consumer.poll(timeout=30)] == [1, 2]
+
+
+async def test_a_stream_stops_returning_records_of_a_topic_that_is_unsubscribed(
+    stage: Stage,
+) -> None:
+    await stage.topic("a", 1, records=100)
+    await stage.topic("b", 1, records=1)
+    async with stage.consumer(topics=["a"], group_id=None) as consumer:
+        async for record in consumer:
+            if record.topic == "b":
+                break
+            assert record.offset == 0
+            consumer.subscribe(["b"])
+
+
+async def test_a_subscription_without_a_group_follows_new_partitions(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    async with stage.consumer(topics=["t"], group_id=None, metadata_max_age_ms=5000) as consumer:
+        assert await consumer.poll(timeout=1) == []
+        assert len(consumer.assignment()) == 1
+        await stage.cluster.add_partitions("t", 3)
+        assert await consumer.poll(timeout=20) == []
+        assert len(consumer.assignment()) == 3
