@@ -101,19 +101,25 @@ class Brokers:
         broker.owned.add(lane)
         return lane
 
-    def least_loaded(self, now: float) -> Lane | None:
+    def least_loaded(self, now: float, *, besides: Lane | None = None) -> Lane | None:
         """The general lane to use for what any broker can answer; None if back-off forbids all.
 
         A connected one with the fewest requests under way, else the one that can be connected
-        and whose last failure is the longest ago.
+        and whose last failure is the longest ago. Brokers that let a request time out and have
+        not responded since are the last choice, and `besides` is none.
         """
-        candidates = [self.general(node_id) for node_id in self._candidates()]
+        candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
-        connected = [lane for lane in candidates if lane.connected]
-        if connected:
-            return min(connected, key=lambda lane: lane.in_flight)
-        free = [lane for lane in candidates if lane.connecting or lane.retry_at <= now]
-        return min(free, key=lambda lane: (lane.connecting, lane.retry_at), default=None)
+        for overdue in (False, True):
+            lanes = [one.general for one in candidates if one.activity.overdue is overdue]
+            lanes = [lane for lane in lanes if lane is not besides]
+            connected = [lane for lane in lanes if lane.connected]
+            if connected:
+                return min(connected, key=lambda lane: lane.in_flight)
+            free = [lane for lane in lanes if lane.connecting or lane.retry_at <= now]
+            if free:
+                return min(free, key=lambda lane: (lane.connecting, lane.retry_at))
+        return None
 
     def available(self, now: float) -> bool:
         """Whether any broker that is known is available (KIP-899)."""

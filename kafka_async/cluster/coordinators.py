@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafka_async.backoff import Backoff
+from kafka_async.cluster.lane import CONNECT_PATIENCE
 from kafka_async.config import seconds
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
@@ -96,7 +97,8 @@ class Coordinators:
         left = deadline - self._loop.time()
         timeout = min(left, seconds(self._wiring.config.request_timeout_ms))
         try:
-            await lane.connect(timeout)
+            # A broker that takes long to connect goes on connecting while others are tried.
+            await lane.connect(min(timeout, CONNECT_PATIENCE))
             batched = lane.version(_FIND_COORDINATOR) >= _BATCHED_FROM
             for request in _requests(kind, keys, batched=batched):
                 answer = await lane.send(request, timeout=timeout)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
+CONNECT_PATIENCE: Final = 1.0
+"""Seconds after which another broker is tried besides the one that is being connected."""
 CLOSING_TIME: Final = 2.0
 """Seconds that a connection gets to close in good order."""
 
@@ -136,6 +138,7 @@ class Lane:
         self._backoff = Backoff(
             seconds(config.reconnect_backoff_ms), seconds(config.reconnect_backoff_max_ms)
         )
+        self._patience = seconds(config.request_timeout_ms)
         self._setup = Backoff(
             seconds(config.socket_connection_setup_timeout_ms),
             seconds(config.socket_connection_setup_timeout_max_ms),
@@ -349,7 +352,8 @@ class Lane:
         try:
             address = self._locate()
             connection = self._connection = self._made(address)
-            await connection.start(self._setup.next())
+            # No longer than a request: a broker that froze must not hold up whatever waits for it.
+            await connection.start(min(self._setup.next(), self._patience))
         except KafkaError as error:
             self._failed(error)
             return

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.bootstrap import RebootstrapTrigger
+from kafka_async.cluster.lane import CONNECT_PATIENCE
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -60,8 +61,8 @@ MERGED_IN_LOOP: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""
 MERGES_ASIDE: Final = 2
 """Merges in a thread that what has come meanwhile may make void; the next one is made at once."""
-CONNECT_PATIENCE: Final = 1.0
-"""Seconds after which another broker is tried besides the one that is being connected."""
+HEDGE_AFTER: Final = 1.0
+"""Seconds without a response after which another broker is sent the same request."""
 
 
 @dataclass(slots=True)
@@ -282,7 +283,7 @@ class MetadataUpdater:
             await self._wiring.lifetime.sleep(max(0.0, brokers.available_at() - now))
             return False
         try:
-            await self._ask_broker(lane, ask)
+            await self._ask_broker(brokers, lane, ask)
         except RebootstrapRequiredError as error:
             self._failed(brokers, ask, error)
             self._trigger.demanded(str(error))
@@ -297,14 +298,13 @@ class MetadataUpdater:
         await self._wiring.lifetime.sleep(self._backoff.next())
         return False
 
-    async def _ask_broker(self, lane: Lane, ask: Ask) -> None:
+    async def _ask_broker(self, brokers: Brokers, lane: Lane, ask: Ask) -> None:
         # A broker that takes long to connect goes on connecting while others are tried.
         await lane.connect(CONNECT_PATIENCE)
-        timeout = seconds(self._wiring.config.request_timeout_ms)
         before = self.snapshot
         try:
             for request in _requests(ask, self._wanted() if ask.tracked else set()):
-                answer = await lane.send(request, timeout=timeout, offload=self._wiring.offload)
+                lane, answer = await self._first_response(brokers, lane, request)
                 whole = request.topics is None
                 if ask.ids and not whole:
                     ask.topics.update(row.name for row in answer.topics if row.name is not None)
@@ -318,6 +318,42 @@ class MetadataUpdater:
         finally:
             if self.snapshot is not before:
                 self._tell()  # once a round: listeners look at all that is theirs
+
+    async def _first_response(
+        self, brokers: Brokers, lane: Lane, request: MetadataRequest
+    ) -> tuple[Lane, MetadataResponse]:
+        """Send a request, after HEDGE_AFTER to another broker too; return the first response.
+
+        A frozen broker, which accepts requests and does not respond, costs no more than that.
+        """
+        timeout = seconds(self._wiring.config.request_timeout_ms)
+        attempts: dict[asyncio.Task[MetadataResponse], Lane] = {}
+
+        def begin(lane: Lane) -> None:
+            sending = lane.send(request, timeout=timeout, offload=self._wiring.offload)
+            attempts[asyncio.create_task(sending, name="metadata request")] = lane
+
+        begin(lane)
+        failure: BaseException | None = None
+        try:
+            done, _ = await asyncio.wait(attempts, timeout=HEDGE_AFTER)
+            if not done:
+                other = brokers.least_loaded(self._loop.time(), besides=lane)
+                if other is not None:
+                    begin(other)
+            while attempts:
+                done, _ = await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    lane, error = attempts.pop(task), task.exception()
+                    if error is None:
+                        return lane, task.result()
+                    failure = failure or error
+        finally:
+            for task in attempts:
+                task.cancel()
+                task.add_done_callback(_discard)
+        assert failure is not None
+        raise failure
 
     async def _take(self, answer: MetadataResponse, *, whole: bool) -> None:
         if answer.error_code:
@@ -471,6 +507,12 @@ def _named(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
     names = iter(sorted(topics))
     while some := list(islice(names, TOPICS_A_REQUEST)):
         yield [MetadataRequestTopic(name=name) for name in some]
+
+
+def _discard(task: asyncio.Task[Any]) -> None:
+    """Mark the exception of a task as seen that no result is expected of any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _nothing(*_: Any) -> None:

@@ -18,6 +18,7 @@ from kafka_async.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
     RefreshRetriableError,
+    RequestTimedOutError,
     RetriableError,
     UnknownProducerIdError,
     UnknownServerError,
@@ -48,7 +49,9 @@ PRODUCE_REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
     OutOfOrderSequenceError: Reaction.RESEQUENCE,
     UnknownProducerIdError: Reaction.RESEQUENCE,
     # The broker is reachable and leads the partition: its own time-out says nothing about metadata.
-    KafkaTimeoutError: Reaction.RETRY,
+    RequestTimedOutError: Reaction.RETRY,
+    # No response at all: the broker may be frozen, and another one lead the partition already.
+    KafkaTimeoutError: Reaction.REFRESH,
     NotEnoughReplicasAfterAppendError: Reaction.RETRY,
     RefreshRetriableError: Reaction.REFRESH,
     RetriableError: Reaction.RETRY,

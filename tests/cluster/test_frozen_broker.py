@@ -1,0 +1,184 @@
+"""A broker that accepts requests and does not respond: what it costs, in time and requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from kafka_async.clock import MemoryNetwork
+from kafka_async.cluster.destinations import AnyBroker, Broker
+from kafka_async.cluster.updater import HEDGE_AFTER
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.errors import KafkaTimeoutError
+from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.types import TopicPartition
+from tests.cluster.scripted import METADATA, World, until
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+HEARTBEAT = HeartbeatRequest.API_KEY
+P0 = TopicPartition("t", 0)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def asked(world: World) -> list[int]:
+    """How many metadata requests each broker has seen."""
+    return [len(broker.asked(METADATA)) for broker in world.brokers.values()]
+
+
+async def test_one_metadata_request_is_enough_while_brokers_respond() -> None:
+    world = World(brokers=3)
+    async with world.client() as client:
+        before = sum(asked(world))
+        for _ in range(10):
+            await client.refresh_metadata()
+        assert sum(asked(world)) - before == 10
+
+
+async def test_a_metadata_request_is_sent_to_a_second_broker_after_a_short_delay() -> None:
+    world = World(brokers=2)
+    async with world.client("b1:9092") as client:
+        await client.request(HeartbeatRequest(), to=Broker(1))  # the only one that is connected
+        before, begun = asked(world), now()
+        world.brokers[1].held.add(METADATA)
+        await client.refresh_metadata()
+        assert now() - begun == pytest.approx(HEDGE_AFTER)
+        assert [b - a for a, b in zip(before, asked(world), strict=True)] == [1, 1]
+
+
+async def test_the_first_response_wins_wherever_it_comes_from() -> None:
+    world = World(brokers=2)
+    async with world.client("b1:9092") as client:
+        await client.request(HeartbeatRequest(), to=Broker(1))
+        for broker in world.brokers.values():
+            broker.held.add(METADATA)
+        begun = now()
+        updating = asyncio.create_task(client.refresh_metadata())
+        await asyncio.sleep(HEDGE_AFTER + 1)
+        (peer,) = [peer for peer in world.brokers[1].peers if peer.open]
+        header, request = peer.seen[-1]
+        assert header.api_key == METADATA
+        peer.say(header, world.metadata(request))  # type: ignore[arg-type]  # by its key
+        await updating
+        assert now() - begun == pytest.approx(HEDGE_AFTER + 1)
+        world.brokers[2].held.clear()
+        world.brokers[2].drop()
+        await client.refresh_metadata()
+
+
+async def test_waits_for_the_only_broker_there_is() -> None:
+    world = World()
+    async with world.client() as client:
+        world.brokers[1].held.add(METADATA)
+        updating = asyncio.create_task(client.refresh_metadata())
+        await asyncio.sleep(5)
+        (peer,) = [peer for peer in world.brokers[1].peers if peer.open]
+        header, request = peer.seen[-1]
+        peer.say(header, world.metadata(request))  # type: ignore[arg-type]  # by its key
+        await updating
+        assert asked(world) == [2]
+
+
+async def test_a_broker_with_a_request_overdue_is_the_last_choice() -> None:
+    world = World(brokers=2)
+    async with world.client("b1:9092") as client:
+        world.brokers[1].held.add(HEARTBEAT)
+        with pytest.raises(KafkaTimeoutError):
+            await client.request(HeartbeatRequest(), to=Broker(1), timeout=5.0, retry=False)
+        world.brokers[1].held.clear()
+        world.brokers[1].held.add(METADATA)
+        before, begun = asked(world), now()
+        for _ in range(5):
+            await client.refresh_metadata()
+            await client.request(HeartbeatRequest(), to=AnyBroker())
+        assert now() == begun
+        assert [b - a for a, b in zip(before, asked(world), strict=True)] == [0, 5]
+        world.brokers[1].held.clear()
+        world.brokers[1].drop()
+        await client.request(HeartbeatRequest(), to=Broker(1))  # it responds again
+        world.brokers[2].stop()
+        await client.refresh_metadata()
+        assert asked(world)[0] > before[0]
+
+
+# -- partitions of a frozen leader ----------------------------------------------------------------
+
+
+@pytest.fixture
+def network() -> MemoryNetwork:
+    return MemoryNetwork()
+
+
+@pytest_asyncio.fixture
+async def cluster(network: MemoryNetwork) -> AsyncIterator[EmbeddedCluster]:
+    """Three brokers; broker 1 leads partition t-0."""
+    async with EmbeddedCluster(3, network=network) as running:
+        await running.create_topic("t", 1)
+        await running.move_leader(P0, 1)
+        yield running
+
+
+REQUEST_TIMEOUT = 10.0
+NEW_LEADER_AFTER = 6.0
+
+
+async def freeze_leader(cluster: EmbeddedCluster) -> None:
+    """Freeze broker 1; after some time broker 2 leads, as when a session ends."""
+    cluster.faults.add(broker=1, hang=True, count=None)
+    await asyncio.sleep(NEW_LEADER_AFTER)
+    await cluster.move_leader(P0, 2)
+
+
+@pytest.mark.parametrize("acks", ["all", 1])
+async def test_a_producer_recovers_within_a_request_time_out(
+    cluster: EmbeddedCluster, network: MemoryNetwork, acks: str | int
+) -> None:
+    async with Producer(
+        cluster.bootstrap_servers,
+        dialer=network,
+        request_timeout_ms=REQUEST_TIMEOUT * 1000,
+        acks=acks,  # type: ignore[arg-type]  # one of its values
+        enable_idempotence=acks == "all",
+    ) as producer:
+        await producer.send("t", b"before", partition=0)
+        freezing = asyncio.create_task(freeze_leader(cluster))
+        await asyncio.sleep(1)
+        begun = now()
+        await producer.send("t", b"after", partition=0)
+        assert now() - begun <= REQUEST_TIMEOUT + 2
+        await freezing
+    cluster.faults.clear()
+
+
+async def test_a_consumer_recovers_within_a_request_time_out(
+    cluster: EmbeddedCluster, network: MemoryNetwork
+) -> None:
+    async with (
+        Producer(cluster.bootstrap_servers, dialer=network) as producer,
+        Consumer(
+            cluster.bootstrap_servers,
+            dialer=network,
+            partitions=[P0],
+            auto_offset_reset="earliest",
+            request_timeout_ms=REQUEST_TIMEOUT * 1000,
+        ) as consumer,
+    ):
+        await producer.send("t", b"before", partition=0)
+        assert [record.value for record in await consumer.poll(timeout=5.0)] == [b"before"]
+        begun = now()
+        freezing = asyncio.create_task(freeze_leader(cluster))
+        await until(freezing.done)
+        await producer.client.refresh_metadata(topics=["t"])
+        await producer.send("t", b"after", partition=0)
+        records = await consumer.poll(timeout=120.0)
+        assert [record.value for record in records] == [b"after"]
+        assert now() - begun <= REQUEST_TIMEOUT + 2
+        cluster.faults.clear()
