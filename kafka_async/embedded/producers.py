@@ -53,6 +53,8 @@ class ProducerState:
     coordinator_epoch: int = -1
     written: deque[WrittenBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     touched: int = 0
+    last_timestamp: int = -1
+    """The highest timestamp of the last batch or marker."""
 
     @property
     def last_sequence(self) -> int:
@@ -132,7 +134,7 @@ class Producers:
         state = self._states.get(header.producer_id)
         if state is None or state.epoch != header.producer_epoch:
             state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
-        state.touched = now
+        state.touched, state.last_timestamp = now, timestamp
         state.written.append(
             WrittenBatch(header.base_sequence, last_sequence(header), base_offset, timestamp)
         )
@@ -161,7 +163,8 @@ class Producers:
         state = self._states.get(producer_id)
         if state is None or state.epoch != epoch:
             state = self._states[producer_id] = ProducerState(epoch)
-        state.touched, state.coordinator_epoch = now, coordinator_epoch
+        state.touched = state.last_timestamp = now
+        state.coordinator_epoch = coordinator_epoch
         first = self._open.pop(producer_id, None)
         if aborted and first is not None:
             stable = self.first_open_offset

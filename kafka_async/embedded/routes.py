@@ -13,6 +13,7 @@ from kafka_async.embedded.handlers import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     incremental_alter_configs,
@@ -42,6 +43,7 @@ DATA_ROUTES: Final[tuple[Route, ...]] = (
     create_partitions.ROUTE,
     incremental_alter_configs.ROUTE,
     describe_cluster.ROUTE,
+    describe_producers.ROUTE,
     describe_topic_partitions.ROUTE,
 )
 

@@ -85,12 +85,18 @@ SHAPES: Final[dict[int, tuple[Path, ...]]] = {
     42: (Path(Level("groups_names", "results", (("", "group_id"),))),),
     44: (Path(Level("resources", "responses", _RESOURCE)),),
     47: (_BY_PARTITION,),
+    61: (
+        Path(
+            Level("topics", "topics", (("name", "name"),)),
+            Level("partition_indexes", "partitions", (("", "partition_index"),)),
+        ),
+    ),
     75: (Path(Level("topics", "topics", (("name", "name"),))),),
 }
 """By API key; the first path whose request array is not empty is the one that counts."""
 
 _TOPIC_FIELDS: Final = frozenset({"name", "topic"})
-_TOPIC_APIS: Final = frozenset({0, 1, 2, 3, 8, 19, 20, 21, 23, 24, 28, 37, 47, 75})
+_TOPIC_APIS: Final = frozenset({0, 1, 2, 3, 8, 19, 20, 21, 23, 24, 28, 37, 47, 61, 75})
 
 
 def path_of(api_key: int, request: Any) -> Path | None:

@@ -96,6 +96,7 @@ MASKS: Final[dict[str, Callable[[Names, Any], Any]]] = {
     "producer_id": _counted("producer", -1),
     "session_id": _counted("session", 0),
     "log_append_time_ms": _time,
+    "last_timestamp": _time,
     "timestamp": _time,
     "transaction_start_time_ms": _time,
     "finalized_features_epoch": _present,

@@ -78,6 +78,12 @@ def epoch_end(epoch: int, *, current: int = -1, index: int = 0, name: Any = None
     return {"replica_id": -1, "topics": [where]}
 
 
+def producers(*indexes: int, name: Any = None) -> Fields:
+    """Return a DescribeProducers request for one topic, of partition 0 unless told."""
+    where = {"name": topic() if name is None else name, "partition_indexes": indexes or (0,)}
+    return {"topics": [where]}
+
+
 SEED: Final = Ask("Produce", 9, produce(Batch((b"a", b"b", b"c"))), setup=True)
 IDEMPOTENT: Final = Ask(
     "InitProducerId",
@@ -371,6 +377,23 @@ OFFSETS: Final = [
             Ask("ListOffsets", 8, offsets(-2)),
         ],
         {"t": {}, "compacted": {"configs": {"cleanup.policy": "compact"}}},
+    ),
+    Scenario(
+        "describe-producers",
+        [
+            SEED,
+            IDEMPOTENT,
+            Ask("DescribeProducers", 0, producers()),
+            Ask("Produce", 9, produce(mine(0, b"a", b"b")), setup=True),
+            Ask("DescribeProducers", 0, producers()),
+            Ask("DescribeProducers", 0, producers(0, 6)),
+            Ask("DescribeProducers", 0, producers(-1)),
+            Ask("DescribeProducers", 0, producers(name="contract-missing")),
+            Ask("DescribeProducers", 0, producers(name="no topic")),
+            Ask("DescribeProducers", 0, producers(), broker=2),
+            Ask("DescribeProducers", 0, {"topics": []}),
+        ],
+        {"t": {}},
     ),
     Scenario(
         "offset-for-leader-epoch",
