@@ -1,0 +1,411 @@
+"""The errors of transactional calls: each is of a category's class, whatever the call met."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    CommitFailedError,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+    TransactionAbortableError,
+    TransactionOutcomeUnknownError,
+    TransactionStateError,
+    error_for,
+)
+from kafka_async.producer.producer import Producer
+from kafka_async.producer.transaction import Transaction
+from kafka_async.producer.transactions import State
+from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from kafka_async.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
+from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from tests.producer.scripted import (
+    Answer,
+    Bench,
+    add_partitions_response,
+    offsets_response,
+    turns,
+)
+
+if TYPE_CHECKING:
+    from tests.consumer.conftest import Stage, StartStage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+CATEGORIES = (TransactionAbortableError, ApplicationRecoverableError, InvalidConfigurationError)
+OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
+GROUP = GroupMetadata("words", 3, "member-1")
+CODES = [-1, 2, 3, 6, 7, 10, 12, 14, 15, 16, 17, 22, 25, 27, 29, 30, 31, 35, 38, 41, 42, 45, 47]
+CODES += [48, 49, 50, 51, 53, 56, 59, 74, 82, 87, 89, 90, 110, 113, 120, 129]
+LOST = KafkaConnectionError("the connection was lost")
+
+Call = Callable[[Producer, Transaction], Awaitable[object]]
+
+
+def bench(version: int = 2, **options: Any) -> Bench:
+    made = Bench({"counts": [1]}, transactional_id="t", max_block_ms=3_000, **options)
+    made.features = {"transaction.version": version}
+    return made
+
+
+def refuses(code: int) -> Callable[[Any], Any]:
+    """Respond to each request of a coordinator with an error."""
+
+    def respond(request: Any) -> Any:
+        kind = type(request).__name__.removesuffix("Request")
+        match kind:
+            case "InitProducerId":
+                return InitProducerIdResponse(error_code=code)
+            case "AddPartitionsToTxn":
+                return add_partitions_response(request, code)
+            case "AddOffsetsToTxn":
+                return AddOffsetsToTxnResponse(error_code=code)
+            case "TxnOffsetCommit":
+                return offsets_response(request, code)
+            case _:
+                return EndTxnResponse(error_code=code)
+
+    return respond
+
+
+async def caught(call: Awaitable[object]) -> KafkaError | None:
+    try:
+        await call
+    except KafkaError as error:
+        return error
+    return None
+
+
+CALLS: dict[str, Call] = {
+    "send": lambda producer, txn: txn.send("counts", b"2"),
+    "commit_offsets": lambda producer, txn: txn.commit_offsets(OFFSETS, GROUP),
+    "commit": lambda producer, txn: txn.commit(),
+    "abort": lambda producer, txn: txn.abort(),
+}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("code", [*CODES, None])
+async def test_every_error_of_a_call_has_a_category(
+    version: int, name: str, code: int | None
+) -> None:
+    """None: the connection is lost, again and again."""
+    async with bench(version, delivery_timeout_ms=60_000) as made:
+        txn = await made.producer.begin()
+        if name != "send":
+            await txn.send("counts", b"1")
+        reply = LOST if code is None else refuses(code)
+        made.cluster.replies.extend([reply] * 1_000)
+        if code is not None:
+            made.cluster.script.extend([Answer(code=code, write=False)] * 1_000)
+        error = await caught(CALLS[name](made.producer, txn))
+        made.cluster.replies.clear()
+        made.cluster.script.clear()
+        if error is None:
+            assert name in ("abort", "send")
+            return
+        assert isinstance(error, CATEGORIES), type(error)
+        assert error.__cause__ is not error
+        assert name != "abort" or not isinstance(error, TransactionAbortableError)
+        original = LOST if code is None else error_for(code)
+        assert type(original) in [type(cause) for cause in causes(error)]
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    chain: list[BaseException] = []
+    while error is not None:
+        chain.append(error)
+        error = error.__cause__
+    return chain
+
+
+@pytest.mark.parametrize("code", [*CODES, None])
+@pytest.mark.parametrize("name", ["start", "init_transactions", "begin"])
+async def test_every_error_of_getting_a_producer_id_has_a_category(
+    name: str, code: int | None
+) -> None:
+    async with bench() as made:
+        producer = made.producer
+        if name == "begin":  # after an initialisation that failed
+            made.cluster.replies.extend([LOST] * 1_000)
+            assert isinstance(
+                await caught(producer.init_transactions()), ApplicationRecoverableError
+            )
+            made.cluster.replies.clear()
+        made.cluster.replies.extend([LOST if code is None else refuses(code)] * 1_000)
+        if name == "start":
+            former = producer
+            made.renew()
+            producer = made.producer
+            await former.stop()
+        error = await caught(getattr(producer, name)())
+        made.cluster.replies.clear()
+        assert isinstance(error, (ApplicationRecoverableError, InvalidConfigurationError))
+        assert error.__cause__ is not error
+        if name == "start":
+            await producer.stop()
+
+
+async def test_no_bootstrap_server_is_application_recoverable(stage: Stage) -> None:
+    await stage.cluster.stop_broker(1)
+    producer = Producer(
+        stage.cluster.bootstrap_servers,
+        dialer=stage.network,
+        transactional_id="t",
+        default_api_timeout_ms=3_000,
+    )
+    with pytest.raises(ApplicationRecoverableError, match="bootstrap") as raised:
+        await producer.start()
+    assert isinstance(raised.value.__cause__, KafkaConnectionError)
+
+
+class Left:
+    """A consumer that is no member of its group any more."""
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return OFFSETS
+
+    def group_metadata(self) -> GroupMetadata:
+        raise CommitFailedError("the group has given the partitions to another member")
+
+    def mark_committed(self, offsets: object) -> None:
+        raise AssertionError
+
+
+def fails(*_: object) -> bytes:
+    raise ZeroDivisionError
+
+
+BEFORE_SENDING: list[tuple[Call, type[KafkaError], type[Exception], dict[str, Any]]] = [
+    (
+        lambda producer, txn: txn.commit_offsets(Left()),
+        ApplicationRecoverableError,
+        CommitFailedError,
+        {},
+    ),
+    (
+        lambda producer, txn: txn.enqueue("counts", b"v" * 2_000),
+        InvalidConfigurationError,
+        RecordTooLargeError,
+        {"max_request_size": 1_000},
+    ),
+    (
+        lambda producer, txn: txn.enqueue("counts", b"v"),
+        ApplicationRecoverableError,
+        SerializationError,
+        {"value_serializer": fails},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "cause", "options"),
+    BEFORE_SENDING,
+    ids=["no member", "too large", "serializer"],
+)
+async def test_errors_of_the_client_have_a_category(
+    call: Call, kind: type[KafkaError], cause: type[Exception], options: dict[str, Any]
+) -> None:
+    async with bench(**options) as made:
+        txn = await made.producer.begin()
+        with pytest.raises(kind) as raised:
+            await call(made.producer, txn)
+        assert isinstance(raised.value.__cause__, cause)
+
+
+async def test_calls_after_stop_are_application_recoverable() -> None:
+    async with bench() as made:
+        txn = await made.producer.begin()
+        await made.producer.stop()
+        for call in (txn.enqueue("counts", b"1"), txn.commit(), made.producer.begin()):
+            with pytest.raises(ApplicationRecoverableError):
+                await call
+
+
+async def test_a_record_over_the_limit_is_refused_by_every_call() -> None:
+    async with bench(max_request_size=1_000) as made:
+        txn = await made.producer.begin()
+        large = b"v" * 2_000
+        with pytest.raises(InvalidConfigurationError):
+            txn.enqueue_nowait("counts", large)
+        for call in (txn.send("counts", large), txn.send_many("counts", [large])):
+            with pytest.raises(InvalidConfigurationError):
+                await call
+
+
+MISUSE: dict[str, Call] = {
+    "commit": lambda producer, txn: txn.commit(),
+    "abort": lambda producer, txn: txn.abort(),
+    "commit_offsets": lambda producer, txn: txn.commit_offsets(OFFSETS, GROUP),
+    "enqueue": lambda producer, txn: txn.enqueue("counts", b"1"),
+    "begin": lambda producer, txn: twice(producer),
+    "init_transactions": lambda producer, txn: initialise_within(producer),
+}
+
+
+async def twice(producer: Producer) -> None:
+    await producer.begin()
+    await producer.begin()
+
+
+async def initialise_within(producer: Producer) -> None:
+    await producer.begin()
+    await producer.init_transactions()
+
+
+@pytest.mark.parametrize("name", MISUSE)
+async def test_misuse_is_application_recoverable_and_an_illegal_state(name: str) -> None:
+    async with bench() as made:
+        txn = await made.producer.begin()
+        await txn.commit()
+        with pytest.raises(TransactionStateError) as raised:
+            await MISUSE[name](made.producer, txn)
+        assert isinstance(raised.value, ApplicationRecoverableError)
+        assert isinstance(raised.value, IllegalStateError)
+
+
+# -- an epoch that the producer's own request for it has fenced ------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_abort_that_was_refused_is_made_by_a_new_epoch(
+    start_stage: StartStage, version: int
+) -> None:
+    stage = await start_stage(transaction_version=version)
+    await stage.topic("counts")
+    async with Producer(
+        stage.cluster.bootstrap_servers, dialer=stage.network, transactional_id="t"
+    ) as producer:
+        txn = await producer.begin()
+        await txn.send("counts", b"1")
+        stage.cluster.faults.add(api="EndTxn", error="INVALID_TXN_STATE")
+        await txn.abort()
+        async with producer.transaction() as txn:
+            await txn.send("counts", b"2")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_unknown_outcome_is_left_by_a_new_epoch_while_the_transaction_is_open(
+    start_stage: StartStage, version: int
+) -> None:
+    stage = await start_stage(transaction_version=version)
+    await stage.topic("counts")
+    async with Producer(
+        stage.cluster.bootstrap_servers,
+        dialer=stage.network,
+        transactional_id="t",
+        max_block_ms=5_000,
+    ) as producer:
+        txn = await producer.begin()
+        await txn.send("counts", b"1")
+        fault = stage.cluster.faults.add(api="EndTxn", disconnect="before", count=None)
+        with pytest.raises(TransactionOutcomeUnknownError):
+            await txn.commit()
+        fault.remove()
+        await producer.init_transactions()
+        async with producer.transaction() as txn:
+            await txn.send("counts", b"2")
+
+
+# -- time-outs and cancelled ends ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_abort_keeps_its_timeout(version: int) -> None:
+    async with bench(version) as made:
+        txn = await made.producer.begin()
+        await txn.send("counts", b"1")
+        made.cluster.replies.extend([LOST] * 1_000)
+        with pytest.raises(ApplicationRecoverableError):
+            await txn.abort(timeout=2)
+        assert asyncio.get_running_loop().time() <= 2.1
+        made.cluster.replies.clear()
+
+
+async def cancelled_commit(made: Bench, reply: Any) -> tuple[Transaction, asyncio.Event]:
+    """A transaction whose commit was cancelled after EndTxn was sent; the event lets it respond."""
+    released = asyncio.Event()
+
+    async def later() -> Any:
+        await released.wait()
+        return reply
+
+    txn = await made.producer.begin()
+    await txn.send("counts", b"1")
+    made.cluster.replies.append(lambda request: later())
+    task = asyncio.ensure_future(txn.commit())
+    await turns()
+    task.cancel()
+    await asyncio.wait({task})
+    return txn, released
+
+
+async def test_the_next_transaction_waits_for_a_cancelled_commit() -> None:
+    async with bench() as made:
+        _, released = await cancelled_commit(made, None)
+        beginning = asyncio.ensure_future(made.producer.begin())
+        await turns()
+        assert not beginning.done()
+        released.set()
+        txn = await beginning
+        await txn.send("counts", b"2")
+        await txn.commit()
+        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [True, True]
+
+
+async def test_a_cancelled_commit_that_was_refused_is_told_to_the_next_transaction_once() -> None:
+    async with bench() as made:
+        _, released = await cancelled_commit(made, EndTxnResponse(error_code=120))
+        released.set()
+        with pytest.raises(TransactionAbortableError):
+            await made.producer.begin()
+        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [True, False]
+        await (await made.producer.begin()).commit()
+
+
+async def test_a_cancelled_commit_that_was_refused_raises_when_it_is_awaited_again() -> None:
+    async with bench() as made:
+        txn, released = await cancelled_commit(made, EndTxnResponse(error_code=120))
+        released.set()
+        await turns()
+        with pytest.raises(TransactionAbortableError):
+            await txn.commit()
+        await txn.abort()
+        await (await made.producer.begin()).commit()
+
+
+async def test_a_commit_that_takes_longer_than_a_later_timeout_has_an_unknown_outcome() -> None:
+    async with bench() as made:
+        txn, released = await cancelled_commit(made, None)
+        with pytest.raises(TransactionOutcomeUnknownError, match="await it again"):
+            await txn.commit(timeout=0.5)
+        released.set()
+        await txn.commit()
+        assert made.producer.driver is not None
+        assert made.producer.driver.machine.state is State.READY
+
+
+async def test_a_transaction_that_another_task_commits_is_still_open() -> None:
+    async with bench() as made:
+        released = asyncio.Event()
+        txn = await made.producer.begin()
+        await txn.send("counts", b"1")
+        made.cluster.replies.append(lambda request: released.wait())
+        task = asyncio.ensure_future(txn.commit())
+        await turns()
+        with pytest.raises(TransactionStateError, match="being committed"):
+            await made.producer.begin()
+        made.cluster.replies.clear()
+        task.cancel()
+        await asyncio.wait({task})
