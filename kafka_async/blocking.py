@@ -274,7 +274,7 @@ class Consumer(_Blocking):
 
 
 class Admin(_Blocking):
-    """An admin client whose calls wait; `call` runs any coroutine method of `kafka_async.Admin`."""
+    """An admin client whose calls wait. Options and errors are those of `kafka_async.Admin`."""
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         from kafka_async.admin import Admin as AsyncAdmin

@@ -142,6 +142,10 @@ class OffsetSource(Protocol):
         """The consumer's place in its group right now."""
         ...
 
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        """Wait for the generation after `former`'s; None if the member lost its partitions."""
+        ...
+
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Note that these offsets were committed by somebody else."""
         ...

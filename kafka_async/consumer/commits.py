@@ -86,6 +86,19 @@ class Commits:
             return GroupMetadata(self._group_id)
         return self._coordinator.metadata
 
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        """Wait until this member has joined the generation after `former`'s.
+
+        Returns None if it is no member any more, or not within `timeout` seconds.
+        """
+        if self._coordinator is None:
+            return None
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._coordinator.next_generation(former)
+        except TimeoutError:
+            return None
+
     # -- writing ----------------------------------------------------------------------------------
 
     async def commit(

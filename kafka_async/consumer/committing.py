@@ -101,6 +101,23 @@ class Committing(Handle):
         due = self._subscription.to_commit(in_hand=True)
         return {p: due[p] for p in due if self._subscription.states[p].moved}
 
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        """Wait for the generation after `former`'s, as a transaction does that commits offsets.
+
+        In a cooperative rebalance a member keeps its partitions while it joins, so a transaction
+        that is open meanwhile commits with the next generation.
+
+        Args:
+            former: The metadata whose generation the coordinator refused.
+            timeout: Maximum time in seconds.
+
+        Returns:
+            The new metadata; None if the consumer lost partitions or did not join in time.
+        """
+        commits = self._engine.commits
+        joined = None if commits is None else await commits.next_generation(former, timeout)
+        return None if self._subscription.forfeited else joined
+
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Note that these offsets were committed by somebody else, as a transaction."""
         self._engine.committed(offsets)

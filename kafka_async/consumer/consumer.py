@@ -421,6 +421,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             records_lag=lags,
             records_lag_max=max(lags.values(), default=None),
             buffered_bytes=sum(state.buffer.size for state in self._subscription),
+            fetch_throttle_time_avg=engine.fetcher.throttle_total / max(1, engine.fetcher.fetches),
+            fetch_throttle_time_max=engine.fetcher.throttle_max,
         )
 
 

@@ -61,6 +61,7 @@ class Fetcher:
         gate: Gate,
     ) -> None:
         self.fetches = self.bytes = self.records = self.inflated = 0
+        self.throttle_total = self.throttle_max = 0
         self.handed: set[PartitionState] = set()
         """Partitions of which something was handed out since the application last asked."""
         self.on_reset: Callable[[], None] = _nothing
@@ -172,6 +173,8 @@ class Fetcher:
                 size += self._succeeded(question.state, row, found)
         self.fetches += 1
         self.bytes += size
+        self.throttle_total += answer.throttle_time_ms
+        self.throttle_max = max(self.throttle_max, answer.throttle_time_ms)
         if size and self._client.hooks.active:
             client_id = self._client.config.client_id
             self._client.hooks.emit(hooks.Fetched(client_id, node_id, len(rows), size))

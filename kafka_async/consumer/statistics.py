@@ -26,6 +26,8 @@ class ConsumerStatistics:
             last fetch; partitions not fetched yet are missing.
         records_lag_max: the largest of them, None if there are none.
         buffered_bytes: bytes fetched and not handed out.
+        fetch_throttle_time_avg: average throttle time of the responses, in milliseconds.
+        fetch_throttle_time_max: longest throttle time of a response, in milliseconds.
     """
 
     records_consumed_total: int
@@ -37,3 +39,5 @@ class ConsumerStatistics:
     records_lag: Mapping[TopicPartition, int]
     records_lag_max: int | None
     buffered_bytes: int
+    fetch_throttle_time_avg: float
+    fetch_throttle_time_max: int

@@ -57,6 +57,10 @@ _CLOSE_TIMEOUT = 2.0
 """Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
 _SETTLED = frozenset({State.STABLE, State.OUT, State.REFUSED, State.SILENT, State.CLOSED})
 _NO_MEMBER = frozenset({State.OUT, State.CLOSED})
+_OUTSIDE = frozenset(
+    {State.OUT, State.LOST, State.SILENT, State.REFUSED, State.LEAVING, State.CLOSED}
+)
+"""States of a member whose partitions are lost, or given up."""
 
 
 class GroupCoordinator:
@@ -93,6 +97,7 @@ class GroupCoordinator:
         self._poke = asyncio.Event()
         self._settled = asyncio.Event()
         self._absent = asyncio.Event()
+        self._entered = asyncio.Event()
         self._interrupt: CancelScope | None = None
         self._lane: Lane | None = None
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
@@ -169,6 +174,17 @@ class GroupCoordinator:
         await self._absent.wait()
         self._supervisor.check()
 
+    async def next_generation(self, former: GroupMetadata) -> GroupMetadata | None:
+        """Wait until this member has joined a generation after `former`'s; None if it has not."""
+        while True:
+            current = self.metadata
+            if current.member_id != former.member_id or self._state in _OUTSIDE:
+                return None
+            if current.generation_id > former.generation_id:
+                return current
+            self._entered.clear()
+            await self._entered.wait()
+
     async def wait_settled(self) -> None:
         """Wait until no rebalance is under way."""
         await self._settled.wait()
@@ -194,6 +210,7 @@ class GroupCoordinator:
         if state is not self._state:
             logger.info("group %s: %s", self._settings.group_id, state.value)
         self._state = state
+        self._entered.set()
         for event, states in ((self._settled, _SETTLED), (self._absent, _NO_MEMBER)):
             event.set() if state in states else event.clear()
 

@@ -288,16 +288,17 @@ class Accumulator:
 
     def close(self, batch: ProducerBatch, now: float) -> None:
         """Take no more records into a batch, and have it sent."""
-        self._close(batch)
+        self._close(batch, now)
         if not self.compressing:
             self.schedule.offer(batch.queue, now)
         elif batch.queue.leader is not None:
             # Compressed at the same time, they are ready for the same request.
             for other in self.schedule.companions(batch.queue.leader, BATCHES_A_REQUEST):
-                self._close(other)
+                self._close(other, now)
 
-    def _close(self, batch: ProducerBatch) -> None:
+    def _close(self, batch: ProducerBatch, now: float) -> None:
         queue = batch.queue
+        batch.closed_at = now
         assert batch.section is not None
         assert queue.open is batch
         size = batch.section.size
@@ -360,7 +361,7 @@ class Accumulator:
                 self.schedule.put_back(queue, node)
                 break
             room -= batch.wire_size
-            self.ledger.put_on_wire(batch, node, now)
+            self.ledger.put_on_wire(batch, node)
             taken.append(batch)
             self.schedule.offer(queue, now)
             if len(taken) == BATCHES_A_REQUEST:
@@ -391,7 +392,7 @@ class Accumulator:
         if not self.schedule.sendable(queue, now):
             return None
         if not queue.waiting and queue.open is not None:
-            self._close(queue.open)
+            self._close(queue.open, now)
         batch = queue.waiting[0] if queue.waiting else None
         return batch if batch is not None and batch.state is BatchState.READY else None
 

@@ -47,6 +47,7 @@ class ProducerBatch:
         "accompanies",
         "attempts",
         "awaited",
+        "closed_at",
         "contents",
         "count",
         "created",
@@ -59,7 +60,6 @@ class ProducerBatch:
         "outcome",
         "queue",
         "section",
-        "sent",
         "stamp",
         "state",
         "wire_size",
@@ -79,6 +79,7 @@ class ProducerBatch:
         self.created = created
         self.deadline = deadline
         self.due = created
+        self.closed_at = created
         self.order = order
         self.held = 0
         self.state = BatchState.OPEN
@@ -91,7 +92,6 @@ class ProducerBatch:
         self.doubtful = False
         self.awaited = False
         self.accompanies = False
-        self.sent = 0.0
         self.error: Exception | None = None
         self._frame: tuple[bytes, bytes] | None = None
 

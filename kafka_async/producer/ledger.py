@@ -13,6 +13,7 @@ from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.failures import Failures
 from kafka_async.producer.memory import OVERHEAD
 from kafka_async.producer.queues import TopicQueue
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +30,15 @@ __all__ = ["Ledger"]
 class Ledger:
     """What is neither acknowledged nor failed, and what has failed unreported (`failures`).
 
-    Every error goes through `judge` before anybody sees it (transactions translate and note it).
+    Every error goes through `judge` before it is raised (transactions translate and note it).
+    `on_failure` is called with the partition (-1: none was chosen yet), the number of records and
+    the error of each batch that fails.
     """
 
     def __init__(self, memory: BufferMemory, sequencer: Sequencer, schedule: Schedule) -> None:
         self.failures = Failures()
         self.judge: Callable[[Exception], Exception] = _as_it_is
+        self.on_failure: Callable[[TopicPartition, int, Exception], None] = _ignore
         self._memory = memory
         self._sequencer = sequencer
         self._schedule = schedule
@@ -72,7 +76,7 @@ class Ledger:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def put_on_wire(self, batch: ProducerBatch, node: int, now: float) -> None:
+    def put_on_wire(self, batch: ProducerBatch, node: int) -> None:
         """A request is about to carry the partition's next batch; it is stamped if it never was."""
         queue = batch.queue
         assert queue.waiting[0] is batch
@@ -82,7 +86,6 @@ class Ledger:
             batch.restamp(self._sequencer.stamp(queue.chain, batch.count, unresolved=unresolved))
         batch.state = BatchState.ON_WIRE
         batch.attempts += 1
-        batch.sent = now
         queue.on_wire.append(batch)
         queue.wire_node = node
 
@@ -106,6 +109,7 @@ class Ledger:
         count = batch.count if batch.section is None else batch.section.count
         self._sequencer.tear(batch.stamp)
         self._finish(batch)
+        self.on_failure(batch.queue.partition, count, error)
         batch.outcome.fail(self.judge(error), count)
         if report:
             self.failures.add(batch.outcome)
@@ -201,6 +205,7 @@ class Ledger:
         """Fail the topic's oldest undesignated record."""
         record = topic.leave()
         self._incomplete.pop(record)
+        self.on_failure(TopicPartition(topic.name, -1), 1, error)
         record.fail(self.judge(error))
         if report:
             self.failures.add(record)
@@ -233,3 +238,7 @@ class Ledger:
 
 def _as_it_is(error: Exception) -> Exception:
     return error
+
+
+def _ignore(partition: TopicPartition, records: int, error: Exception) -> None:
+    pass

@@ -340,6 +340,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             buffer_total_bytes=memory.total,
             buffer_available_bytes=max(0, memory.total - memory.used),
             waiting_threads=memory.waiting,
+            produce_throttle_time_avg=counters.throttle_total / max(1, counters.responses),
+            produce_throttle_time_max=counters.throttle_max,
         )
 
     def health(self) -> Health:

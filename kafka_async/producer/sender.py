@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.queues import PartitionQueue
     from kafka_async.protocol.messages.produce import ProduceResponse
     from kafka_async.supervisor import Supervisor
+    from kafka_async.types import TopicPartition
 
 __all__ = ["Sender"]
 
@@ -104,6 +105,7 @@ class Sender:
         self._client = client
         self._accumulator = accumulator
         self._ledger = accumulator.ledger
+        self._ledger.on_failure = self._note_failure
         self._sequencer = accumulator.sequencer
         self._supervisor = supervisor
         self._rng = rng
@@ -325,6 +327,7 @@ class Sender:
         response: ProduceResponse,
         now: float,
     ) -> None:
+        self.counters.throttled(response.throttle_time_ms)
         answers = answers_by_partition(response, call.names)
         if response.node_endpoints:
             self._client.note_leaders(leader_hints(response, answers))
@@ -399,7 +402,7 @@ class Sender:
                 batch.queue.partition,
                 batch.count,
                 base_offset,
-                now - batch.created,
+                now - batch.closed_at,
             )
             self._client.hooks.emit(event)
         self._ledger.acknowledge(batch, base_offset, append_time, now)
@@ -407,12 +410,15 @@ class Sender:
     def _fail(
         self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
     ) -> None:
-        self.counters.errors += batch.count
         logger.debug("%s failed: %s", batch, error)
-        if self._client.hooks.active:
-            event = BatchFailed(self._config.client_id, batch.queue.partition, batch.count, error)
-            self._client.hooks.emit(event)
         self._ledger.fail(batch, error, now, report=report)
+
+    def _note_failure(self, partition: TopicPartition, records: int, error: Exception) -> None:
+        self.counters.errors += records
+        self.last_error = error
+        if self._client.hooks.active:
+            event = BatchFailed(self._config.client_id, partition, records, error)
+            self._client.hooks.emit(event)
 
     # -- the producer's identity ------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class ProducerStatistics:
         buffer_total_bytes: buffer_memory.
         buffer_available_bytes: what is left of it.
         waiting_threads: callers that wait for room (Kafka's name; here they are tasks).
+        produce_throttle_time_avg: average throttle time of the responses, in milliseconds.
+        produce_throttle_time_max: longest throttle time of a response, in milliseconds.
     """
 
     record_send_total: int
@@ -34,12 +36,25 @@ class ProducerStatistics:
     buffer_total_bytes: int
     buffer_available_bytes: int
     waiting_threads: int
+    produce_throttle_time_avg: float
+    produce_throttle_time_max: int
 
 
 class Counters:
     """What has happened since the start."""
 
-    __slots__ = ("batches", "bytes", "errors", "records", "requests", "retries", "splits")
+    __slots__ = (
+        "batches",
+        "bytes",
+        "errors",
+        "records",
+        "requests",
+        "responses",
+        "retries",
+        "splits",
+        "throttle_max",
+        "throttle_total",
+    )
 
     def __init__(self) -> None:
         self.records = 0
@@ -49,3 +64,13 @@ class Counters:
         self.requests = 0
         self.batches = 0
         self.bytes = 0
+        self.responses = 0
+        self.throttle_total = 0
+        self.throttle_max = 0
+
+    def throttled(self, milliseconds: int) -> None:
+        """Count a response and its throttle time, 0 as a rule."""
+        self.responses += 1
+        if milliseconds:
+            self.throttle_total += milliseconds
+            self.throttle_max = max(self.throttle_max, milliseconds)

@@ -17,6 +17,7 @@ from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,
     ClientClosedError,
+    IllegalGenerationError,
     InvalidPidMappingError,
     InvalidProducerEpochError,
     KafkaError,
@@ -188,7 +189,7 @@ class TransactionDriver:
         if not offsets:
             return
         try:
-            await self._send_offsets(offsets, group, self._deadline(timeout))
+            await self._send_consumed(offsets, group, source, self._deadline(timeout))
         except KafkaError as error:
             leaves = self._went_wrong(transactional(error))
             if leaves is error:
@@ -282,6 +283,38 @@ class TransactionDriver:
             error_in=requests.code_error,
             attempts=attempts,
         )
+
+    async def _send_consumed(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        source: OffsetSource | None,
+        deadline: float,
+    ) -> None:
+        """Send offsets with the consumer's generation, and again with the next one if it is over.
+
+        A cooperative rebalance goes on while a transaction is open. The coordinator takes offsets
+        of the former generation until all members have joined, and of the new one from then on; the
+        member keeps its partitions meanwhile.
+        """
+        while True:
+            try:
+                await self._send_offsets(offsets, group, deadline)
+            except IllegalGenerationError as error:
+                if source is None:
+                    raise
+                left = max(0.0, deadline - self._loop.time())
+                joined = await source.next_generation(group, left)
+                if joined is None:
+                    raise TransactionAbortableError.in_place_of(
+                        error, Category.ABORTABLE
+                    ) from error
+                logger.debug(
+                    "%s: offsets again, with generation %d", self._id, joined.generation_id
+                )
+                group = joined
+            else:
+                return
 
     async def _send_offsets(
         self,

@@ -13,6 +13,7 @@ from kafka_async.cluster.lane import LaneKind
 from kafka_async.consumer.buffer import Buffer
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.consumer.engine import Engine
+from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -752,3 +753,26 @@ async def test_statistics(stage: Stage) -> None:
         assert figures.bytes_consumed_total > 0
         assert await consumer.topics() == {"t"}
         assert await consumer.partitions_for("t") == [0]
+
+
+async def test_statistics_have_the_throttle_time_of_fetches(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of its responses has 300 ms."""
+    (partition,) = await stage.topic("clicks", records=1)
+    times = iter([0, 300])
+    took = Fetcher.took
+
+    async def throttled(self: Fetcher, node: int, asked: Any, answer: Any, rows: Any) -> None:
+        answer.throttle_time_ms = next(times, 0)
+        await took(self, node, asked, answer, rows)
+
+    monkeypatch.setattr(Fetcher, "took", throttled)
+    async with stage.consumer("clicks") as consumer:
+        await consumer.poll(timeout=5)
+        while consumer.statistics().fetch_total < 2:
+            await stage.produce(partition, ["later"])
+            await consumer.poll(timeout=5)
+        statistics = consumer.statistics()
+        assert statistics.fetch_throttle_time_max == 300
+        assert statistics.fetch_throttle_time_avg == 300 / statistics.fetch_total

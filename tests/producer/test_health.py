@@ -1,4 +1,4 @@
-"""The condition of a producer, as `health` reports it."""
+"""The condition of a producer, as `health`, `statistics` and its events report it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pytest
 
 from kafka_async import kernel
 from kafka_async.errors import DeliveryError, KafkaError
+from kafka_async.hooks import BatchAcknowledged, BatchFailed, Hooks
 from kafka_async.producer.producer import Producer
-from kafka_async.types import Health
+from kafka_async.types import Health, TopicPartition
+from tests.producer.scripted import Answer, Bench, turns
 
 if TYPE_CHECKING:
+    from kafka_async.protocol.messages.produce import ProduceResponse
     from tests.consumer.conftest import Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -86,3 +89,60 @@ async def test_a_fenced_transactional_producer_has_failed(stage: Stage) -> None:
         assert health.state == "failed"
         assert health.last_error is not None
         assert health.last_error.startswith("ProducerFencedError: ")
+
+
+async def test_records_that_expire_are_counted_and_emit_an_event(stage: Stage) -> None:
+    """In a partition that lost its leader, and without a topic."""
+    await stage.topic("clicks")
+    failed: list[BatchFailed] = []
+    hooks = Hooks()
+    hooks.listen(BatchFailed, failed.append)
+    async with producer_of(
+        stage, hooks=hooks, delivery_timeout_ms=3_000, request_timeout_ms=1_000, max_block_ms=3_000
+    ) as producer:
+        await producer.send("clicks", b"first")
+        add = stage.cluster.faults.add
+        add(api="Produce", count=None, error="NOT_LEADER_OR_FOLLOWER", topic="clicks", partition=0)
+        add(api="Metadata", count=None, error="UNKNOWN_TOPIC_OR_PARTITION", topic="missing")
+        deliveries = await producer.send_many("clicks", [b"v"] * 3)
+        deliveries.append(await producer.enqueue("missing", b"v"))
+        with pytest.raises(DeliveryError):
+            await producer.flush()
+        assert all(delivery.exception() is not None for delivery in deliveries)
+        assert producer.statistics().record_error_total == 4
+    assert sorted((event.partition, event.records) for event in failed) == [
+        (TopicPartition("clicks", 0), 3),
+        (TopicPartition("missing", -1), 1),
+    ]
+
+
+async def test_statistics_have_the_throttle_time() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        produced = bench.cluster.produced
+        times = iter([0, 300, 0])
+
+        def throttled(*args: Any, **options: Any) -> ProduceResponse:
+            response = produced(*args, **options)
+            response.throttle_time_ms = next(times)
+            return response
+
+        bench.cluster.produced = throttled
+        for _ in range(3):
+            await bench.producer.send("clicks", b"v")
+        statistics = bench.producer.statistics()
+        assert statistics.produce_throttle_time_avg == 100.0
+        assert statistics.produce_throttle_time_max == 300
+
+
+async def test_seconds_of_an_acknowledged_batch_are_without_its_linger() -> None:
+    async with Bench({"clicks": [1]}, linger_ms=500) as bench:
+        seconds: list[float] = []
+        bench.cluster.hooks.listen(BatchAcknowledged, lambda event: seconds.append(event.seconds))
+        hold = asyncio.Event()
+        bench.cluster.script.append(Answer(hold=hold))
+        delivery = await bench.producer.enqueue("clicks", b"v")
+        await asyncio.sleep(2.5)
+        hold.set()
+        await turns()
+        assert delivery.done()
+        assert seconds == [pytest.approx(2.0, abs=0.05)]

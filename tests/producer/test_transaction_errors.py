@@ -179,6 +179,9 @@ class Left:
     def group_metadata(self) -> GroupMetadata:
         raise CommitFailedError("the group has given the partitions to another member")
 
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        return None
+
     def mark_committed(self, offsets: object) -> None:
         raise AssertionError
 

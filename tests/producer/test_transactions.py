@@ -95,6 +95,9 @@ class Source:
     def group_metadata(self) -> GroupMetadata:
         return GROUP
 
+    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
+        return None
+
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self.marked.append(offsets)
 

@@ -1,0 +1,202 @@
+"""Exactly-once workers: through rebalances, and through a coordinator that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import Admin, Consumer, NewTopic, Producer
+from kafka_async.cluster.client import Client
+from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.errors import ApplicationRecoverableError, TransactionAbortableError
+from tests.integration.reading import read_partition
+
+if TYPE_CHECKING:
+    from kafka_async.consumer.consumer import Record
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
+
+PARTITIONS = 12
+LINES = 6_000
+PER_TRANSACTION = 5
+PAGE = Path(__file__).parents[2] / "docs" / "transactions.md"
+
+
+async def create(cluster: ClusterHandle, *topics: str, partitions: int = 1) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
+
+
+class Worker:
+    """Copies lines in transactions; counts its aborts, restarts and the generations it saw."""
+
+    def __init__(self, cluster: ClusterHandle, number: int, **options: Any) -> None:
+        self.aborts: list[str] = []
+        self.restarts: list[str] = []
+        self.generations: set[int] = set()
+        self.copied = 0
+        self._cluster = cluster
+        self._source, self._target = options.pop("source"), options.pop("target")
+        self._id = f"{options['group_id']}-{number}"
+        self._options = options
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._life()
+            except ApplicationRecoverableError as error:
+                self.restarts.append(f"{type(error).__name__}: {error}")
+
+    async def _life(self) -> None:
+        servers = self._cluster.bootstrap_servers
+        async with (
+            Producer(servers, transactional_id=self._id) as producer,
+            Consumer(servers, topics=[self._source], **self._options) as consumer,
+        ):
+            while True:
+                records = await consumer.poll(max_records=PER_TRANSACTION, timeout=0.5)
+                self.generations.add(consumer.group_metadata().generation_id)
+                if not records:
+                    continue
+                try:
+                    await self._copy(producer, consumer, records)
+                except TransactionAbortableError as error:
+                    self.aborts.append(str(error))
+                    await consumer.seek_to_committed()
+
+    async def _copy(self, producer: Producer, consumer: Consumer, records: list[Record]) -> None:
+        async with producer.transaction() as txn:
+            for record in records:
+                await txn.enqueue(self._target, record.value)
+            await txn.commit_offsets(consumer)
+        self.copied += len(records)
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+async def test_a_rebalance_costs_a_worker_at_most_one_abort(
+    kafka_cluster: ClusterHandle, strategy: str
+) -> None:
+    source, target = kafka_cluster.topic("lines"), kafka_cluster.topic("copies")
+    await create(kafka_cluster, source, partitions=PARTITIONS)
+    await create(kafka_cluster, target)
+    async with Producer(kafka_cluster.bootstrap_servers) as producer:
+        await producer.send_many(source, [b"%d" % number for number in range(LINES)])
+    options: dict[str, Any] = {
+        "source": source,
+        "target": target,
+        "group_id": kafka_cluster.group(),
+        "partition_assignment_strategy": [strategy],
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+        "session_timeout_ms": 6_000,
+        "heartbeat_interval_ms": 100,
+    }
+    workers: list[Worker] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def add() -> None:
+        worker = Worker(kafka_cluster, len(workers), **options)
+        workers.append(worker)
+        tasks.append(asyncio.create_task(worker.run()))
+
+    async def copied(count: int) -> None:
+        while sum(worker.copied for worker in workers) < count:
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+            await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(180):
+        add()
+        for step in range(1, 6):  # each adds a member while the others work
+            await copied(LINES * step // 10)
+            add()
+        for step in range(6, 10):  # and each removes one
+            await copied(LINES * step // 10)
+            tasks[step - 6].cancel()
+            await asyncio.wait([tasks[step - 6]])
+        await copied(LINES)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for worker in workers:
+        assert worker.restarts == []
+        assert len(worker.aborts) <= len(worker.generations)
+    copies = await read_partition(kafka_cluster.bootstrap_servers, target)
+    counts = Counter(record.value for record in copies)
+    assert set(counts.values()) == {1}
+    assert len(counts) == LINES
+
+
+# -- the loop of docs/transactions.md --------------------------------------------------------------
+
+
+def documented_loop(servers: str, lines: str, counts: str, id_: str) -> dict[str, Any]:
+    """The names of the page's example, for these topics; `main()` is not run."""
+    text = PAGE.read_text()
+    block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "count_words" in b)
+    program = block.replace("kafka_async.run(main())", "").replace("localhost:9092", servers)
+    for name, actual in (("word-counts", counts), ("lines", lines), ("word-count", id_)):
+        program = program.replace(f'"{name}"', f'"{actual}"')
+    names: dict[str, Any] = {}
+    exec(compile(program, str(PAGE), "exec"), names)  # our own documentation
+    return names
+
+
+async def counted(cluster: ClusterHandle, topic: str) -> int:
+    records = await read_partition(cluster.bootstrap_servers, topic)
+    return sum(int(record.value or b"0") for record in records)
+
+
+async def until_counted(
+    cluster: ClusterHandle, topic: str, total: int, worker: asyncio.Task[None]
+) -> None:
+    async with asyncio.timeout(120):
+        while (found := await counted(cluster, topic)) < total:
+            if worker.done():
+                worker.result()
+            await asyncio.sleep(0.2)
+    assert found == total
+
+
+async def test_the_documented_loop_survives_a_coordinator_that_is_away(
+    kafka_cluster: ClusterHandle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The worker is fenced, and the coordinator of its transactional id is away as it restarts."""
+    lines, counts = kafka_cluster.topic("lines"), kafka_cluster.topic("counts")
+    await create(kafka_cluster, lines, counts)
+    group = kafka_cluster.group()
+    id_ = f"{group}-1"
+    servers = kafka_cluster.bootstrap_servers
+    loop = documented_loop(servers, lines, counts, group)
+    loop["make_producer"] = lambda: Producer(servers, transactional_id=id_, max_block_ms=2_000)
+    worker = asyncio.create_task(loop["count_words"]())
+    control = kafka_cluster.control
+    try:
+        async with Producer(servers) as producer:
+            await producer.send_many(lines, [b"to be or not to be"] * 300)
+            await until_counted(kafka_cluster, counts, 1_800, worker)
+            async with Client(servers) as client:
+                away = await client.coordinator(CoordinatorKind.TRANSACTION, id_, timeout=30)
+            async with Producer(servers, transactional_id=id_):
+                pass  # fences the worker, which finds out in its next transaction
+            await asyncio.to_thread(control.stop_broker, away)
+            try:
+                await producer.send_many(lines, [b"to be or not to be"] * 300)
+                await producer.flush()
+                await asyncio.sleep(5)  # longer than max_block_ms, with the coordinator away
+            finally:
+                await asyncio.to_thread(control.start_broker, away)
+            await until_counted(kafka_cluster, counts, 3_600, worker)
+    finally:
+        worker.cancel()
+        await asyncio.wait([worker])
+    assert worker.cancelled()
+    assert "restarting:" in capsys.readouterr().out
