@@ -101,6 +101,7 @@ class ClientOptions(TypedDict, total=False):
     socket_connection_setup_timeout_max_ms: float
     connections_max_idle_ms: float
     metadata_max_age_ms: float
+    bootstrap_refused_timeout_ms: float
     metadata_recovery_strategy: Literal["rebootstrap", "none"]
     metadata_recovery_rebootstrap_trigger_ms: float
     receive_buffer_memory: int
@@ -197,6 +198,13 @@ class ClientConfig:
         540_000, "A connection unused for so long is closed; negative: never."
     )
     metadata_max_age_ms: float = option(300_000, "Metadata older than this is renewed.", low=1)
+    bootstrap_refused_timeout_ms: float = option(
+        4_000,
+        "Time for which every bootstrap server has to refuse connections, or its name has to be "
+        "unknown, before start raises BootstrapError; each is tried at least three times.",
+        low=0,
+        why="a wrong address is an error at once; raise it where brokers start later",
+    )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
         "Bootstrap again when no known broker responds (KIP-899) or another broker or cluster "

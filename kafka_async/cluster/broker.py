@@ -8,12 +8,13 @@ for slow requests, each made when first needed, and those that producers and con
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kafka_async.cluster.activity import BrokerActivity
-from kafka_async.cluster.connection import Address, Wiring, WrongBrokerError
+from kafka_async.cluster.connection import Address, ConnectionSetupError, Wiring, WrongBrokerError
 from kafka_async.cluster.lane import Lane, LaneKind, close_lanes, is_hopeless
 from kafka_async.config import split_server
 from kafka_async.errors import InvalidConfigurationError, KafkaConnectionError, KafkaError
@@ -70,6 +71,7 @@ class Brokers:
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self.on_wrong_broker: Callable[[str], None] = _ignore
+        self._refusals: Counter[int] = Counter()
         self._troubled = False
         self._responded_before: float | None = None
         self._features_epoch = -1
@@ -191,6 +193,7 @@ class Brokers:
     def connected(self, lane: Lane, versions: BrokerVersions) -> None:
         """A lane has a connection, and with it the newest features that any broker has told."""
         self.failures.pop(lane.node_id, None)
+        self._refusals.pop(lane.node_id, None)
         self._troubled = False
         if versions.features_epoch >= self._features_epoch:
             self._features_epoch = versions.features_epoch
@@ -199,6 +202,10 @@ class Brokers:
     def failed(self, lane: Lane, error: KafkaError) -> None:
         """A lane could not connect."""
         self.failures[lane.node_id] = error
+        if isinstance(error, ConnectionSetupError) and error.refused:
+            self._refusals[lane.node_id] += 1
+        else:
+            self._refusals.pop(lane.node_id, None)
         self.lost(error)
         if isinstance(error, WrongBrokerError):
             self.on_wrong_broker(error.message)
@@ -225,6 +232,10 @@ class Brokers:
     def all_failed(self) -> bool:
         """Whether every bootstrap server has been tried and could not be connected to."""
         return self.failures.keys() >= self._servers.keys()
+
+    def refusals(self) -> int:
+        """Refused attempts in a row, of the bootstrap server that has the fewest."""
+        return min(self._refusals[node_id] for node_id in self._servers)
 
     def hopeless(self) -> bool:
         """Whether no bootstrap server can be used before somebody changes something."""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
-STOPPING_TIME: Final = 5.0
-
 SLOW_APIS: Final = frozenset({19, 20, 21, 37, 42, 43, 45, 57})
 """APIs that wait for the cluster before they answer: CreateTopics, DeleteTopics, DeleteRecords,
 CreatePartitions, DeleteGroups, ElectLeaders, AlterPartitionReassignments, UpdateFeatures."""
@@ -123,8 +121,9 @@ class Client:
         """Connect and fetch the first metadata.
 
         Raises:
-            BootstrapError: no bootstrap server could be used within default_api_timeout_ms; it says
-                what was wrong with each, and what to do.
+            BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
+                all have refused connections for bootstrap_refused_timeout_ms. It says what was
+                wrong with each, and what to do.
         """
         await self.supervisor.start()
         dialer = self._dialer or SocketDialer(self.supervisor)
@@ -149,8 +148,9 @@ class Client:
         It is completed even if the caller is cancelled meanwhile.
 
         Args:
-            timeout: Maximum time for an orderly close, in seconds (default 5); connections that
-                are still open then are aborted.
+            timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
+                connections that are still open then are aborted. Closing takes no time unless a
+                broker does not read the last bytes, and then 2 s.
         """
         self._stopped = True
         parts = self._parts
@@ -169,7 +169,8 @@ class Client:
         reason = ClientClosedError(f"{self.supervisor.name} was closed")
         parts.lifetime.end(reason)
         try:
-            await parts.brokers.close(reason, STOPPING_TIME if timeout is None else timeout)
+            limit = seconds(self.config.close_timeout_ms) if timeout is None else timeout
+            await parts.brokers.close(reason, limit)
         finally:
             await self.supervisor.stop()
 

@@ -94,9 +94,14 @@ class Address:
 
 
 class ConnectionSetupError(KafkaConnectionError):
-    """A connection could not be set up; `hopeless` if trying again will not help by itself."""
+    """A connection could not be set up.
+
+    `hopeless` if a retry will not help by itself; `refused` if no process listens at the address,
+    or its name is unknown.
+    """
 
     hopeless = False
+    refused = False
 
 
 class WrongBrokerError(ConnectionSetupError):
@@ -429,7 +434,7 @@ class Connection:
         failure = KafkaConnectionError(f"{self}: {found.text}")
         if self.stage is not Stage.OPEN:
             failure = ConnectionSetupError(f"{self.address}: {found.text}")
-            failure.hopeless = found.hopeless
+            failure.hopeless, failure.refused = found.hopeless, found.refused
         failure.__cause__ = error
         return failure
 

@@ -29,10 +29,15 @@ class Stage(enum.Enum):
 
 
 class Diagnosis(NamedTuple):
-    """A cause and a cure; `hopeless` if trying again will not help before somebody acts."""
+    """A cause and a cure.
+
+    `hopeless` if a retry will not help before the configuration changes; `refused` if the address
+    itself is refused: no process listens there, or its name is unknown.
+    """
 
     text: str
     hopeless: bool = False
+    refused: bool = False
 
 
 _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
@@ -72,11 +77,15 @@ def _no_tls(error: BaseException, tls: bool) -> Diagnosis:
 
 def _unknown_name(error: BaseException, tls: bool) -> Diagnosis:
     reason = getattr(error, "strerror", None) or str(error)
-    return Diagnosis(f"its name cannot be resolved ({reason}): check its spelling and the DNS")
+    return Diagnosis(
+        f"its name cannot be resolved ({reason}): check its spelling and the DNS", refused=True
+    )
 
 
 def _refused(error: BaseException, tls: bool) -> Diagnosis:
-    return Diagnosis("connection refused: is the broker running, and is this its port?")
+    return Diagnosis(
+        "connection refused: is the broker running, and is this its port?", refused=True
+    )
 
 
 def _unreachable(error: BaseException, tls: bool) -> Diagnosis:

@@ -61,6 +61,8 @@ MERGED_IN_LOOP: Final = 1000
 """Partitions in an answer above which a thread merges it: a millisecond."""
 MERGES_ASIDE: Final = 2
 """Merges in a thread that what has come meanwhile may make void; the next one is made at once."""
+REFUSALS: Final = 3
+"""Refused attempts of each bootstrap server, at least, before a client gives up its start."""
 HEDGE_AFTER: Final = 1.0
 """Seconds without a response after which another broker is sent the same request."""
 
@@ -98,6 +100,8 @@ class MetadataUpdater:
         self._loop = asyncio.get_running_loop()
         config = wiring.config
         self._max_age = seconds(config.metadata_max_age_ms)
+        self._made_at = self._loop.time()
+        self._refused_after = seconds(config.bootstrap_refused_timeout_ms)
         self._backoff = self._new_backoff()
         self._trigger = RebootstrapTrigger(
             enabled=config.metadata_recovery_strategy == "rebootstrap",
@@ -405,13 +409,18 @@ class MetadataUpdater:
     def _failed(self, brokers: Brokers, ask: Ask, error: KafkaError) -> None:
         self._failure = error
         logger.debug("no metadata: %s", error)
-        if self.snapshot.version == 0 and brokers.hopeless():
+        if self.snapshot.version == 0 and (brokers.hopeless() or self._refused(brokers)):
             failure = bootstrap_error(brokers)
             for waiter in ask.waiters:
                 if not waiter.done():
                     waiter.set_exception(failure)
         elif not self.snapshot.brokers and brokers.all_failed():
             self._warn(bootstrap_error(brokers).message)
+
+    def _refused(self, brokers: Brokers) -> bool:
+        """Whether every bootstrap server has refused for long enough to say that to `start`."""
+        waited = self._loop.time() - self._made_at
+        return waited >= self._refused_after and brokers.refusals() >= REFUSALS
 
     def _warn(self, failure: str) -> None:
         """Say in the log what keeps the client from starting, while it goes on trying; once."""

@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -98,7 +99,6 @@ def fall_silent(broker: ScriptedBroker) -> None:
 @pytest.mark.parametrize(
     ("misbehave", "words"),
     [
-        (ScriptedBroker.stop, "b1:9092: connection refused: is the broker running"),
         (fall_silent, "b1:9092: it accepts connections but does"),
     ],
 )
@@ -123,7 +123,9 @@ async def test_a_wrong_address_is_warned_of_once_until_what_is_wrong_changes(
     def warnings() -> list[str]:
         return [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
 
-    client = world.client(socket_connection_setup_timeout_ms=1000)
+    client = world.client(
+        socket_connection_setup_timeout_ms=1000, bootstrap_refused_timeout_ms=60_000
+    )
     starting = asyncio.create_task(client.start())
     await asyncio.sleep(5)
     (refused,) = warnings()
@@ -150,6 +152,75 @@ async def test_a_server_of_several_that_is_down_is_no_warning(
     async with world.client():
         await asyncio.sleep(1)
     assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
+
+
+async def test_addresses_that_all_refuse_end_the_start_after_some_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(brokers=2)
+    world.brokers[1].stop()
+    world.brokers[2].stop()
+    dials: Counter[str] = Counter()
+    dial = world.network.dial
+
+    def counted(factory: Any, host: str, port: int, **options: Any) -> Awaitable[Any]:
+        dials[host] += 1
+        return dial(factory, host, port, **options)
+
+    monkeypatch.setattr(world.network, "dial", counted)
+    begun = now()
+    with pytest.raises(BootstrapError) as caught:
+        await world.client().start()
+    assert "b1:9092: connection refused: is the broker running" in str(caught.value)
+    assert "b2:9092: connection refused: is the broker running" in str(caught.value)
+    assert 4.0 <= now() - begun < 6.0
+    assert min(dials[host] for host in ("b1", "b2")) >= 3
+
+
+async def test_a_server_that_does_not_refuse_is_waited_for() -> None:
+    world = World(brokers=2)
+    world.brokers[1].stop()
+    world.brokers[2].silent = True
+    begun = now()
+    with pytest.raises(BootstrapError, match="b2:9092: it accepts connections but does not answer"):
+        await world.client(default_api_timeout_ms=20_000).start()
+    assert now() - begun == pytest.approx(20.0)
+
+
+async def test_a_broker_that_starts_within_these_seconds_is_used() -> None:
+    world = World()
+    world.brokers[1].stop()
+    client = world.client()
+    starting = asyncio.create_task(client.start())
+    await asyncio.sleep(3)
+    world.brokers[1].start()
+    await starting
+    await client.stop()
+
+
+async def test_a_started_client_that_is_refused_keeps_retrying() -> None:
+    world = World()
+    async with world.client() as client:
+        world.brokers[1].stop()
+        asking = asyncio.create_task(client.request(HeartbeatRequest(), to=Broker(1)))
+        await asyncio.sleep(30)
+        world.brokers[1].start()
+        assert (await asking).error_code == 0
+
+
+async def test_stop_takes_no_time_when_there_is_nothing_to_write() -> None:
+    world = World(brokers=3)
+    client = world.client()
+    await client.start()
+    for node_id, broker in world.brokers.items():
+        await client.request(HeartbeatRequest(), to=Broker(node_id))
+        broker.silent = True
+    pending = [client.submit(HeartbeatRequest(), to=Broker(node_id)) for node_id in world.brokers]
+    await asyncio.sleep(1)
+    begun = now()
+    await client.stop()
+    assert now() == begun
+    assert all(isinstance(future.exception(), ClientClosedError) for future in pending)
 
 
 async def test_what_cannot_get_better_ends_at_once() -> None:
@@ -182,7 +253,7 @@ async def test_one_good_server_is_enough() -> None:
 async def test_a_cluster_that_comes_up_late_is_waited_for() -> None:
     world = World()
     world.brokers[1].stop()
-    client = world.client()
+    client = world.client(bootstrap_refused_timeout_ms=30_000)
     starting = asyncio.create_task(client.start())
     await asyncio.sleep(20)
     world.brokers[1].start()
