@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
@@ -23,6 +23,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     RebalanceInProgressError,
+    RetriableError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerConfig
     from kafka_async.group.coordinator import GroupCoordinator as Coordinator
+    from kafka_async.protocol.message import Request, Response
 
+ResponseT = TypeVar("ResponseT", bound="Response")
 logger = logging.getLogger("kafka_async.consumer")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -77,6 +80,7 @@ class Commits:
         self._group_id = config.group_id
         self._coordinator = coordinator
         self._on_committed = on_committed
+        self._patience = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
         self._turn = asyncio.Lock()
         self._warned: set[str] = set()  # deleted topics that a warning was logged for
 
@@ -165,11 +169,10 @@ class Commits:
     ) -> tuple[CommitReaction, KafkaError | None]:
         async with self._turn:
             names = self._topic_names(sent)
-            answer = await self._client.request(
-                self._commit_request(sent),
-                to=GroupCoordinator(self._group_id),
-                timeout=max(0.001, deadline - self._now()),
-            )
+            try:
+                answer = await self._request(self._commit_request(sent), deadline)
+            except RetriableError as error:
+                return commit_reaction(error), error
             worst: tuple[CommitReaction, KafkaError | None] = (CommitReaction.AGAIN, None)
             taken: dict[TopicPartition, OffsetAndMetadata] = {}
             for partition, code in _codes(answer, names):
@@ -336,7 +339,10 @@ class Commits:
         if not partitions:
             return None
         names = self._topic_names(partitions)
-        answer = await self._ask(sorted(partitions), max(0.001, deadline - self._now()))
+        try:
+            answer = await self._ask(sorted(partitions), deadline)
+        except RetriableError as hindrance:
+            return hindrance
         error = self._read(answer, names, found)
         if error is None:
             found.update(dict.fromkeys(set(partitions) - found.keys()))
@@ -347,12 +353,11 @@ class Commits:
         return {p for p in partitions if metadata.topic(p.topic) is not None}
 
     async def _ask(
-        self, partitions: Iterable[TopicPartition], timeout: float
+        self, partitions: Iterable[TopicPartition], deadline: float
     ) -> OffsetFetchResponse:
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             topics[topic].append(partition)
-        to = GroupCoordinator(self._group_id)
         rows = [
             OffsetFetchRequestTopics(
                 name=topic,
@@ -364,14 +369,14 @@ class Commits:
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=rows)
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         try:
-            return await self._client.request(request, to=to, timeout=timeout)
+            return await self._request(request, deadline)
         except UnsupportedVersionError:  # a broker before 3.0 knows one group a request
             old = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
                 for topic, indexes in topics.items()
             ]
             request = OffsetFetchRequest(group_id=self._group_id, topics=old, require_stable=True)
-            return await self._client.request(request, to=to, timeout=timeout)
+            return await self._request(request, deadline)
 
     def _read(
         self,
@@ -412,6 +417,19 @@ class Commits:
         if commit_reaction(error) in _REPEATED:
             return error
         raise error
+
+    async def _request(self, request: Request[ResponseT], deadline: float) -> ResponseT:
+        """Send a request to the coordinator, once; a frozen one costs a session time-out at most.
+
+        Raises:
+            RetriableError: No coordinator, no connection or no response; look it up again.
+        """
+        return await self._client.request(
+            request,
+            to=GroupCoordinator(self._group_id),
+            timeout=max(0.001, min(deadline - self._now(), self._patience)),
+            retry=False,
+        )
 
     # -- small things -----------------------------------------------------------------------------
 

@@ -18,9 +18,14 @@ from anyio import CancelScope, move_on_after
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.cluster.destinations import Broker, CoordinatorKind
 from kafka_async.cluster.lane import LaneKind
-from kafka_async.errors import ClientClosedError, KafkaConnectionError, KafkaError
+from kafka_async.errors import (
+    ClientClosedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from kafka_async.group import classic
 from kafka_async.group.membership import GroupProtocol, Membership, QuietError
 from kafka_async.group.state import (
@@ -37,6 +42,7 @@ from kafka_async.group.state import (
     reaction,
 )
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -93,6 +99,7 @@ class GroupCoordinator:
         self._why = ""
         self._leave_by: float | None = None
         self._beat_sent: float | None = None  # when the heartbeat in flight was sent
+        self._alive_at = 0.0  # when the coordinator responded last
         self._blocked = False  # a JoinGroup or SyncGroup is in flight
         self._poke = asyncio.Event()
         self._settled = asyncio.Event()
@@ -371,17 +378,17 @@ class GroupCoordinator:
 
     async def _parked(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
         """Exchange requests that the coordinator answers late; nothing behind them is handled."""
-        self._blocked = True
+        self._blocked, self._alive_at = True, self._now()
         try:
             result = await self._exchange(procedure, timeout)
         except KafkaError:
             self._blocked = False
             raise
-        self._blocked = False
+        self._blocked, self._alive_at = False, self._now()
         return result
 
     async def _exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
-        lane = await self._find_lane()
+        lane = await self._find_lane(min(timeout, self._settings.request_timeout))
         request = next(procedure)
         while True:
             response = await lane.send(request, timeout=timeout)
@@ -390,9 +397,9 @@ class GroupCoordinator:
             except StopIteration as result:
                 return result.value
 
-    async def _find_lane(self) -> Lane:
+    async def _find_lane(self, timeout: float) -> Lane:
         node_id = await self._client.coordinator(
-            CoordinatorKind.GROUP, self._settings.group_id, timeout=self._settings.request_timeout
+            CoordinatorKind.GROUP, self._settings.group_id, timeout=timeout
         )
         lane = self._lane
         if lane is None or lane.node_id != node_id:
@@ -421,7 +428,7 @@ class GroupCoordinator:
                 self._send_goodbye(reason)
                 return
             async with asyncio.timeout(timeout):
-                lane = await self._find_lane()
+                lane = await self._find_lane(timeout)
                 await lane.connect(timeout)
                 version = lane.version(LeaveGroupRequest.API_KEY)
                 await self._exchange(classic.leave(membership, version, reason), timeout)
@@ -449,26 +456,69 @@ class GroupCoordinator:
 
     async def _beat(self) -> None:
         settings = self._settings
-        timeout = min(settings.request_timeout, settings.session_timeout)
         backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         delay = settings.heartbeat_interval
         while self._state is not State.CLOSED:
             await asyncio.sleep(delay)
             delay = settings.heartbeat_interval
             generation = self._membership.generation
+            if self._blocked:
+                await self._probe()
+                continue
             if self._state not in BEATING or generation < 0:
                 continue
             self._beat_sent = self._now()
             try:
+                timeout = self._heartbeat_timeout()
                 await self._exchange(classic.heartbeat(self._membership), timeout)
+                self._alive_at = self._now()
                 backoff.reset()
             except KafkaError as error:
+                if isinstance(error, KafkaTimeoutError):
+                    self._drop_coordinator(error)
                 if self._state in BEATING and generation == self._membership.generation:
                     self._hear(error)
                 if reaction(HEARTBEAT, error).event is None:
                     delay = min(delay, backoff.next())
             finally:
                 self._beat_sent = None
+
+    def _heartbeat_timeout(self) -> float:
+        """Seconds to wait for a heartbeat's response: at most until the session ends."""
+        settings = self._settings
+        left = self._alive_at + settings.session_timeout - self._now()
+        timeout = left if left > 0 else settings.session_timeout
+        return min(settings.request_timeout, max(timeout, settings.heartbeat_interval / 2))
+
+    async def _probe(self) -> None:
+        """While JoinGroup or SyncGroup waits for the group: find out whether the broker responds.
+
+        It may take until the rebalance times out, five minutes by default, and nothing else is
+        answered on its connection; a frozen broker would not be noticed for as long.
+        """
+        settings, lane, now = self._settings, self._lane, self._now()
+        if lane is None or now - self._alive_at < settings.session_timeout / 2:
+            return
+        try:
+            await self._client.request(
+                MetadataRequest(topics=[], allow_auto_topic_creation=False),
+                to=Broker(lane.node_id),
+                timeout=min(settings.request_timeout, settings.session_timeout / 2),
+                retry=False,
+            )
+            self._alive_at = self._now()
+        except KafkaError as error:
+            if self._blocked and lane is self._lane:
+                self._drop_coordinator(error)
+
+    def _drop_coordinator(self, error: KafkaError) -> None:
+        """The coordinator does not respond: fail what waits for it, and look it up again."""
+        logger.info("group %s: %s", self._settings.group_id, error)
+        self._client.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
+        if self._lane is not None:
+            self._lane.disconnect(
+                KafkaConnectionError(f"the coordinator does not respond: {error}")
+            )
 
     def _hear(self, error: KafkaError) -> None:
         row = reaction(HEARTBEAT, error)
