@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel kcat
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
@@ -89,7 +89,17 @@ endif
 test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
 	@$(BIN)/python tools/run_tests.py
 
-test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
+# kcat is a package of Debian and its relatives: installed where make runs as root, and asked for elsewhere.
+kcat:
+	@command -v kcat >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing kcat"; export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get install -y -qq kcat >/dev/null 2>&1 \
+	    || { apt-get update -qq && apt-get install -y -qq kcat >/dev/null; } && exit 0; \
+	fi; \
+	echo "kcat is missing, so its tests will not run: install it (Debian: apt-get install kcat)" >&2
+
+test-slow: $(VENV)/.installed-dev $(SPARK_FOR_TESTS) kcat
 	@$(BIN)/python tools/run_tests.py slow
 
 test-matrix: $(VENV)/.installed-dev
