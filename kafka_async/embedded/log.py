@@ -13,16 +13,15 @@ import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # here, or t
 
 from kafka_async.embedded.producers import Producers
 from kafka_async.embedded.record_rules import RecordRules
+from kafka_async.embedded.request_rules import check_batch, producer_batch
 from kafka_async.embedded.segments import Segments
 from kafka_async.errors import (
     CorruptRecordError,
-    InvalidRecordError,
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
 )
 from kafka_async.records.batch import (
-    HEADER_SIZE,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
@@ -44,6 +43,7 @@ ControlKind: TypeAlias = Literal["commit", "abort"]
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NEVER: Final = 2**63 - 1
+NEWEST_PRODUCE: Final = 13
 
 
 class Appended(NamedTuple):
@@ -83,6 +83,7 @@ class PartitionLog:
         self.min_insync_replicas = 1
         self.segment_bytes = 1_073_741_824
         self.retention_ms = self.retention_bytes = -1
+        self.deletes = True
         self.rules = RecordRules(False, True, NEVER, 3_600_000)
         self.producers = Producers(producer_expiration_ms)
         self._segments = Segments()
@@ -96,6 +97,7 @@ class PartitionLog:
         self.log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
         self.min_insync_replicas = int(configs["min.insync.replicas"])
         self.segment_bytes = int(configs["segment.bytes"])
+        self.deletes = configs["cleanup.policy"] != "compact"
         self.rules = RecordRules.of(configs)
         deletes = "delete" in configs["cleanup.policy"].split(",")
         self.retention_ms = int(configs["retention.ms"]) if deletes else -1
@@ -133,8 +135,11 @@ class PartitionLog:
     # -- writing ----------------------------------------------------------------------------------
 
     def append(self, records: Buffer | None, now: int) -> Appended:
-        """Validate a producer's batch and write it; raises what `validate` and `write` do."""
-        return self.write(self.validate(records), now)
+        """Check a producer's batch and write it; raises what the checks and `write` do."""
+        batch = producer_batch(records, NEWEST_PRODUCE)
+        self.check_bytes(batch)
+        check_batch(batch)
+        return self.write(batch, now)
 
     def write(self, batch: BatchView, now: int, *, from_zero: bool = False) -> Appended:
         """Write a batch that is valid; a repetition is answered with where the first one lies.
@@ -206,49 +211,23 @@ class PartitionLog:
         self.delete_before(kept)
         return True
 
-    def validate(self, records: Buffer | None) -> BatchView:
-        """The one sound batch that a producer's bytes must be.
+    def check_bytes(self, batch: BatchView) -> None:
+        """Check the size and the CRC of a batch.
 
-        Raises CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError and
-        InvalidRecordError.
+        Raises RecordTooLargeError, RecordBatchTooLargeError and CorruptRecordError.
         """
-        raw = memoryview(records or b"")
-        if raw.nbytes > self.max_message_bytes:
+        size = batch.raw.nbytes
+        if size > self.max_message_bytes:
             raise RecordTooLargeError(
-                f"The record batch has {raw.nbytes} bytes, which exceeds the maximum of "
+                f"The record batch has {size} bytes, which exceeds the maximum of "
                 f"{self.max_message_bytes}"
             )
-        if raw.nbytes < HEADER_SIZE:
-            raise InvalidRecordError("Produce requests must contain exactly one record batch")
-        header = BatchHeader.unpack(raw)
-        if header.magic > 2:
-            raise CorruptRecordError(f"a batch has magic {header.magic}, which does not exist")
-        if header.magic < 2:
-            raise InvalidRecordError(f"a batch of magic {header.magic} is not accepted")
-        if header.size != raw.nbytes:
-            raise InvalidRecordError("Produce requests must contain exactly one record batch")
-        batch = BatchView(header, raw, None, None)
         batch.check_crc()
-        if header.is_control:
-            raise InvalidRecordError("Clients are not allowed to write control records")
-        if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
-            raise InvalidRecordError(
-                f"a batch of {header.records_count} records has the last offset delta "
-                f"{header.last_offset_delta}"
-            )
-        if (
-            header.producer_id != NO_PRODUCER_ID
-            and min(header.base_sequence, header.producer_epoch) < 0
-        ):
-            raise InvalidRecordError("a batch with a producer id needs an epoch and a sequence")
-        if header.is_transactional and header.producer_id == NO_PRODUCER_ID:
-            raise InvalidRecordError("a transactional batch needs a producer id")
-        if raw.nbytes > self.segment_bytes:
+        if size > self.segment_bytes:
             raise RecordBatchTooLargeError(
-                f"Message batch size is {raw.nbytes} bytes in append, which exceeds the maximum "
+                f"Message batch size is {size} bytes in append, which exceeds the maximum "
                 f"configured segment size of {self.segment_bytes}."
             )
-        return batch
 
     def _store(self, raw: Buffer, last_offset_delta: int, max_timestamp: int) -> None:
         base_offset = self.end_offset

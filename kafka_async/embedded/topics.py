@@ -73,7 +73,7 @@ class TopicTable:
     ) -> None:
         self._settings = settings
         self._alive = alive
-        self._new_id = new_id
+        self.new_id = new_id
         self._on_delete = on_delete
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
@@ -134,7 +134,7 @@ class TopicTable:
     ) -> Topic:
         """Make a topic; numbers default to the settings; `assignments`: replicas by partition."""
         placement = self.plan(name, partitions, replication_factor, assignments, configs)
-        topic = Topic(name, self._new_id(), [], dict(configs or {}))
+        topic = Topic(name, self.new_id(), [], dict(configs or {}))
         self._by_name[name] = self._by_id[topic.id] = topic
         self._extend(topic, placement)
         return topic
@@ -170,6 +170,10 @@ class TopicTable:
             )
         if assignments is not None:
             placement = self._assigned(dict(enumerate(assignments)))
+            if any(len(it) != len(topic.partitions[0].replicas) for it in placement):
+                raise InvalidReplicaAssignmentError(
+                    "the topic's partitions have another number of replicas"
+                )
             if len(placement) != more:
                 raise InvalidReplicaAssignmentError(
                     f"{more} new partitions, {len(placement)} assignments"
@@ -244,6 +248,8 @@ class TopicTable:
                 "partitions should be a consecutive 0-based sequence"
             )
         placement = [tuple(assignments[index]) for index in range(len(assignments))]
+        if any(len(replicas) != len(placement[0]) for replicas in placement):
+            raise InvalidReplicaAssignmentError("partitions have different numbers of replicas")
         for replicas in placement:
             if not replicas or len(set(replicas)) != len(replicas):
                 raise InvalidReplicaAssignmentError(f"replicas {replicas} are empty or repeated")

@@ -17,7 +17,7 @@ from kafka_async.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from kafka_async.records.batch import RecordBatch
+from kafka_async.records.batch import BatchHeader, BatchView, RecordBatch
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition
 
@@ -74,6 +74,15 @@ class Stage:
         answer = await self.client.request(request, to=Leader(partition), timeout=5)
         code = answer.responses[0].partition_responses[0].error_code
         assert code == 0, code
+
+    def store(self, partition: TopicPartition, batch: bytes) -> None:
+        """Put a batch into the log without the checks of Produce, as a failing disk might."""
+        found = self.cluster.topics.partition(partition)
+        assert found is not None
+        raw = memoryview(batch)
+        view = BatchView(BatchHeader.unpack(raw), raw, None, None)
+        found.log.write(view, self.cluster.now_ms())
+        found.changed()
 
 
 class StartStage(Protocol):

@@ -461,7 +461,7 @@ async def test_what_a_broken_partition_holds_keeps_no_other_from_being_fetched(
     stage: Stage,
 ) -> None:
     first, second = await stage.topic("t", 2)
-    await stage.append(first, damaged(["x"]))
+    stage.store(first, damaged(["x"]))
     await filled(stage, first)
     async with stage.consumer(
         partitions=[first, second], fetch_buffer_memory=HARDLY_ANY
@@ -488,7 +488,7 @@ def damaged(values: list[str]) -> bytes:
 async def test_a_damaged_batch_is_met_where_it_lies_and_can_be_passed(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     await stage.produce(partition, ["a", "b"])
-    await stage.append(partition, damaged(["c", "d"]))
+    stage.store(partition, damaged(["c", "d"]))
     await stage.produce(partition, ["e"])
     async with stage.consumer(partitions=[partition]) as consumer:
         assert offsets(await consumer.poll()) == [0, 1]
@@ -503,7 +503,7 @@ async def test_a_damaged_batch_is_met_where_it_lies_and_can_be_passed(stage: Sta
 
 async def test_a_damaged_batch_is_met_by_a_stream_too(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
-    await stage.append(partition, damaged(["a"]))
+    stage.store(partition, damaged(["a"]))
     await stage.produce(partition, ["b"])
     async with stage.consumer(partitions=[partition]) as consumer:
         with pytest.raises(CorruptRecordError):

@@ -134,8 +134,8 @@ async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
             parsed.append(len(records))
             return records
 
-    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)
     partitions = await stage.topic("t", 1, records=RECORDS)
+    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)  # not of Produce
     async with stage.consumer(partitions=partitions) as consumer:
         offsets = read(consumer)
         for offset in range(501):

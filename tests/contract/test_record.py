@@ -19,35 +19,9 @@ RECORD: Final = read_record()
 LEAST, LEAST_PER_API, LEAST_ERRORS_PER_API = 300, 5, 2
 
 
-PENDING: Final = (
-    "produce-",
-    "delete-records",
-    "init-during",
-    "transaction-",
-    "api-versions",
-    "metadata",
-    "describe-topic-partitions",
-    "find-coordinator",
-    "create-",
-    "describe-configs",
-    "alter-configs",
-)
-"""Scenarios with known differences that are being removed."""
-
-
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        pytest.param(
-            it,
-            id=it.name,
-            marks=[pytest.mark.xfail(strict=False)] if it.name.startswith(PENDING) else [],
-        )
-        for it in SCENARIOS
-    ],
-)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[it.name for it in SCENARIOS])
 async def test_embedded_cluster_responds_as_kafka(scenario: Scenario) -> None:
     found = json.loads(json.dumps(await run_embedded(scenario)))
     assert differences(RECORD[scenario.name], found) == []

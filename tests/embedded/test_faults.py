@@ -277,7 +277,7 @@ async def test_a_handler_that_raises_is_noted_and_answered(
     def broken(records: object) -> float:
         return 1 / 0
 
-    monkeypatch.setattr(log.log, "validate", broken)
+    monkeypatch.setattr(log.log, "check_bytes", broken)
     assert set((await produce(peer, stage)).values()) == {-1}
     (failure,) = stage.cluster.failures
     assert failure.where == "Produce v11 at broker 1"

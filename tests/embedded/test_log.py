@@ -79,8 +79,7 @@ BAD: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
     "control batch": (control, InvalidRecordError),
     "no records": (wrong_count, InvalidRecordError),
     "no sequence": (lambda: batch(b"a", producer_id=1, epoch=0), InvalidRecordError),
-    "no epoch": (lambda: batch(b"a", producer_id=1, sequence=0), InvalidRecordError),
-    "transaction of nobody": (lambda: batch(b"a", transactional=True), InvalidRecordError),
+    "base offset": (lambda: b"\1" + batch(b"a")[1:], InvalidRecordError),
     "too large": (lambda: batch(b"x" * 1_100_000), RecordTooLargeError),
 }
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.configs import TOPIC_CONFIGS, ConfigSource, synonyms
 from kafka_async.embedded.context import Route
-from kafka_async.errors import InvalidConfigError, InvalidRequestError, KafkaError
+from kafka_async.errors import (
+    InvalidConfigError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    KafkaError,
+)
 from kafka_async.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -54,6 +59,8 @@ def _create(
     context: RequestContext, request: CreateTopicsRequest, asked: CreatableTopic
 ) -> CreatableTopicResult:
     topics = context.cluster.topics
+    if len({entry.partition_index for entry in asked.assignments}) < len(asked.assignments):
+        raise InvalidReplicaAssignmentError("A partition is assigned twice.")
     assignments = {entry.partition_index: entry.broker_ids for entry in asked.assignments}
     if assignments and (asked.num_partitions != -1 or asked.replication_factor != -1):
         raise InvalidRequestError(
@@ -72,14 +79,14 @@ def _create(
         name=asked.name,
         num_partitions=len(placement),
         replication_factor=len(placement[0]),
+        configs=[_config(context.cluster.settings, configs, name) for name in TOPIC_CONFIGS],
         error_message=None,
     )
-    if not request.validate_only:
+    if request.validate_only:
+        result.topic_id = topics.new_id()
+    else:
         topic = topics.create(asked.name, assignments=dict(enumerate(placement)), configs=configs)
         result.topic_id = topic.id
-        result.configs = [
-            _config(context.cluster.settings, configs, name) for name in TOPIC_CONFIGS
-        ]
     return result
 
 

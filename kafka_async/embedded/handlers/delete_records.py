@@ -8,7 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
 from kafka_async.embedded.topics import is_internal
-from kafka_async.errors import InvalidTopicError, KafkaError
+from kafka_async.errors import InvalidTopicError, KafkaError, PolicyViolationError
 from kafka_async.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -41,6 +41,8 @@ def _partition(
         if is_internal(topic):
             raise InvalidTopicError(f"Cannot delete records of internal topic {topic}")
         partition = led_partition(context, topic, asked.partition_index)
+        if not partition.log.deletes:
+            raise PolicyViolationError("the topic's cleanup.policy does not delete")
         low_watermark = partition.log.delete_before(asked.offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(

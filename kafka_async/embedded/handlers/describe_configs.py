@@ -55,10 +55,11 @@ def _resource(
         described = _described(context, asked)
     except KafkaError as error:
         result.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
-        result.error_message = error.message
+        unknown = isinstance(error, UnknownTopicOrPartitionError)
+        result.error_message = "" if unknown else error.message
         return result
-    wanted = None if asked.configuration_keys is None else set(asked.configuration_keys)
-    result.configs = [config for config in described if wanted is None or config.name in wanted]
+    wanted = set(asked.configuration_keys or ())  # none at all asks for every configuration
+    result.configs = [config for config in described if not wanted or config.name in wanted]
     if not request.include_synonyms:
         for config in result.configs:
             config.synonyms = []
@@ -74,7 +75,7 @@ def _described(
         check_name(asked.resource_name)
         topic = cluster.topics.get(asked.resource_name)
         if topic is None:
-            raise UnknownTopicOrPartitionError("")
+            raise UnknownTopicOrPartitionError(f"Topic '{asked.resource_name}' does not exist.")
         return [_topic_config(cluster.settings, topic.configs, name) for name in TOPIC_CONFIGS]
     if asked.resource_type == BROKER:
         return _broker_configs(context, asked.resource_name)

@@ -8,6 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.metadata import TOPIC_OPERATIONS
 from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.embedded.refusal import Refusal
 from kafka_async.embedded.topics import check_name, is_internal
 from kafka_async.errors import InvalidTopicError
 from kafka_async.protocol.messages.describe_topic_partitions import (
@@ -30,6 +31,10 @@ async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Topics by name (all if none is named) from the cursor on, and the next cursor."""
+    if any(not topic.name for topic in request.topics):
+        return _refuse_all(context, request, Code.UNKNOWN_SERVER_ERROR)
+    if request.cursor is not None and request.cursor.partition_index < 0:
+        return _refuse_all(context, request, Code.INVALID_REQUEST)
     topics = context.cluster.topics
     names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics})
     start_topic, start_index = "", 0
@@ -56,6 +61,12 @@ async def handle(
     return response
 
 
+def _refuse_all(
+    context: RequestContext, request: DescribeTopicPartitionsRequest, code: Code
+) -> DescribeTopicPartitionsResponse:
+    return Refusal(context, code).whole(request) or DescribeTopicPartitionsResponse()
+
+
 def _cursor(name: str, index: int) -> DescribeTopicPartitionsResponseCursor:
     return DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=index)
 
@@ -71,7 +82,9 @@ def _describe(
             code = Code.INVALID_TOPIC_EXCEPTION
         else:
             code = Code.UNKNOWN_TOPIC_OR_PARTITION
-        return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        )
     alive = set(context.cluster.alive())
     return DescribeTopicPartitionsResponseTopic(
         name=name,

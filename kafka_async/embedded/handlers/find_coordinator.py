@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
 TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
 """The topic that the first request for a kind of coordinator creates, as in Kafka."""
 ASKS_FOR_MANY: Final = 4
@@ -26,9 +26,11 @@ async def handle(
         found = [_find(context, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
     one = _find(context, request.key_type, request.key)
+    # Kafka names the error of these versions even where there is none.
+    message = one.error_message if one.error_code else Code.NONE.name
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=message,
         node_id=one.node_id,
         host=one.host,
         port=one.port,
@@ -36,6 +38,8 @@ async def handle(
 
 
 def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type == SHARE_GROUP:
+        return _missing(key, Code.INVALID_REQUEST, "")
     if key_type not in (GROUP, TRANSACTION):
         return _missing(key, Code.INVALID_REQUEST, f"there is no coordinator for {key!r}")
     broker_id = context.cluster.coordinator_for(key)
@@ -49,7 +53,6 @@ def _find(context: RequestContext, key_type: int, key: str) -> Coordinator:
         host=broker.host,
         port=broker.port,
         error_code=Code.NONE,
-        error_message=None,
     )
 
 

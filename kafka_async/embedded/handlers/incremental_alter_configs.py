@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.configs import check_configs, is_list
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.topics import check_name
 from kafka_async.errors import (
     InvalidConfigError,
     InvalidRequestError,
@@ -36,16 +38,22 @@ async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Each resource, changed as a whole or refused."""
+    times = Counter((it.resource_type, it.resource_name) for it in request.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
-            _resource(context, resource, dry_run=request.validate_only)
+            _resource(
+                context,
+                resource,
+                dry_run=request.validate_only,
+                repeated=times[resource.resource_type, resource.resource_name] > 1,
+            )
             for resource in request.resources
         ]
     )
 
 
 def _resource(
-    context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool
+    context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool, repeated: bool
 ) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         resource_type=resource.resource_type,
@@ -53,10 +61,13 @@ def _resource(
         error_message=None,
     )
     try:
+        if repeated:
+            raise InvalidRequestError("Each resource must appear at most once.")
         _alter(context, resource, dry_run=dry_run)
     except KafkaError as error:
         response.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
-        response.error_message = error.message
+        failed = isinstance(error, UnknownServerError)
+        response.error_message = None if failed else error.message
     return response
 
 
@@ -64,6 +75,9 @@ def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: 
     topics = context.cluster.topics
     if resource.resource_type != TOPIC:
         raise InvalidRequestError("only the settings of topics can be changed here")
+    check_name(resource.resource_name)
+    if len({change.name for change in resource.configs}) < len(resource.configs):
+        raise InvalidRequestError("Error due to duplicate config keys")
     topic = topics.get(resource.resource_name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"Topic '{resource.resource_name}' does not exist.")

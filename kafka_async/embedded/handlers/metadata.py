@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.embedded.refusal import Refusal
 from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
 from kafka_async.protocol.messages.metadata import (
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Everything one may do to a topic, as KIP-430's bits: nobody is refused anything here."""
 
+BY_TOPIC_ID: Final = 12
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Everything one may do to a cluster."""
 
@@ -34,6 +36,11 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """The brokers that are alive, and the topics that were asked for (or all)."""
     cluster = context.cluster
+    if (code := _malformed(context, request)) is not Code.NONE:
+        response = Refusal(context, code).whole(request) or MetadataResponse()
+        for topic in response.topics:
+            topic.name = topic.name or ""
+        return response
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -49,6 +56,16 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _malformed(context: RequestContext, request: MetadataRequest) -> Code:
+    """Return why a request cannot be read; topics are named by id from version 12 on."""
+    for topic in request.topics or ():
+        if topic.topic_id == ZERO_UUID and topic.name is None:
+            return Code.UNKNOWN_SERVER_ERROR
+        if topic.topic_id != ZERO_UUID and context.version < BY_TOPIC_ID:
+            return Code.INVALID_REQUEST
+    return Code.NONE
 
 
 def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:

@@ -8,18 +8,24 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.network import Disconnect
+from kafka_async.embedded.refusal import Refusal
+from kafka_async.embedded.request_rules import (
+    ACKS,
+    check_batch,
+    lacks_transactional_id,
+    producer_batch,
+)
 from kafka_async.embedded.topics import is_internal
 from kafka_async.embedded.transactions.coordinator import ADDS_PARTITIONS
 from kafka_async.errors import (
-    InvalidProducerEpochError,
+    CorruptRecordError,
     InvalidRequiredAcksError,
     InvalidTopicError,
+    InvalidTxnStateError,
     KafkaError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
-    OutOfOrderSequenceError,
-    TransactionalIdAuthorizationError,
-    UnsupportedCompressionTypeError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from kafka_async.protocol.messages.produce import (
@@ -33,15 +39,15 @@ from kafka_async.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafka_async.records.compression import Codec
+from kafka_async.records.batch import NO_PRODUCER_ID
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
+    from kafka_async.embedded.partition import Partition
     from kafka_async.embedded.record_rules import Rejection
-    from kafka_async.records.batch import BatchHeader
+    from kafka_async.records.batch import BatchHeader, BatchView
 
-ZSTD_SINCE: Final = 7
 LEADER_HINTS_SINCE: Final = 10
 ADMIN_CLIENT: Final = "__admin_client"
 """The client id with which Kafka's own tools may write to internal topics."""
@@ -49,10 +55,14 @@ BY_TOPIC_ID: Final = 13
 
 
 async def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
-    """Where each batch went. With acks=0 there is no answer, and an error disconnects."""
-    response = ProduceResponse(
-        responses=[_topic(context, request, topic) for topic in request.topic_data]
-    )
+    """Return where each batch went. With acks=0 there is no response; an error disconnects."""
+    if lacks_transactional_id(request):
+        refusal = Refusal(context, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        response = refusal.whole(request) or ProduceResponse()
+    else:
+        response = ProduceResponse(
+            responses=[_topic(context, request, topic) for topic in request.topic_data]
+        )
     if request.acks == 0:
         _disconnect_on_error(response)
         return None
@@ -82,48 +92,76 @@ def _partition(
     context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
 ) -> PartitionProduceResponse:
     try:
-        return _append(context, request, topic, data)
+        partition, batch = _admitted(context, request, topic, data)
+    except (CorruptRecordError, InvalidTxnStateError) as error:
+        return _refused(context, topic, data, error, error.message)
     except KafkaError as error:
         return _refused(context, topic, data, error)
+    try:
+        _check_replicas(request, partition)
+        partition.log.check_bytes(batch)
+    except KafkaError as error:
+        return _refused(context, topic, data, error)
+    try:
+        return _write(context, partition, batch, data.index)
+    except KafkaError as error:
+        refused = _refused(context, topic, data, error)
+        refused.log_start_offset = partition.log.start_offset
+        return refused
 
 
-def _append(
+def _admitted(
     context: RequestContext, request: ProduceRequest, topic: str, data: PartitionProduceData
-) -> PartitionProduceResponse:
-    if request.acks not in (-1, 0, 1):
+) -> tuple[Partition, BatchView]:
+    """Return the partition and the batch, unless the request or its transaction forbids it."""
+    tp = TopicPartition(topic, data.index)
+    if context.cluster.topics.partition(tp) is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    batch = producer_batch(data.records, context.version)
+    if request.acks not in ACKS:
         raise InvalidRequiredAcksError(f"acks is -1, 0 or 1, not {request.acks}")
     if is_internal(topic) and context.client_id != ADMIN_CLIENT:
         raise InvalidTopicError(f"Cannot append to internal topic {topic}")
     partition = led_partition(context, topic, data.index)
-    log = partition.log
-    needed = min(log.min_insync_replicas, len(partition.replicas))  # one replica is enough if alone
+    _check_transaction(context, request, tp, batch.header)
+    return partition, batch
+
+
+def _check_replicas(request: ProduceRequest, partition: Partition) -> None:
+    """Raise NotEnoughReplicasError if acks=all asks for more in-sync replicas than there are."""
+    needed = partition.log.min_insync_replicas
+    needed = min(needed, len(partition.replicas))  # one replica is enough if alone
     if request.acks == -1 and len(partition.isr) < needed:
         raise NotEnoughReplicasError(
             f"The size of the current ISR {partition.isr} is insufficient to satisfy the min.isr "
             f"requirement of {needed} for partition {partition.tp}"
         )
-    batch = log.validate(data.records)
-    _check_header(context, request, partition.tp, batch.header)
+
+
+def _write(
+    context: RequestContext, partition: Partition, batch: BatchView, index: int
+) -> PartitionProduceResponse:
+    """Write a batch to the log, which may refuse it."""
+    log = partition.log
+    check_batch(batch)
     rejection = log.rules.rejection(batch, partition.tp, context.cluster.now_ms())
     if rejection is not None:
-        return _rejected(data, rejection, log.start_offset)
+        return _rejected(index, rejection, log.start_offset)
     from_zero = batch.header.is_transactional and context.version >= ADDS_PARTITIONS
     appended = log.write(batch, context.cluster.now_ms(), from_zero=from_zero)
     if not appended.duplicate:
         partition.changed()
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time,
         log_start_offset=log.start_offset,
     )
 
 
-def _rejected(
-    data: PartitionProduceData, rejection: Rejection, log_start_offset: int
-) -> PartitionProduceResponse:
+def _rejected(index: int, rejection: Rejection, log_start_offset: int) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=data.index,
+        index=index,
         error_code=rejection.code,
         base_offset=-1,
         log_start_offset=log_start_offset,
@@ -137,16 +175,13 @@ def _rejected(
     )
 
 
-def _check_header(
+def _check_transaction(
     context: RequestContext, request: ProduceRequest, tp: TopicPartition, header: BatchHeader
 ) -> None:
-    """What depends on the request's version and its transaction."""
-    if header.codec is Codec.zstd and context.version < ZSTD_SINCE:
-        raise UnsupportedCompressionTypeError("Produce requests before version 7 have no ZStandard")
-    if not header.is_transactional:
+    """Raise what forbids a transactional batch in its transaction."""
+    if not header.is_transactional or header.producer_id == NO_PRODUCER_ID:
         return
-    if request.transactional_id is None:
-        raise TransactionalIdAuthorizationError("a transactional batch without a transactional id")
+    assert request.transactional_id is not None  # else the whole request was refused
     code = context.cluster.transactions.check_produce(
         request.transactional_id, header.producer_id, header.producer_epoch, tp, context.version
     )
@@ -155,19 +190,22 @@ def _check_header(
 
 
 def _refused(
-    context: RequestContext, topic: str, data: PartitionProduceData, error: KafkaError
+    context: RequestContext,
+    topic: str,
+    data: PartitionProduceData,
+    error: KafkaError,
+    message: str | None = None,
 ) -> PartitionProduceResponse:
+    """Return the response to a refused batch; Kafka explains few errors with a message."""
     answer = PartitionProduceResponse(
         index=data.index,
         error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
         base_offset=-1,
-        error_message=error.message,
+        error_message=message,
     )
     partition = context.cluster.topics.partition(TopicPartition(topic, data.index))
     if partition is None:
         return answer
-    if isinstance(error, InvalidProducerEpochError | OutOfOrderSequenceError):
-        answer.log_start_offset = partition.log.start_offset
     if isinstance(error, NotLeaderOrFollowerError) and context.version >= LEADER_HINTS_SINCE:
         answer.current_leader = LeaderIdAndEpoch(
             leader_id=partition.leader, leader_epoch=partition.leader_epoch

@@ -135,6 +135,7 @@ PRODUCE: Final = [
             Ask("Produce", 13, produce(topic_id=uuid.UUID(int=0))),
             Ask("Produce", 9, produce(b"")),
             Ask("Produce", 9, produce(b"short")),
+            Ask("Produce", 9, produce(b"x" * 100)),
             Ask("Produce", 9, produce(acks=0, index=7), silent=True),
             Ask("Produce", 9, produce(acks=5, index=7)),
             *[Ask("Produce", version, produce(), broker=2) for version in (3, 9, 10, 12)],
@@ -214,6 +215,25 @@ PRODUCE: Final = [
             Ask("Produce", 9, produce(Joined((mine(1, epoch=1), mine(2, epoch=1))))),
             Ask("Produce", 9, produce(mine(1, epoch=1, transactional=True))),
             Ask("Produce", 9, produce(Batch(transactional=True))),
+            Ask("Produce", 9, produce(Batch(producer_id=987_655, epoch=-1, sequence=0))),
+            Ask(
+                "Produce",
+                9,
+                {
+                    "acks": -1,
+                    "timeout_ms": 10_000,
+                    "topic_data": [
+                        {"name": topic(), "partition_data": [{"index": 0, "records": Batch()}]},
+                        {
+                            "name": "contract-missing",
+                            "partition_data": [
+                                {"index": 0, "records": Batch(transactional=True)},
+                                {"index": 1, "records": Batch()},
+                            ],
+                        },
+                    ],
+                },
+            ),
             Ask("Fetch", 12, fetch()),
         ],
         TOPIC,

@@ -126,6 +126,22 @@ def write(
     return produce(batch, transactional_id=txn() if name is None else name, **more)
 
 
+def _corrupt(
+    patches: tuple[tuple[int, bytes], ...], *, good_crc: bool = False, topic_key: str = "t"
+) -> Fields:
+    """Return a Produce request in the transaction with a batch that is damaged."""
+    batch = Batch(
+        producer_id=ME,
+        epoch=EPOCH,
+        sequence=0,
+        transactional=True,
+        timestamp=None,
+        patches=patches,
+        good_crc=good_crc,
+    )
+    return produce(batch, transactional_id=txn(), name=topic(topic_key))
+
+
 DESCRIBE: Final[Fields] = {"transactional_ids": [txn()]}
 
 INIT: Final = [
@@ -208,6 +224,7 @@ CLASSIC: Final = [
             *[Ask("AddOffsetsToTxn", version, add_offsets()) for version in range(5)],
             Ask("Produce", 11, write(0), retry=UNVERIFIED),
             Ask("Produce", 3, write(1), retry=UNVERIFIED),
+            Ask("Produce", 9, produce(Batch(producer_id=ME, epoch=EPOCH, sequence=2))),
             *[Ask("TxnOffsetCommit", version, offset()) for version in range(5)],
             Ask("DescribeTransactions", 0, DESCRIBE),
             Ask("ListTransactions", 2, {}, own=True),
@@ -261,6 +278,19 @@ MODERN: Final = [
 ]
 
 REFUSED: Final = [
+    Scenario(
+        "transaction-v2-bad-batches",
+        [
+            begin(5),
+            Ask("Produce", 12, _corrupt(((16, b"\x03"),), good_crc=True)),
+            Ask("Produce", 12, _corrupt(((0, b"\x01"),), topic_key="far"), retry=UNVERIFIED[1:]),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("Produce", 12, _corrupt(((60, b"\x55"),)), retry=UNVERIFIED),
+            Ask("DescribeTransactions", 0, DESCRIBE),
+            Ask("EndTxn", 5, end(False)),
+        ],
+        {"t": {}, "far": {"leader": 2}},
+    ),
     Scenario(
         "transaction-strangers",
         [
@@ -334,6 +364,10 @@ REFUSED: Final = [
             Ask("TxnOffsetCommit", 3, offset(member_id="stranger")),
             Ask("TxnOffsetCommit", 3, offset(group_instance_id="i")),
             Ask("TxnOffsetCommit", 3, {**offset(), "topics": []}),
+            Ask("Produce", 11, produce(Batch(transactional=True), transactional_id=txn())),
+            Ask("Produce", 11, produce(Batch(), transactional_id=txn())),
+            Ask("Produce", 11, write(0, index=4)),
+            Ask("Produce", 11, write(0, name=txn("far", away=True)), retry=UNVERIFIED),
             Ask("EndTxn", 4, end(), cut=1),
             Ask("AddPartitionsToTxn", 3, add(), cut=1),
             Ask("AddOffsetsToTxn", 4, add_offsets(), cut=1),
