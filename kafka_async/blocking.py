@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery, Record
     from kafka_async.producer.producer import Transaction as AsyncTransaction
     from kafka_async.types import (
+        Health,
         OffsetAndMetadata,
         ProducerRecord,
         RecordMetadata,
@@ -102,6 +103,10 @@ class _Blocking:
     def stop(self, timeout: float | None = None) -> None:
         """Finish and close, in `timeout` seconds at most; `with` does it too."""
         run(self._client.stop, timeout)
+
+    def health(self) -> Health:
+        """Return a snapshot of the client's condition; no request is sent."""
+        return run(_later, self._client.health)
 
     def __enter__(self) -> Self:
         run(self._client.__aenter__)
@@ -248,6 +253,14 @@ class Consumer(_Blocking):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from an offset."""
         run(_later, self._client.seek, partition, offset)
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark of the last fetch response; None until known."""
+        return run(_later, self._client.high_watermark, partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset of the last fetch response; None until known."""
+        return run(_later, self._client.last_stable_offset, partition)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record to be handed out."""

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import re
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from typing_extensions import TypeVar
@@ -15,6 +16,7 @@ from kafka_async.arguments import (
     check_timeout,
     text,
     topic_names,
+    topic_partition,
     topic_partitions,
     whole_number,
 )
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.handle import Partitions
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
-    from kafka_async.types import TopicPartition
+    from kafka_async.types import Health, TopicPartition
 
 __all__ = ["Consumer", "PartitionBatch", "RebalanceListener"]
 
@@ -118,7 +120,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         super().__init__(config, client)
         self._herald = Herald()
         self._owned = owned
-        self._started = False
+        self._started = self._starting = False
         self._closing: asyncio.Task[None] | None = None
 
     def _read(
@@ -138,6 +140,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     async def start(self) -> None:
         """Connect and begin to read. Raises BootstrapError: no bootstrap server could be used."""
+        self._starting = True
         if self._owned:
             await self.client.start()
         try:
@@ -410,7 +413,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         """What it has done since its start."""
         engine = self._engine
         engine.settle()
-        lags = {s.partition: lag for s in self._subscription if (lag := s.lag) is not None}
+        lags = engine.fetcher.lags()
         return ConsumerStatistics(
             records_consumed_total=engine.fetcher.records,
             bytes_consumed_total=engine.fetcher.bytes,
@@ -420,10 +423,55 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             assigned_partitions=len(self._subscription.assignment),
             records_lag=lags,
             records_lag_max=max(lags.values(), default=None),
-            buffered_bytes=sum(state.buffer.size for state in self._subscription),
+            buffered_bytes=engine.fetcher.buffered,
             fetch_throttle_time_avg=engine.fetcher.throttle_total / max(1, engine.fetcher.fetches),
             fetch_throttle_time_max=engine.fetcher.throttle_max,
         )
+
+    def health(self) -> Health:
+        """Return a snapshot of the consumer's condition; no request is sent.
+
+        It may be taken at any time, before `start` and after `stop` too. The state is "failed" once
+        a task has died or the group refuses this member for good; "degraded" while no broker is
+        both connected and responding. The brokers are those of its client, which it may share;
+        `in_flight` counts the consumer's own requests.
+        """
+        health = replace(self.client.health(), in_flight=0, state=self._state())
+        return health if self._running is None else self._running.condition(health)
+
+    def _state(self) -> str:
+        if self._stopped:
+            return "stopping" if self._supervisor.hosting else "closed"
+        if not self._started:
+            return "starting" if self._starting else "new"
+        if self._running is not None and self._running.failed:
+            return "failed"
+        return self.client.health().state
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the offset after the last record that all in-sync replicas have; no request.
+
+        It is as of the last fetch response, and None until there was one for this partition.
+
+        Raises:
+            IllegalStateError: the partition is not assigned to this consumer.
+        """
+        return _known(self._subscription.state(topic_partition(partition)).high_watermark)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset below which no transaction is open; no request (KIP-98).
+
+        Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
+        of the last fetch response, and None until there was one for this partition.
+
+        Raises:
+            IllegalStateError: the partition is not assigned to this consumer.
+        """
+        return _known(self._subscription.state(topic_partition(partition)).last_stable_offset)
+
+
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset
 
 
 def _engine_class() -> type[Engine]:

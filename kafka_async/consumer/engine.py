@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import weakref
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.subscription import PartitionState, Subscription
     from kafka_async.kernel import RecordIterator
     from kafka_async.supervisor import Supervisor
-    from kafka_async.types import OffsetAndMetadata, TopicPartition
+    from kafka_async.types import Health, OffsetAndMetadata, TopicPartition
 
 T = TypeVar("T")
 PARSING: Final = SLICE / 2
@@ -186,6 +187,34 @@ class Engine:
         self._client.untrack_topics(self._tracked)
         if self._missing_timer is not None:
             self._missing_timer.cancel()
+
+    def condition(self, health: Health) -> Health:
+        """Return a client's health with what this consumer knows."""
+        self.settle()
+        now = self._loop.time()
+        member = self.coordinator
+        errors: list[BaseException | None] = [
+            self._supervisor.failure,
+            None if member is None else member.error,
+            *(state.error for state in self.subscription),
+        ]
+        error = next((each for each in errors if each is not None), None)
+        return replace(
+            health,
+            in_flight=self.fetcher.in_flight + (0 if member is None else member.in_flight),
+            buffered_bytes=self.fetcher.buffered,
+            assignment=tuple(sorted(self.subscription.assignment)),
+            lag=self.fetcher.lags(),
+            last_poll_s=_age(self.gate.asked_at(), now),
+            last_heartbeat_s=None if member is None else _age(member.heartbeat_at, now),
+            last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether a task of the consumer has died, or its group refuses it for good."""
+        refused = self.coordinator is not None and self.coordinator.hopeless
+        return refused or self._supervisor.failure is not None
 
     def check(self) -> None:
         """Raise if this consumer cannot go on, or not here."""
@@ -613,3 +642,7 @@ class Engine:
                 await self._commit(self.subscription.to_commit(in_hand=False), patient=False)
             except KafkaError as error:
                 logger.warning("auto-commit: %s", error)
+
+
+def _age(at: float | None, now: float) -> float | None:
+    return None if at is None else max(0.0, now - at)

@@ -82,6 +82,21 @@ class Fetcher:
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
         )
 
+    @property
+    def in_flight(self) -> int:
+        """Fetch requests that have no response yet."""
+        return sum(source.in_flight for source in self._sources.values())
+
+    @property
+    def buffered(self) -> int:
+        """Bytes fetched and not returned yet."""
+        return sum(state.buffer.size for state in self._subscription)
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """Records between each position and the end that may be read, where both are known."""
+        lags = {s.partition: s.lag(committed=self._committed_only) for s in self._subscription}
+        return {partition: lag for partition, lag in lags.items() if lag is not None}
+
     # -- what is to be fetched --------------------------------------------------------------------
 
     def wake(self) -> None:

@@ -43,6 +43,7 @@ class Gate:
         self.on_hold: Callable[[], None] = _nothing
         """Called when nothing more may be handed out."""
         self._last_asked = asyncio.get_running_loop().time()
+        self._ever_asked = False
         self._moved = asyncio.Event()
         self.arrived = asyncio.Event()
         """Set whenever there may be something new for who asks."""
@@ -70,6 +71,7 @@ class Gate:
                 "exclude each other"
             )
         self._asking = task
+        self._ever_asked = True
         self._stamp()
         self._moved.set()
 
@@ -110,6 +112,10 @@ class Gate:
         if self._asking is not None or self._seen != self._progress():
             self._stamp()
         return self._last_asked
+
+    def asked_at(self) -> float | None:
+        """When the application last asked for records, in the loop's time; None if it never did."""
+        return self.last_asked() if self._ever_asked else None
 
     def hold(self) -> None:
         """Hand nothing out until `release`."""

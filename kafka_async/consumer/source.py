@@ -120,6 +120,11 @@ class Source:
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
         )
 
+    @property
+    def in_flight(self) -> int:
+        """Fetch requests that have no response yet."""
+        return self._lane.in_flight
+
     async def run(self) -> None:
         """Ask, hand over, ask again."""
         try:

@@ -22,8 +22,9 @@ class ConsumerStatistics:
         commit_total: answers to commits that took something.
         rebalance_total: assignments taken over.
         assigned_partitions: partitions read now.
-        records_lag: by partition, records between its position and its high watermark, as of the
-            last fetch; partitions not fetched yet are missing.
+        records_lag: by partition, records between its position and its high watermark (its last
+            stable offset with `read_committed`), as of the last fetch; partitions not fetched yet
+            are missing.
         records_lag_max: the largest of them, None if there are none.
         buffered_bytes: bytes fetched and not handed out.
         fetch_throttle_time_avg: average throttle time of the responses, in milliseconds.

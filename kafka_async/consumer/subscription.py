@@ -102,12 +102,15 @@ class PartitionState:
         """Whether something was handed out that is not committed."""
         return self.position != self.base
 
-    @property
-    def lag(self) -> int | None:
-        """Records between the position and the end that this reader may read to."""
-        if UNKNOWN in (self.high_watermark, self.position):
+    def lag(self, *, committed: bool) -> int | None:
+        """Return the records from the position to the high watermark; None while one is unknown.
+
+        If `committed`, to the last stable offset instead.
+        """
+        end = self.last_stable_offset if committed else self.high_watermark
+        if UNKNOWN in (end, self.position):
             return None
-        return max(0, self.high_watermark - self.position)
+        return max(0, end - self.position)
 
     def to_commit(self, *, in_hand: bool) -> OffsetAndMetadata | None:
         """What there is to commit, with what is in hand or without; None if nothing is new."""

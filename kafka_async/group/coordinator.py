@@ -100,6 +100,8 @@ class GroupCoordinator:
         self._leave_by: float | None = None
         self._beat_sent: float | None = None  # when the heartbeat in flight was sent
         self._alive_at = 0.0  # when the coordinator responded last
+        self.heartbeat_at: float | None = None
+        """When the last heartbeat succeeded, in the loop's time."""
         self._blocked = False  # a JoinGroup or SyncGroup is in flight
         self._poke = asyncio.Event()
         self._settled = asyncio.Event()
@@ -137,6 +139,11 @@ class GroupCoordinator:
     def generation(self) -> int:
         """The group's generation, -1 while this is no member."""
         return self._membership.generation
+
+    @property
+    def in_flight(self) -> int:
+        """Requests to the coordinator that have no response yet."""
+        return 0 if self._lane is None else self._lane.in_flight
 
     @property
     def hopeless(self) -> bool:
@@ -472,6 +479,7 @@ class GroupCoordinator:
                 timeout = self._heartbeat_timeout()
                 await self._exchange(classic.heartbeat(self._membership), timeout)
                 self._alive_at = self._now()
+                self.heartbeat_at = self._now()
                 backoff.reset()
             except KafkaError as error:
                 if isinstance(error, KafkaTimeoutError):

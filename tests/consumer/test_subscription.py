@@ -36,7 +36,7 @@ def found(data: bytes, offset: int) -> Slice:
 
 def test_a_partition_without_an_offset_is_new() -> None:
     state = PartitionState(P0)
-    assert (state.phase, state.position, state.lag) == (Phase.NEW, UNKNOWN, None)
+    assert (state.phase, state.position, state.lag(committed=False)) == (Phase.NEW, UNKNOWN, None)
     assert state.to_commit(in_hand=True) is None
 
 

@@ -57,6 +57,30 @@ def test_what_is_sent_is_read(kafka_cluster: ClusterHandle) -> None:
     ]
 
 
+def test_health_watermarks_and_arguments_are_those_of_the_asyncio_clients(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create(kafka_cluster)
+    partition = TopicPartition(topic, 0)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"one")
+        assert producer.health().state == "running"
+    with blocking.Consumer(
+        kafka_cluster.bootstrap_servers, partitions=[partition], auto_offset_reset="earliest"
+    ) as consumer:
+        assert consumer.high_watermark(partition) is None
+        assert len(consumer.poll(timeout=30, max_records=5)) == 1
+        assert consumer.high_watermark(partition) == consumer.last_stable_offset(partition) == 1
+        assert consumer.health().assignment == (partition,)
+        for positional in (consumer.poll, consumer.poll_batches):
+            with pytest.raises(TypeError, match="by name"):
+                positional(1.0)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="offset must be 0 to"):
+            consumer.seek(partition, -1)
+    with blocking.Admin(kafka_cluster.bootstrap_servers) as admin:
+        assert admin.health().state == "running"
+
+
 def test_a_transaction_is_a_with_block(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     name = kafka_cluster.transactional_id()

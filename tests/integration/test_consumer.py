@@ -10,6 +10,7 @@ import pytest
 
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.consumer.consumer import Consumer
+from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 
@@ -223,3 +224,53 @@ async def test_batches_as_arrow(kafka_cluster: ClusterHandle) -> None:
                 for batch in await reader.poll_batches():
                     rows += batch.to_arrow().column("value").to_pylist()
         assert rows == [str(number).encode() for number in range(20)]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+async def test_fetch_responses_carry_the_high_watermark_and_the_last_stable_offset(
+    kafka_cluster: ClusterHandle, isolation: Any
+) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 3)
+    async with (
+        Producer(
+            kafka_cluster.bootstrap_servers, transactional_id=kafka_cluster.transactional_id()
+        ) as producer,
+        consumer(kafka_cluster, partitions=[partition], isolation_level=isolation) as reader,
+        producer.transaction() as transaction,
+    ):
+        assert reader.high_watermark(partition) is None
+        await transaction.send(partition.topic, b"open")
+        await read(reader, 3 if isolation == "read_committed" else 4)
+        async with asyncio.timeout(30):
+            while reader.high_watermark(partition) != 4:
+                await reader.poll(timeout=0.1)
+        assert reader.last_stable_offset(partition) == 3
+        assert reader.health().lag == {partition: 0}
+
+
+async def test_a_topic_that_must_not_be_created_is_an_error(kafka_cluster: ClusterHandle) -> None:
+    name = kafka_cluster.topic("misspelt")
+    async with consumer(
+        kafka_cluster,
+        topics=[name],
+        group_id=kafka_cluster.group(),
+        allow_auto_create_topics=False,
+        default_api_timeout_ms=2_000,
+    ) as reader:
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{name}.* does not exist"):
+            async with asyncio.timeout(30):
+                await reader.poll(timeout=None)
+
+
+async def test_subscribe_without_a_group_replaces_the_topics(kafka_cluster: ClusterHandle) -> None:
+    (first,), (second,) = await make(kafka_cluster, 1, "a"), await make(kafka_cluster, 1, "b")
+    await fill(kafka_cluster, [first, second], 600)
+    async with consumer(kafka_cluster, topics=[first.topic]) as reader:
+        assert await read(reader, 1) == [(0, 0)]
+        reader.subscribe([second.topic])
+        async with asyncio.timeout(30):
+            while not (records := await reader.poll()):
+                pass
+        assert {record.topic for record in records} == {second.topic}
+        assert reader.assignment() == {second}

@@ -1,0 +1,151 @@
+"""The condition of a consumer, as `health` reports it, and the offsets known without a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import kernel
+from kafka_async.errors import IllegalStateError, InvalidSessionTimeoutError
+from kafka_async.producer.producer import Producer
+from kafka_async.types import Health, TopicPartition
+
+if TYPE_CHECKING:
+    from tests.consumer.conftest import Stage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+
+async def test_reports_each_state_from_new_to_closed(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    consumer = stage.consumer("t")
+    assert consumer.health() == Health(state="new", kernel=kernel.IMPLEMENTATION)
+    fault = stage.cluster.faults.add(api="Metadata", hang=True)
+    starting = asyncio.create_task(consumer.start())
+    await fault.wait()
+    assert consumer.health().state == "starting"
+    fault.release()
+    await starting
+    assert consumer.health().state == "running"
+    stopping = asyncio.create_task(consumer.stop())
+    await asyncio.sleep(0)
+    assert consumer.health().state == "stopping"
+    await stopping
+    assert consumer.health().state == "closed"
+
+
+async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stage) -> None:
+    first, second = await stage.topic("t", 2, records=10)
+    async with stage.consumer(partitions=[first, second]) as consumer:
+        assert consumer.health().assignment == (first, second)
+        assert (consumer.high_watermark(first), consumer.last_stable_offset(first)) == (None, None)
+        assert len(await consumer.poll(timeout=30, max_records=4)) == 4
+        await asyncio.sleep(1)
+        sent = consumer.client.health().in_flight
+        health = consumer.health()
+        assert consumer.client.health().in_flight == sent
+        assert sum(health.lag.values()) == 16
+        assert health.buffered_bytes > 0
+        assert health.in_flight == 1  # the fetch that waits for more
+        assert health.brokers_connected == tuple(stage.cluster.alive())
+        assert health.last_error is None
+        assert {consumer.high_watermark(each) for each in (first, second)} == {10}
+        assert {consumer.last_stable_offset(each) for each in (first, second)} == {10}
+        await stage.produce(first, range(5))
+        await asyncio.sleep(1)
+        assert consumer.high_watermark(first) == 15
+        assert sum(consumer.health().lag.values()) == 21
+        await consumer.poll(timeout=30)
+        await consumer.poll(timeout=30)
+        assert consumer.health().lag == {first: 0, second: 0}
+        with pytest.raises(IllegalStateError, match="t-7 is not assigned"):
+            consumer.high_watermark(TopicPartition("t", 7))
+        text: Any = "t"
+        with pytest.raises(TypeError, match="partition must be a TopicPartition"):
+            consumer.last_stable_offset(text)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+async def test_an_open_transaction_holds_the_last_stable_offset(
+    stage: Stage, isolation: str
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with (
+        Producer(
+            stage.cluster.bootstrap_servers, dialer=stage.network, transactional_id="x"
+        ) as producer,
+        stage.consumer(partitions=[partition], isolation_level=isolation) as consumer,
+    ):
+        async with producer.transaction() as transaction:
+            await transaction.send("t", b"open")
+            seen = await consumer.poll(timeout=30)
+            await asyncio.sleep(1)
+            seen += await consumer.poll(timeout=5)
+            assert consumer.high_watermark(partition) == 4
+            assert consumer.last_stable_offset(partition) == 3
+            assert len(seen) == (3 if isolation == "read_committed" else 4)
+            assert consumer.health().lag == {partition: 0}  # of what it may read
+            assert consumer.statistics().records_lag == {partition: 0}
+        await asyncio.sleep(1)
+        assert consumer.last_stable_offset(partition) == 5
+
+
+async def test_reports_the_times_of_the_last_poll_and_heartbeat(stage: Stage) -> None:
+    await stage.topic("t", 1, records=1)
+    async with stage.consumer("t") as consumer:
+        await asyncio.sleep(2)
+        assert consumer.health().last_poll_s is None
+        assert consumer.health().last_heartbeat_s is None  # it has not joined yet
+        assert await consumer.poll(timeout=30)
+        await asyncio.sleep(7)
+        health = consumer.health()
+        assert health.last_poll_s == pytest.approx(7)
+        assert health.last_heartbeat_s is not None
+        assert health.last_heartbeat_s < 3.1
+        poll = asyncio.create_task(consumer.poll(timeout=20))
+        await asyncio.sleep(5)
+        assert consumer.health().last_poll_s == 0  # it waits for records right now
+        await poll
+
+
+async def test_a_stream_counts_as_polling(stage: Stage) -> None:
+    partitions = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=partitions) as consumer:
+        async for record in consumer:
+            assert consumer.health().last_poll_s == 0
+            await asyncio.sleep(4)
+            assert consumer.health().last_poll_s == pytest.approx(4)
+            if record.offset == 2:
+                break
+
+
+async def test_is_degraded_without_a_cluster_and_recovers(stage: Stage) -> None:
+    await stage.topic("t", 1, records=1)
+    async with stage.consumer("t") as consumer:
+        assert await consumer.poll(timeout=30)
+        await asyncio.sleep(5)
+        await stage.cluster.stop_broker(1)
+        await asyncio.sleep(60)
+        health = consumer.health()
+        assert health.state == "degraded"
+        assert health.brokers_connected == ()
+        assert health.last_error is not None
+        assert health.last_heartbeat_s is not None
+        assert health.last_heartbeat_s > 50
+        await stage.cluster.start_broker(1)
+        await asyncio.sleep(60)
+        assert consumer.health().state == "running"
+        await consumer.poll(timeout=1)
+
+
+async def test_is_failed_once_the_group_refuses_the_member(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    async with stage.consumer("t") as consumer:
+        stage.cluster.faults.add(api="JoinGroup", error=InvalidSessionTimeoutError.code)
+        with pytest.raises(InvalidSessionTimeoutError):
+            await consumer.poll(timeout=30)
+        health = consumer.health()
+        assert health.state == "failed"
+        assert str(health.last_error).startswith("InvalidSessionTimeoutError: ")
