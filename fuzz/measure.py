@@ -105,7 +105,7 @@ def cpu_seconds(subject: Callable[[], object]) -> float:
 def _measure_memory(target: Target, file: Path, data: bytes, made: Replay) -> None:
     size = target.size(data)
     peak = memory_peak(target.subject(data))
-    allowed = allowed_memory(size, target.overhead)
+    allowed = allowed_memory(size, target.overhead, target.factor)
     made.memory_factor = max(made.memory_factor, round((peak - target.overhead) / max(size, 1), 1))
     made.memory_mib = max(made.memory_mib, round(peak / 1024 / 1024, 2))
     if peak > allowed:

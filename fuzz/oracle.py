@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MEMORY_FACTOR: Final = 32
 """Bytes of memory that a byte of input, or a byte that it decompresses to, may cost."""
 
+MESSAGE_FACTOR: Final = 64
+"""The same for a message, whose shortest texts become objects of 80 bytes."""
+
 MEMORY_LIMIT: Final = 256 * 1024 * 1024
 """Bytes of memory that no input may cost, whatever its size."""
 
@@ -73,9 +76,9 @@ def same(one: object, other: object) -> bool:
     return one == other
 
 
-def allowed_memory(size: int, overhead: int) -> int:
-    """Bytes of memory that an input of `size` bytes may cost."""
-    return min(MEMORY_FACTOR * size + overhead, MEMORY_LIMIT)
+def allowed_memory(size: int, overhead: int, factor: int = MEMORY_FACTOR) -> int:
+    """Return the bytes of memory that an input of `size` bytes may cost."""
+    return min(factor * size + overhead, MEMORY_LIMIT)
 
 
 def allowed_cpu(size: int) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz import captured
 from fuzz.codecs import DECODERS, choice, chosen, decoded_plainly, decoder_functions
-from fuzz.oracle import comes_back, promise, refused_in_few_words, same
+from fuzz.oracle import MESSAGE_FACTOR, comes_back, promise, refused_in_few_words, same
 from fuzz.target import Target, functions_of
 from kafka_async.errors import DecodeError
 from kafka_async.protocol import wire
@@ -81,4 +81,4 @@ def functions() -> Iterable[FunctionType]:
     yield from decoder_functions()
 
 
-TARGET = Target("responses", run, subject, len, seeds, functions, overhead=16 * 1024)
+TARGET = Target("responses", run, subject, len, seeds, functions, 16 * 1024, MESSAGE_FACTOR)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Final
 
+from fuzz.oracle import MEMORY_FACTOR
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -25,6 +27,7 @@ class Target:
         seeds: inputs to begin with, by name.
         functions: what is instrumented, so that coverage guides the fuzzer.
         overhead: bytes of memory that any input may cost: buffers of a fixed size.
+        factor: bytes of memory that a byte of input may cost above that.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Target:
     seeds: Callable[[], Iterator[tuple[str, bytes]]]
     functions: Callable[[], Iterable[FunctionType]]
     overhead: int
+    factor: int = MEMORY_FACTOR
 
 
 def load(name: str) -> Target:

@@ -96,10 +96,10 @@ class Brokers:
             broker.slow = self._new(node_id, LaneKind.SLOW, "everybody", broker.activity)
         return broker.slow
 
-    def lane(self, node_id: int, kind: LaneKind, owner: str) -> Lane:
+    def lane(self, node_id: int, kind: LaneKind, owner: str, frame_cap: int | None = None) -> Lane:
         """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
         broker = self._broker(node_id)
-        lane = self._new(node_id, kind, owner, broker.activity)
+        lane = self._new(node_id, kind, owner, broker.activity, frame_cap)
         broker.owned.add(lane)
         return lane
 
@@ -267,7 +267,14 @@ class Brokers:
             broker = self._brokers[node_id] = BrokerLanes(general, activity)
         return broker
 
-    def _new(self, node_id: int, kind: LaneKind, owner: str, activity: BrokerActivity) -> Lane:
+    def _new(
+        self,
+        node_id: int,
+        kind: LaneKind,
+        owner: str,
+        activity: BrokerActivity,
+        frame_cap: int | None = None,
+    ) -> Lane:
         if self._wiring.lifetime.ended is not None:
             raise self._wiring.lifetime.ended
         return Lane(
@@ -279,6 +286,7 @@ class Brokers:
             activity=activity,
             locate=lambda: self._address(node_id),
             watcher=self,
+            frame_cap=frame_cap,
         )
 
     def _address(self, node_id: int) -> Address:

@@ -270,12 +270,15 @@ class Client:
         self.supervisor.spawn(self._deliver, request, to, timeout, future, name="submitted request")
         return future
 
-    def lane(self, node_id: int, kind: LaneKind, owner: object) -> Lane:
+    def lane(
+        self, node_id: int, kind: LaneKind, owner: object, *, frame_cap: int | None = None
+    ) -> Lane:
         """A connection to a broker for `owner` alone, who closes it; see `Lane`.
 
-        It connects on first use. Its `repr` names the owner's class.
+        It connects on first use. Its `repr` names the owner's class. `frame_cap` is the largest
+        response that it accepts, in bytes, below that of its kind.
         """
-        return self._running().brokers.lane(node_id, kind, type(owner).__name__)
+        return self._running().brokers.lane(node_id, kind, type(owner).__name__, frame_cap)
 
     async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
         """The id of the broker that coordinates a group or a transactional id; remembered.

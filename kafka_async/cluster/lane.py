@@ -70,11 +70,8 @@ FRAME_CAPS: Final[dict[LaneKind, int]] = {
     LaneKind.FETCH: 100 * MIB,
     LaneKind.COORDINATOR: 16 * MIB,
 }
-"""The largest frame that a lane accepts, in bytes.
-
-That of a fetch cannot follow `fetch_max_bytes`: an answer may hold one batch above it (KIP-74),
-whose size only the topic's configuration bounds.
-"""
+"""The largest frame that a lane accepts, in bytes; a consumer lowers that of its fetches."""
+MAX_FRAME: Final = max(FRAME_CAPS.values())
 
 
 class LaneWatcher(Protocol):
@@ -116,11 +113,13 @@ class Lane:
         activity: BrokerActivity,
         locate: Callable[[], Address],
         watcher: LaneWatcher,
+        frame_cap: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.kind = kind
         self.throttled_until = 0.0
         self._owner = owner
+        self._frame_cap = frame_cap
         self._activity = activity
         self._wiring = wiring
         self._supervisor = supervisor
@@ -372,7 +371,7 @@ class Lane:
             self._wiring,
             address,
             self.kind.value,
-            cap=FRAME_CAPS[self.kind],
+            cap=min(FRAME_CAPS[self.kind], self._frame_cap or MAX_FRAME),
             activity=self._activity,
             on_end=self._lost,
             on_answer=self._answered,

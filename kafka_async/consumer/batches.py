@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.errors import RecordTooLargeError
+from kafka_async.consumer.buffer import BYTES, RECORDS
 from kafka_async.records.arrow import to_arrow
-from kafka_async.records.compression import TOGETHER_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow
 
     from kafka_async.kernel import Record
@@ -49,26 +50,17 @@ class PartitionBatch:
         """Bytes of the batches, as they came."""
         return sum(view.raw.nbytes for view in self._views)
 
-    def records(self) -> list[Record]:
-        """The records; keys and values are bytes.
+    def records(self) -> Iterator[Record]:
+        """Yield the records, with keys and values as bytes; each call begins with the first one.
 
-        Raises CorruptRecordError; RecordTooLargeError if the batches decompress to more than
-        512 MiB together.
+        One batch is decompressed at a time, and 500 records are parsed at a time, so that memory
+        does not grow with the number of records: a list of them takes up to 24 times their bytes.
+
+        Raises:
+            CorruptRecordError: the next record cannot be read; those before it were yielded.
         """
-        records: list[Record] = []
-        left = TOGETHER_LIMIT
         for view in self._views:
-            records += view.records(self.start)
-            left -= view.inflated
-            if left < 0:
-                raise RecordTooLargeError(
-                    f"the batches decompress to more than {TOGETHER_LIMIT} bytes together: read "
-                    "them with poll, or in parts with to_arrow",
-                    topic=self.topic,
-                    partition=self.partition,
-                    offset=view.base_offset,
-                )
-        return records
+            yield from _records(view, self.start)
 
     def to_arrow(
         self, *, start: int | None = None, end: int | None = None, headers: bool = False
@@ -92,3 +84,9 @@ class PartitionBatch:
             f"<PartitionBatch {self.topic_partition} offsets {self.start}-{self.next_offset - 1}, "
             f"{self.size} bytes>"
         )
+
+
+def _records(view: BatchView, start: int) -> Iterator[Record]:
+    reader = view.reader(start)
+    while not reader.done:
+        yield from reader.read(RECORDS, BYTES)

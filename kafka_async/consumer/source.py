@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from anyio import move_on_after
 
 from kafka_async.backoff import Backoff
+from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.cluster.lane import LaneKind, is_hopeless
 from kafka_async.config import seconds
 from kafka_async.consumer.session import CLOSE, FetchSession, Round, Wanted
@@ -50,6 +51,21 @@ logger = logging.getLogger("kafka_async.consumer")
 _BY_ID: Final = 13
 """The first version of Fetch that names topics by id (KIP-516)."""
 _CLOSING_TIME: Final = 1.0
+_MIB: Final = 1024 * 1024
+MAX_REQUESTED: Final = 99 * _MIB
+"""Most bytes that a fetch asks for: its whole response then fits into the largest frame."""
+LARGEST_BATCH: Final = 16 * _MIB
+"""Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options say."""
+
+
+def frame_cap(config: ConsumerConfig) -> int:
+    """Return the largest response to a fetch that is accepted, in bytes.
+
+    A broker adds at most one batch to what it is asked for, so that a consumer makes progress
+    (KIP-74). Only its topic limits that batch: the client accepts LARGEST_BATCH, or
+    max_partition_fetch_bytes where that is more. The lane's limit of 100 MiB applies as well.
+    """
+    return config.fetch_max_bytes + max(config.max_partition_fetch_bytes, LARGEST_BATCH)
 
 
 class Asked(NamedTuple):
@@ -112,7 +128,7 @@ class Source:
         self._config = config
         self._fetcher = fetcher
         self._session = FetchSession()
-        self._lane = client.lane(node_id, LaneKind.FETCH, self)
+        self._lane = client.lane(node_id, LaneKind.FETCH, self, frame_cap=frame_cap(config))
         self._loop = asyncio.get_running_loop()
         self._peek_at = 0.0
         self._ids: dict[TopicPartition, UUID] = {}
@@ -224,7 +240,7 @@ class Source:
         return FetchRequest(
             max_wait_ms=int(config.fetch_max_wait_ms) if wait else 0,
             min_bytes=config.fetch_min_bytes if wait else 0,
-            max_bytes=min(config.fetch_max_bytes, max(left, 1)),
+            max_bytes=min(config.fetch_max_bytes, MAX_REQUESTED, max(left, 1)),
             isolation_level=int(config.isolation_level == "read_committed"),
             session_id=this.session_id,
             session_epoch=this.epoch,
@@ -271,9 +287,16 @@ _SESSION_ERRORS: Final = (
 
 
 def _obstacle(error: KafkaError) -> KafkaError | None:
-    """What the application must hear of: asked for again in silence, it would stall for ever."""
-    if isinstance(error.__cause__, ProtocolError) and error.retriable:
-        return error.__cause__  # bytes that are no answer, or one that is too large
+    """Return the error that the application must get: a silent retry would stall for ever."""
+    cause = error.__cause__
+    if isinstance(cause, FrameSizeError) and error.retriable:
+        raised = ProtocolError(
+            f"{cause}; if a topic has batches as large, raise max_partition_fetch_bytes"
+        )
+        raised.__cause__ = cause
+        return raised
+    if isinstance(cause, ProtocolError) and error.retriable:
+        return cause  # bytes that are no response
     if isinstance(error, IllegalStateError) or not is_hopeless(error):
         return None
     return error

@@ -54,7 +54,7 @@ cdef enum:
     MAX_TAG = 0x7FFF_FFFF
     MAX_STRING = 0x7FFF
     # Memory, see `protocol/cost.py`.
-    FACTOR = 32
+    FACTOR = 64
     SPARE = 14 * 1024
     MOST = 192 * 1024 * 1024
     ARRAY_COST = 88

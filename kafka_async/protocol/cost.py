@@ -25,7 +25,7 @@ from kafka_async.protocol.spec import (
     Fixed,
 )
 
-FACTOR: Final = 32
+FACTOR: Final = 64
 """Bytes of memory that a byte of the buffer may cost."""
 
 SPARE: Final = 14 * 1024

@@ -36,6 +36,8 @@ from kafka_async.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafka_async.embedded.log import ControlKind
     from tests.consumer.conftest import Stage, StartStage
 
@@ -52,7 +54,7 @@ async def read(consumer: Consumer, count: int) -> list[Record]:
     return records
 
 
-def offsets(records: list[Record]) -> list[int]:
+def offsets(records: Iterable[Record]) -> list[int]:
     return [record.offset for record in records]
 
 
@@ -700,10 +702,52 @@ async def test_an_answer_that_is_too_large_is_raised_and_asked_for_again(
     monkeypatch.setitem(lane.FRAME_CAPS, LaneKind.FETCH, 1000)
     async with stage.consumer(partitions=[partition]) as consumer:
         for _ in range(2):
-            with pytest.raises(ProtocolError, match="a frame claims"):
+            with pytest.raises(ProtocolError, match="raise max_partition_fetch_bytes") as caught:
                 await consumer.poll(timeout=60)
+            assert "a frame claims" in str(caught.value)
         monkeypatch.undo()
         assert offsets(await read(consumer, 1000)) == list(range(1000))
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "cap"),
+    [
+        ({}, 66 * MIB),
+        ({"fetch_max_bytes": 1}, 16 * MIB + 1),
+        ({"max_partition_fetch_bytes": 40 * MIB}, 90 * MIB),
+        ({"fetch_max_bytes": 100 * MIB}, 100 * MIB),
+    ],
+)
+async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], cap: int
+) -> None:
+    caps: list[int] = []
+    made = lane.Connection
+
+    def record(*arguments: Any, cap: int, **rest: Any) -> Any:
+        caps.append(cap)
+        return made(*arguments, cap=cap, **rest)
+
+    (partition,) = await stage.topic("t", 1, records=10)
+    monkeypatch.setattr(lane, "Connection", record)
+    async with stage.consumer(partitions=[partition], **options) as consumer:
+        assert offsets(await consumer.poll(timeout=60)) == list(range(10))
+    assert caps[-1] == cap
+    assert caps[0] == 16 * MIB
+
+
+async def test_a_batch_above_fetch_max_bytes_is_read(stage: Stage) -> None:
+    (partition,) = await stage.topic("t")
+    value = bytes(900_000)
+    await stage.append(partition, RecordBatch.build([ProducerRecord("", value)]).frame())
+    async with stage.consumer(
+        partitions=[partition], fetch_max_bytes=1, max_partition_fetch_bytes=1
+    ) as consumer:
+        (record,) = await consumer.poll(timeout=60)
+        assert record.value == value
 
 
 async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(

@@ -99,7 +99,9 @@ async def test_a_fetch_of_the_default_size_is_parsed_within_the_limit(
     async with meter, reader(cluster, "usual", 1 << 20) as consumer:
         while seen < RECORDS:
             for batch in await consumer.poll_batches():
-                seen += len(batch.records()) if way == "records" else batch.to_arrow().num_rows
+                seen += (
+                    len(list(batch.records())) if way == "records" else batch.to_arrow().num_rows
+                )
                 await asyncio.sleep(0)
     check(meter, replace(LIMIT, calls=8 * LIMIT.records))
 

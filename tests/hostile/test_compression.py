@@ -627,12 +627,11 @@ def views(count: int) -> PartitionBatch:
     return PartitionBatch(BAD, list(iter_batches(data, topic="t", partition=0)), 0, 5 * count)
 
 
-def test_batches_that_are_read_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_async.consumer.batches.TOGETHER_LIMIT", 150 * MIB)
-    assert len(views(1).records()) == 1
-    with pytest.raises(RecordTooLargeError, match="decompress to more than") as caught:
-        views(3).records()
-    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 5)
+def test_records_of_batches_are_decompressed_one_batch_at_a_time() -> None:
+    read = views(5)
+    with allocating_at_most(350 * MIB):  # a record, the next batch and the record in it
+        for number, record in enumerate(read.records()):
+            assert record.offset == 5 * number
 
 
 def test_batches_that_become_arrow_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
