@@ -1,8 +1,8 @@
 """A partition and its topic: who leads, who follows, and the log that all replicas share.
 
 Replication is a model: there is one log, a replica that is alive is in sync, and so the high
-watermark is the log's end. What clients see of replication (leaders, epochs, ISR, acks=all with too
-few replicas) is there; what only brokers see is not.
+watermark is the log's end. Leaders, epochs, the ISR, and acks=all with too few replicas are as in
+Kafka. A log is never truncated, and the preferred replica does not take its leadership back.
 """
 
 from __future__ import annotations

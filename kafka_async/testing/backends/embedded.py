@@ -46,6 +46,7 @@ class EmbeddedBackend(Backend):
             default_partitions=self.default_partitions,
             min_insync_replicas=min(self.brokers, 2),
             group_min_session_timeout_ms=500,
+            log_retention_check_interval_ms=86_400_000,  # tests write records of any age
         )
         self._cluster = self._host.__enter__()
         self._told = 0

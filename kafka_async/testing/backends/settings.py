@@ -23,6 +23,7 @@ COMMON = {
     "num.io.threads": "4",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "16777216",
+    "log.retention.check.interval.ms": "86400000",  # tests write records of any age
 }
 
 # Groups of the new protocol exist from 4.0 on, share groups from 4.2; older brokers do not mind

@@ -1,0 +1,222 @@
+"""Apache Kafka's own command-line tools from its jars: the embedded cluster serves them too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async import blocking
+from kafka_async.admin import NewTopic
+from kafka_async.testing.backends.apache import QUICK
+from kafka_async.testing.backends.base import BackendUnavailableError
+from kafka_async.testing.backends.jars import LOGGER, Artifact, cache_directory, resolve
+from kafka_async.testing.backends.jvm import ClassArchive, find_java
+from kafka_async.testing.environment import in_ci
+
+if TYPE_CHECKING:
+    from kafka_async.testing.fixtures import ClusterHandle
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+VERSION = "4.3.1"
+"""The newest version of which Maven resolves the tools and the command for configurations."""
+ARTIFACTS = (
+    Artifact("org.apache.kafka", "kafka_2.13", VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", VERSION),
+    LOGGER,
+)
+PATIENCE = 120.0
+
+
+class Tools:
+    """Runs Kafka's tools, each in a JVM of its own, as their shell scripts do."""
+
+    def __init__(self) -> None:
+        java = find_java()
+        self._jars = resolve(f"kafka-commands-{VERSION}", ARTIFACTS)
+        self._archive = ClassArchive(cache_directory() / "classes", f"commands-{VERSION}", java)
+        self._java = java.command
+
+    def run(self, cluster: ClusterHandle, tool: str, *words: str) -> str:
+        """Run a tool against a cluster, and return what it prints; it must succeed."""
+        name = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
+        servers = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
+        flags = [*self._archive.flags(writer=True), *QUICK, "-Xmx256m"]
+        command = [self._java, *flags, "-cp", f"{self._jars}/*", name]
+        done = subprocess.run(
+            [*command, servers, cluster.bootstrap_servers, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        self._archive.keep()
+        assert done.returncode == 0, f"{tool}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def rows(self, cluster: ClusterHandle, tool: str, *words: str) -> list[dict[str, Any]]:
+        """Run a tool that prints a JSON object per line."""
+        return [json.loads(line) for line in self.run(cluster, tool, *words).splitlines()]
+
+
+@pytest.fixture(scope="session")
+def tools(record_testsuite_property: Callable[[str, object], None]) -> Tools:
+    """Return the tools; where they cannot run a test is skipped, and fails if CI=true."""
+    try:
+        return Tools()
+    except BackendUnavailableError as error:
+        record_testsuite_property("not_run", f"Kafka's tools ({error})")
+        report = pytest.fail if in_ci() else pytest.skip
+        report(f"no tools of Kafka: {error}")
+
+
+def created(cluster: ClusterHandle, prefix: str = "tools", partitions: int = 1) -> str:
+    topic = cluster.topic(prefix)
+    with blocking.Admin(cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions)])
+    return topic
+
+
+def filled(cluster: ClusterHandle, count: int, prefix: str = "tools") -> str:
+    """Return a topic with one partition that has this many records."""
+    topic = created(cluster, prefix)
+    with blocking.Producer(cluster.bootstrap_servers) as producer:
+        producer.send_many(topic, [b"value %d" % index for index in range(count)])
+        producer.flush()
+    return topic
+
+
+def test_topics(tools: Tools, kafka_cluster: ClusterHandle) -> None:
+    topic = kafka_cluster.topic("commanded")
+    words = "--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=100000"
+    assert f"Created topic {topic}" in tools.run(
+        kafka_cluster, "TopicCommand", "--create", "--topic", topic, *words
+    )
+    tools.run(kafka_cluster, "TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
+    described = tools.run(kafka_cluster, "TopicCommand", "--describe", "--topic", topic)
+    header, *partitions = described.strip().splitlines()
+    assert "PartitionCount: 3\tReplicationFactor: 3" in header
+    assert "retention.ms=100000" in header
+    assert len(partitions) == 3
+    assert all("\tElr: \tLastKnownElr:" in line for line in partitions)
+    assert topic in tools.run(kafka_cluster, "TopicCommand", "--list").split()
+    tools.run(kafka_cluster, "TopicCommand", "--delete", "--topic", topic)
+
+
+def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
+    topic = created(kafka_cluster)
+    command = "kafka.admin.ConfigCommand"
+    entity = "--entity-type", "topics", "--entity-name", topic
+    added = "retention.bytes=5000,cleanup.policy=[compact,delete]"
+    tools.run(kafka_cluster, command, "--alter", *entity, "--add-config", added)
+    described = tools.run(kafka_cluster, command, "--describe", *entity)
+    assert "cleanup.policy=compact,delete sensitive=false" in described
+    assert "DEFAULT_CONFIG:log.retention.bytes=-1" in described
+    tools.run(kafka_cluster, command, "--alter", *entity, "--delete-config", "retention.bytes")
+    described = tools.run(kafka_cluster, command, "--describe", "--all", *entity)
+    assert "  retention.bytes=-1 " in described
+    assert described.count("sensitive=") == 37
+    broker = "--entity-type", "brokers", "--entity-name", "1"
+    assert "node.id=1" in tools.run(kafka_cluster, command, "--describe", "--all", *broker)
+
+
+def test_verifiable_producer_and_consumer_and_groups(
+    tools: Tools, kafka_cluster: ClusterHandle
+) -> None:
+    topic, group = created(kafka_cluster), kafka_cluster.group()
+    words = "--topic", topic, "--max-messages", "20", "--acks", "-1"
+    assert tools.rows(kafka_cluster, "VerifiableProducer", *words)[-1]["acked"] == 20
+    assert f"{topic}:0:20" in tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic)
+    words = "--topic", topic, "--group-id", group, "--max-messages", "20"
+    rows = tools.rows(kafka_cluster, "VerifiableConsumer", "--reset-policy", "earliest", *words)
+    consumed = [row["count"] for row in rows if row["name"] == "records_consumed"]
+    assert sum(consumed) == 20
+
+    def groups(*more: str) -> str:
+        return tools.run(kafka_cluster, "consumer.group.ConsumerGroupCommand", *more)
+
+    [row] = [line for line in groups("--describe", "--group", group).splitlines() if topic in line]
+    assert row.split()[:6] == [group, topic, "0", "20", "20", "0"]
+    assert [group, "Empty"] in [line.split() for line in groups("--list", "--state").splitlines()]
+    reset = groups(
+        "--group", group, "--reset-offsets", "--to-earliest", "--topic", topic, "--execute"
+    )
+    assert [group, topic, "0", "0"] in [line.split() for line in reset.splitlines()]
+    assert "was successful" in groups("--group", group, "--delete")
+
+
+def test_delete_records_and_get_offsets(
+    tools: Tools, kafka_cluster: ClusterHandle, tmp_path: Path
+) -> None:
+    topic = filled(kafka_cluster, 20)
+    offsets = tmp_path / "offsets.json"
+    wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 5}], "version": 1}
+    offsets.write_text(json.dumps(wanted))
+    said = tools.run(kafka_cluster, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
+    assert f"partition: {topic}-0\tlow_watermark: 5" in said
+    for time, offset in [("earliest", 5), ("latest", 20)]:
+        found = tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic, "--time", time)
+        assert found.strip() == f"{topic}:0:{offset}"
+
+
+def test_transactional_message_copier_and_transactions(
+    tools: Tools, kafka_cluster: ClusterHandle
+) -> None:
+    source, target = filled(kafka_cluster, 20, "source"), created(kafka_cluster, "target")
+    name = kafka_cluster.transactional_id()
+    rows = tools.rows(
+        kafka_cluster,
+        "TransactionalMessageCopier",
+        *("--input-topic", source, "--input-partition", "0", "--output-topic", target),
+        *("--transactional-id", name, "--consumer-group", kafka_cluster.group()),
+        *("--transaction-size", "5", "--max-messages", "20"),
+    )
+    assert (rows[-1]["stage"], rows[-1]["consumed"]) == ("ShutdownComplete", 20)
+    with blocking.Consumer(
+        kafka_cluster.bootstrap_servers,
+        topics=[target],
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    ) as consumer:
+        values = [record.value for record in until(20, consumer)]
+    assert values == [b"value %d" % index for index in range(20)]
+
+    def transactions(*more: str) -> list[list[str]]:
+        shown = tools.run(kafka_cluster, "TransactionsCommand", *more)
+        return [line.split() for line in shown.splitlines()]
+
+    [listed] = [row for row in transactions("list") if row[:1] == [name]]
+    assert listed[3] == "CompleteCommit"
+    _, described = transactions("describe", "--transactional-id", name)[:2]
+    assert described[1] == name
+    header, *producers = transactions("describe-producers", "--topic", target, "--partition", "0")
+    assert header[0] == "ProducerId"
+    assert [row[0] for row in producers] == [listed[2]]
+    hanging = transactions("find-hanging", "--broker-id", "1", "--topic", target)
+    assert [row for row in hanging if target in row] == []
+
+
+def until(count: int, consumer: Any) -> Iterator[Any]:
+    """Yield this many records; the test's time-out ends it if they do not come."""
+    seen = 0
+    while seen < count:
+        for record in consumer.poll(timeout=1):
+            seen += 1
+            yield record
+
+
+def test_performance_tools(tools: Tools, kafka_cluster: ClusterHandle) -> None:
+    topic, group = created(kafka_cluster), kafka_cluster.group()
+    size = "--num-records", "1000", "--record-size", "100", "--throughput", "-1"
+    said = tools.run(kafka_cluster, "ProducerPerformance", "--topic", topic, *size)
+    assert said.startswith("1000 records sent")
+    words = "--topic", topic, "--num-records", "1000", "--group", group
+    header, row = tools.run(kafka_cluster, "ConsumerPerformance", *words).strip().splitlines()[-2:]
+    names = [name.strip() for name in header.split(",")]
+    assert row.split(",")[names.index("data.consumed.in.nMsg")].strip() == "1000"
