@@ -71,6 +71,7 @@ class Brokers:
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self.on_wrong_broker: Callable[[str], None] = _ignore
+        self.on_disconnected: Callable[[], None] = _ignore
         self._refusals: Counter[int] = Counter()
         self._troubled = False
         self._responded_before: float | None = None
@@ -159,6 +160,14 @@ class Brokers:
             return False
         return self._troubled or any(broker.activity.overdue for broker in brokers)
 
+    def all_unreachable(self) -> bool:
+        """Whether each broker that may be asked cannot be connected to or does not respond."""
+        for node_id in self._candidates():
+            broker = self._broker(node_id)
+            if not broker.activity.overdue and (broker.connected or node_id not in self.failures):
+                return False
+        return True
+
     # -- changes ----------------------------------------------------------------------------------
 
     def follow(self, known: Iterable[int]) -> None:
@@ -214,6 +223,8 @@ class Brokers:
         """A connection ended by an error, or did not come about."""
         self.last_error = error
         self._troubled = True
+        if not any(broker.connected for broker in self._brokers.values()):
+            self.on_disconnected()
 
     def closed(self, lane: Lane) -> None:
         """A lane is gone."""
@@ -304,7 +315,7 @@ class Brokers:
         return Address(node_id, node.host, node.port)
 
 
-def _ignore(_: str) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 

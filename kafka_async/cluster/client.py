@@ -488,6 +488,7 @@ class _Parts:
         self.coordinators = Coordinators(wiring, self.brokers, self.updater)
         self.router = Router(wiring, self.brokers, self.updater, self.coordinators)
         self.updater.on_rebootstrap = self.coordinators.forget_all
+        self.brokers.on_disconnected = self.updater.nudge
         self.brokers.on_wrong_broker = self.updater.demand_rebootstrap
 
     def end(self, error: KafkaError) -> None:

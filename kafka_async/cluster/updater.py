@@ -23,6 +23,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.cluster.bootstrap import RebootstrapTrigger
 from kafka_async.cluster.lane import CONNECT_PATIENCE
 from kafka_async.cluster.metadata import ClusterMetadata
+from kafka_async.cluster.outage import OutageLog
 from kafka_async.config import seconds
 from kafka_async.errors import (
     BootstrapError,
@@ -117,6 +118,7 @@ class MetadataUpdater:
         self._not_before = 0.0
         self._expires = 0.0
         self._failure: KafkaError | None = None
+        self._outage = OutageLog()
         self._warned = ""
 
     # -- what callers use -------------------------------------------------------------------------
@@ -394,6 +396,9 @@ class MetadataUpdater:
         now = self._loop.time()
         self._failure = None
         self._warned = ""
+        lasted = self._outage.reached(now)
+        if lasted is not None:
+            logger.warning("the cluster can be reached again, after %.0f s", lasted)
         if ask.tracked or ask.everything:
             self._expires = now + self._max_age
         brokers.follow(self.snapshot.brokers)
@@ -414,8 +419,20 @@ class MetadataUpdater:
             for waiter in ask.waiters:
                 if not waiter.done():
                     waiter.set_exception(failure)
-        elif not self.snapshot.brokers and brokers.all_failed():
-            self._warn(bootstrap_error(brokers).message)
+        elif self.snapshot.version == 0:
+            if brokers.all_failed():
+                self._warn(bootstrap_error(brokers).message)
+        elif brokers.all_unreachable():
+            self._warn_of_outage(error)
+
+    def _warn_of_outage(self, error: KafkaError) -> None:
+        lasted = self._outage.unreachable(self._loop.time())
+        if lasted is not None:
+            logger.warning(
+                "no broker of the cluster can be reached%s: %s; the client keeps retrying",
+                f" for {lasted:.0f} s" if lasted else "",
+                error,
+            )
 
     def _refused(self, brokers: Brokers) -> bool:
         """Whether every bootstrap server has refused for long enough to say that to `start`."""

@@ -65,7 +65,11 @@ class Setting:
 @pytest_asyncio.fixture
 async def setting() -> AsyncIterator[Setting]:
     world = World()
-    async with world.client(hooks=Hooks(), request_timeout_ms=10_000) as client:
+    async with world.client(
+        hooks=Hooks(),
+        request_timeout_ms=10_000,
+        metadata_recovery_strategy="none",  # a rebootstrap would disconnect the lane
+    ) as client:
         yield Setting(world, client)
 
 

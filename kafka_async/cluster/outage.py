@@ -1,0 +1,47 @@
+"""When an outage of the whole cluster is logged: at its onset, at growing intervals, at its end.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIRST_INTERVAL: Final = 10.0
+"""Seconds from the first warning of an outage to the second; each interval doubles."""
+LONGEST_INTERVAL: Final = 300.0
+"""Seconds between two warnings at most."""
+
+
+class OutageLog:
+    """Decides for one client. Owned by its metadata loop; times in seconds of the loop's clock."""
+
+    __slots__ = ("_interval", "_next_at", "_since")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._next_at = 0.0
+        self._interval = FIRST_INTERVAL
+
+    def unreachable(self, now: float) -> float | None:
+        """Note that no broker can be reached.
+
+        Returns:
+            Seconds since the onset if a warning is due now, else None.
+        """
+        if self._since is None:
+            self._since = self._next_at = now
+            self._interval = FIRST_INTERVAL
+        if now < self._next_at:
+            return None
+        if now > self._since:
+            self._interval = min(self._interval * 2, LONGEST_INTERVAL)
+        self._next_at = now + self._interval
+        return now - self._since
+
+    def reached(self, now: float) -> float | None:
+        """Note that a broker responded; return the seconds of the outage that ends, if any."""
+        if self._since is None:
+            return None
+        since, self._since = self._since, None
+        return now - since

@@ -1,0 +1,109 @@
+"""What is logged while no broker can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from kafka_async.cluster.destinations import Broker
+from kafka_async.cluster.outage import OutageLog
+from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from tests.cluster.scripted import World, until
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    rows = [row for row in caplog.records if row.levelno >= logging.WARNING]
+    assert {row.name for row in rows} <= {"kafka_async.cluster"}
+    return [row.getMessage() for row in rows]
+
+
+def test_warns_at_onset_and_at_growing_intervals() -> None:
+    log = OutageLog()
+    due = [now for now in range(2000) if log.unreachable(float(now)) is not None]
+    assert due == [0, 10, 30, 70, 150, 310, 610, 910, 1210, 1510, 1810]
+
+
+def test_measures_an_outage_and_begins_anew_with_the_next() -> None:
+    log = OutageLog()
+    assert log.reached(1.0) is None
+    assert log.unreachable(2.0) == 0.0
+    assert log.unreachable(13.0) == 11.0
+    assert log.reached(20.0) == 18.0
+    assert log.reached(21.0) is None
+    assert log.unreachable(22.0) == 0.0
+    assert log.unreachable(31.9) is None
+    assert log.unreachable(32.0) == 10.0
+
+
+def stop(world: World) -> Callable[[], None]:
+    for broker in world.brokers.values():
+        broker.stop()
+
+    def start() -> None:
+        for broker in world.brokers.values():
+            broker.start()
+
+    return start
+
+
+def freeze(world: World) -> Callable[[], None]:
+    for broker in world.brokers.values():
+        broker.silent = True
+
+    def thaw() -> None:
+        for broker in world.brokers.values():
+            broker.silent = False
+            broker.drop()
+
+    return thaw
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+@pytest.mark.parametrize("begin", [stop, freeze])
+async def test_an_outage_is_logged_from_its_onset_to_its_end(
+    caplog: pytest.LogCaptureFixture,
+    begin: Callable[[World], Callable[[], None]],
+    strategy: str,
+) -> None:
+    world = World(brokers=2)
+    async with world.client(
+        metadata_recovery_strategy=strategy, request_timeout_ms=2_000, metadata_max_age_ms=10_000
+    ) as client:
+        for node_id in world.brokers:
+            await client.request(HeartbeatRequest(), to=Broker(node_id))
+        end = begin(world)
+        await until(lambda: bool(warnings(caplog)))
+        (onset,) = warnings(caplog)
+        assert onset.startswith("no broker of the cluster can be reached: b")
+        assert onset.endswith("; the client keeps retrying")
+        assert client.health().state == "degraded"
+        await asyncio.sleep(100)
+        assert 3 <= len(warnings(caplog)) <= 4  # after 10 s, 30 s and 70 s
+        assert " for 1" in warnings(caplog)[1]
+        caplog.clear()
+        end()
+        await until(lambda: bool(warnings(caplog)))
+        (recovered,) = warnings(caplog)
+        assert recovered.startswith("the cluster can be reached again, after 1")
+        await asyncio.sleep(100)
+        assert warnings(caplog) == [recovered]
+        assert client.health().state == "running"
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_the_loss_of_one_broker_of_several_is_no_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(brokers=3)
+    async with world.client(metadata_max_age_ms=5_000) as client:
+        await client.request(HeartbeatRequest(), to=Broker(1))
+        world.brokers[1].stop()
+        await asyncio.sleep(60)
+        await client.refresh_metadata()
+        assert warnings(caplog) == []
