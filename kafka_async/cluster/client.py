@@ -334,16 +334,24 @@ class Client:
         self._running().updater.nudge()
 
     async def metadata_for(
-        self, topics: Iterable[str], *, timeout: float, allow_auto_create: bool = False
+        self,
+        topics: Iterable[str],
+        *,
+        timeout: float,
+        allow_auto_create: bool = False,
+        retry_unknown: bool = True,
     ) -> ClusterMetadata:
         """A snapshot in which all these topics are known; asks as often as it takes.
 
         Raises:
-            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds.
+            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds, or after the
+                first response without `retry_unknown`.
             KafkaTimeoutError: no broker answered in that time.
             KafkaError: one cannot be used, as for its name or a missing permission.
         """
-        return await self._running().updater.known(topics, timeout, create=allow_auto_create)
+        return await self._running().updater.known(
+            topics, timeout, create=allow_auto_create, retry_unknown=retry_unknown
+        )
 
     async def refresh_metadata(
         self,

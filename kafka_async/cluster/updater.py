@@ -33,6 +33,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RebootstrapRequiredError,
     RetriableError,
+    UnknownTopicOrPartitionError,
     error_for,
 )
 from kafka_async.hooks import Rebootstrapped
@@ -198,12 +199,18 @@ class MetadataUpdater:
             raise KafkaTimeoutError(f"no metadata within {timeout:.3g} s{why}") from self._failure
 
     async def known(
-        self, topics: Iterable[str], timeout: float, *, create: bool = False
+        self,
+        topics: Iterable[str],
+        timeout: float,
+        *,
+        create: bool = False,
+        retry_unknown: bool = True,
     ) -> ClusterMetadata:
         """A snapshot in which all these topics are, asking as often as it takes.
 
         Raises:
-            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds.
+            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds, or after the
+                first response without `retry_unknown`.
             KafkaTimeoutError: no broker answered in that time.
             KafkaError: one cannot be used, as for its name or its permissions.
         """
@@ -221,6 +228,11 @@ class MetadataUpdater:
             codes = {snapshot.errors[name]: name for name in missing if name in snapshot.errors}
             errors = [error_for(code, topic=name) for code, name in codes.items()]
             for error in errors:
+                unknown = isinstance(error, UnknownTopicOrPartitionError)
+                if unknown and not retry_unknown:
+                    raise UnknownTopicOrPartitionError(
+                        "the topic does not exist: create it, or check its name", topic=error.topic
+                    )
                 if not isinstance(error, RetriableError):
                     raise error
             if not errors:

@@ -403,10 +403,21 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
 
     async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
-        """A topic's partitions. Raises UnknownTopicOrPartitionError: there is no such topic."""
+        """Return the numbers of a topic's partitions; never creates the topic.
+
+        Args:
+            topic: The topic's name.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            UnknownTopicOrPartitionError: A broker responded that there is no such topic.
+            KafkaTimeoutError: No broker responded in time.
+        """
         self._engine.check()
         text(topic, "topic")
-        metadata = await self.client.metadata_for([topic], timeout=self._limit(timeout))
+        metadata = await self.client.metadata_for(
+            [topic], timeout=self._limit(timeout), retry_unknown=False
+        )
         return list(range(metadata.partitions(topic) or 0))
 
     def statistics(self) -> ConsumerStatistics:

@@ -27,6 +27,8 @@ logger = logging.getLogger("kafka_async.producer")
 
 TOPICS_A_TURN: Final = 32
 """Topics that the accumulator is told of in one turn of the event loop: half a millisecond."""
+WARN_AFTER: Final = 2.0
+"""Seconds that records wait for a topic's metadata before a warning is logged."""
 
 
 class Learning:
@@ -111,17 +113,21 @@ class Learning:
         names = {topic.name for topic in topics}
         self._client.track_topics(names - self._tracked)
         self._tracked |= names
+        timeout = min(WARN_AFTER, self._patience)
         try:
             while topics:
                 try:
                     await self._client.metadata_for(
                         [topic.name for topic in topics],
-                        timeout=self._patience,
+                        timeout=timeout,
                         allow_auto_create=True,
                     )
                 except RetriableError as error:
                     for topic in _concerned(topics, error):
                         topic.error = error
+                    if timeout < self._patience:
+                        timeout = self._patience
+                        self._warn(topics, error)
                     await asyncio.sleep(self._delay())
                 except KafkaError as error:
                     failed = _concerned(topics, error)
@@ -135,6 +141,17 @@ class Learning:
         # What was found missing meanwhile is asked for once more, as it would be at any other time.
         self._stale.update((topic, True) for topic in topics if topic.missed)
         self._wake()
+
+    def _warn(self, topics: Sequence[TopicQueue], error: KafkaError) -> None:
+        names = ", ".join([topic.name for topic in topics[:5]])
+        more = f" and {len(topics) - 5} more" if len(topics) > 5 else ""
+        logger.warning(
+            "records wait for the metadata of topic %s%s and fail after max_block_ms (%g s): %s",
+            names,
+            more,
+            self._patience,
+            error,
+        )
 
     async def _learn_anew(self, topics: Sequence[TopicQueue]) -> None:
         """See whether topics have the partitions that records name by now, and fail those if not.

@@ -23,6 +23,7 @@ from kafka_async.errors import (
     OffsetOutOfRangeError,
     ProtocolError,
     RecordDeserializationError,
+    UnknownTopicOrPartitionError,
 )
 from kafka_async.hooks import Fetched, Hooks
 from kafka_async.kernel import Record
@@ -820,3 +821,15 @@ async def test_statistics_have_the_throttle_time_of_fetches(
         statistics = consumer.statistics()
         assert statistics.fetch_throttle_time_max == 300
         assert statistics.fetch_throttle_time_avg == 300 / statistics.fetch_total
+
+
+async def test_partitions_for_an_unknown_topic_raises_after_one_response(stage: Stage) -> None:
+    async with stage.consumer() as consumer:
+        asked = stage.cluster.faults.add(
+            api="Metadata", count=None, when=lambda context, request: bool(request.topics)
+        )
+        with pytest.raises(UnknownTopicOrPartitionError, match="missing: the topic does not exist"):
+            await consumer.partitions_for("missing")
+        assert asked.hits == 1
+        await stage.cluster.create_topic("missing", 2)
+        assert await consumer.partitions_for("missing") == [0, 1]

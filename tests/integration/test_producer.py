@@ -18,6 +18,7 @@ from kafka_async import (
 )
 from kafka_async.errors import (
     BootstrapError,
+    DeliveryError,
     KafkaTimeoutError,
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
@@ -231,3 +232,26 @@ async def test_delivery_timeout_is_kept_while_the_leader_is_away(
         assert (await producer.send(topic, b"3")).offset == 1
     records = await read_partition(kafka_cluster.bootstrap_servers, topic)
     assert [record.value for record in records] == [b"1", b"3"]
+
+
+async def test_stopping_is_bounded_while_the_leader_is_away(kafka_cluster: ClusterHandle) -> None:
+    control = kafka_cluster.control
+    topic = await create(kafka_cluster, replicas=1)
+    leader = await leader_of(kafka_cluster, topic)
+    producers = [
+        Producer(kafka_cluster.bootstrap_servers, close_timeout_ms=1_000) for _ in range(2)
+    ]
+    for producer in producers:
+        await producer.start()
+        await producer.send(topic, b"written")
+    await asyncio.to_thread(control.stop_broker, leader)
+    try:
+        await producers[0].send_many(topic, [b"v"] * 3)
+        async with asyncio.timeout(20):  # delivery_timeout_ms is 120 s
+            with pytest.raises(DeliveryError, match="3 records were not delivered"):
+                await producers[0].stop()
+            await producers[1].stop()
+        assert [producer.health().state for producer in producers] == ["closed", "closed"]
+    finally:
+        await asyncio.to_thread(control.start_broker, leader)
+        await leader_of(kafka_cluster, topic)

@@ -14,7 +14,12 @@ from kafka_async import (
     Producer,
     TopicPartition,
 )
-from kafka_async.errors import ApplicationRecoverableError, KafkaError, TransactionAbortableError
+from kafka_async.errors import (
+    ApplicationRecoverableError,
+    InvalidTxnStateError,
+    KafkaError,
+    TransactionAbortableError,
+)
 from tests.integration.reading import read_partition
 
 if TYPE_CHECKING:
@@ -162,3 +167,23 @@ async def test_before_kip_890_the_coordinator_is_told_of_each_partition() -> Non
         async with Admin(cluster.bootstrap_servers) as admin:
             offsets = await admin.list_group_offsets("group")
         assert offsets[place].offset == 3
+
+
+async def test_a_new_epoch_ends_an_open_transaction(
+    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two requests for it the coordinator fences the second, by its abort for the first."""
+    topic = await create(kafka_cluster)
+
+    async def refused(**_: object) -> None:
+        raise InvalidTxnStateError
+
+    async with producer_of(kafka_cluster) as producer:
+        txn = await producer.begin()
+        await txn.send(topic, b"aborted")
+        with monkeypatch.context() as patch:
+            patch.setattr(producer.driver, "_say_end", refused)
+            await txn.abort()
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"committed")
+    assert await values(kafka_cluster, topic) == [b"committed"]

@@ -20,6 +20,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
     SerializationError,
+    UnknownTopicOrPartitionError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, Event
 from kafka_async.protocol.messages.produce import ProduceRequest
@@ -494,3 +495,18 @@ async def test_transactional_batches_are_marked_and_others_not() -> None:
         await bench.producer.send("clicks", b"v")
         (frame,) = bench.cluster.log("clicks").batches
         assert not next(iter_batches(frame)).is_transactional
+
+
+async def test_warns_once_of_a_topic_that_records_wait_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Bench({}, max_block_ms=10_000) as bench:
+        delivery = await bench.producer.enqueue("missing", b"v", partition=99)
+        await asyncio.sleep(1.9)
+        assert not caplog.records
+        await asyncio.sleep(0.2)
+        assert "topic missing" in caplog.text
+        assert "max_block_ms (10 s)" in caplog.text
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await delivery
+        assert len([row for row in caplog.records if "topic missing" in row.message]) == 1

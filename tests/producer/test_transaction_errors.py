@@ -45,8 +45,10 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 CATEGORIES = (TransactionAbortableError, ApplicationRecoverableError, InvalidConfigurationError)
 OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
 GROUP = GroupMetadata("words", 3, "member-1")
-CODES = [-1, 2, 3, 6, 7, 10, 12, 14, 15, 16, 17, 22, 25, 27, 29, 30, 31, 35, 38, 41, 42, 45, 47]
-CODES += [48, 49, 50, 51, 53, 56, 59, 74, 82, 87, 89, 90, 110, 113, 120, 129]
+CODES = [
+    *(-1, 2, 3, 6, 7, 10, 12, 14, 15, 16, 17, 22, 25, 27, 29, 30, 31, 35, 38, 41, 42, 45, 47, 48),
+    *(49, 50, 51, 53, 56, 59, 74, 82, 87, 89, 90, 110, 113, 120, 129),
+]
 LOST = KafkaConnectionError("the connection was lost")
 
 Call = Callable[[Producer, Transaction], Awaitable[object]]
