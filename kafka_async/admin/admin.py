@@ -11,13 +11,14 @@ the first, which names its topic, partition or group; the others' are in its not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from kafka_async.admin.call import Call
 from kafka_async.cluster.client import Client
 from kafka_async.config import ClientConfig
+from kafka_async.foreign_names import ADMIN, check_construction, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +47,13 @@ class Admin:
     in seconds, retries included (default: default_api_timeout_ms), and raises KafkaTimeoutError
     after it.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Self:
+            """Refuse arguments in the form of other clients."""
+            check_construction(cls, args, options)
+            return super().__new__(cls)
 
     def __init__(
         self, bootstrap_servers: str | Sequence[str] | Client, **options: Unpack[ClientOptions]
@@ -244,3 +252,6 @@ class Admin:
         return await offsets.list_group_offsets(
             Call(self.client, timeout), group_id, partitions, require_stable=require_stable
         )
+
+
+explain(Admin, ADMIN)

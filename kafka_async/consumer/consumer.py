@@ -29,6 +29,7 @@ from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.seeking import Seeking
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foreign_names import CONSUMER, check_construction, explain
 from kafka_async.supervisor import outlast
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ class Consumer(Seeking, Committing, Generic[K, V]):
     values are bytes unless deserializers are given. A consumer belongs to the event loop and the
     process it is started in, and one task at a time asks it for records.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Self:
+            """Refuse arguments in the form of other clients."""
+            check_construction(cls, args, options)
+            return super().__new__(cls)
 
     def __init__(
         self,
@@ -479,6 +487,9 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             IllegalStateError: the partition is not assigned to this consumer.
         """
         return _known(self._subscription.state(topic_partition(partition)).last_stable_offset)
+
+
+explain(Consumer, CONSUMER)
 
 
 def _known(offset: int) -> int | None:

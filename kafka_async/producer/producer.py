@@ -24,6 +24,7 @@ from kafka_async.errors import (
     TransactionStateError,
     raises_categories,
 )
+from kafka_async.foreign_names import PRODUCER, check_construction, explain
 from kafka_async.producer.accumulator import A_TURN, Accumulator
 from kafka_async.producer.idempotence import Sequencer
 from kafka_async.producer.preload import preload
@@ -72,6 +73,13 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     all in-sync replicas have them. A producer belongs to the event loop and the process it is
     started in. Keys and values are bytes unless serializers are given.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Self:
+            """Refuse arguments in the form of other clients."""
+            check_construction(cls, args, options)
+            return super().__new__(cls)
 
     def __init__(
         self,
@@ -460,3 +468,6 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 "records of a transactional producer go through a transaction: "
                 "use `async with producer.transaction() as txn` and txn.enqueue"
             )
+
+
+explain(Producer, PRODUCER)

@@ -1,0 +1,94 @@
+"""Calls of aiokafka, kafka-python and confluent-kafka, and what they are here.
+
+A name of theirs raises AttributeError that says which call to use. Each is a descriptor of the
+class: `__getattr__` would slow down every other attribute of the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+
+class ForeignName:
+    """A name that another client has; looking it up raises AttributeError with the call to use."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        """Raise AttributeError."""
+        raise AttributeError(
+            f"{owner.__name__} has no {self._name}: {self._hint}", name=self._name, obj=instance
+        )
+
+
+PRODUCER: Final[Mapping[str, str]] = {
+    "send_and_wait": "await producer.send(...) waits for the acknowledgement",
+    "send_offsets_to_transaction": "await transaction.commit_offsets(consumer)",
+    "produce": "await producer.enqueue(...), or producer.enqueue_nowait(...), which does not wait",
+    "produce_batch": "await producer.send_many(topic, values), or send_batch(partition, batch)",
+    "create_batch": "records are batched by themselves; RecordBatch.build(records) builds one",
+    "poll": "nothing is to be polled: await a delivery, or await producer.flush()",
+    "close": "await producer.stop(), or `async with`",
+    "begin_transaction": "`async with producer.transaction() as txn`, or await producer.begin()",
+    "commit_transaction": "await transaction.commit(); the end of `async with` does it",
+    "abort_transaction": "await transaction.abort(); an exception in `async with` does it",
+    "list_topics": "await Admin(...).list_topics()",
+    "metrics": "producer.statistics()",
+    "cluster_id": "await Admin(...).describe_cluster() has it",
+}
+CONSUMER: Final[Mapping[str, str]] = {
+    "getone": "await anext(stream) of stream = aiter(consumer), or `async for`",
+    "getmany": "await consumer.poll(timeout=1.0, max_records=500); poll_batches gives partitions",
+    "consume": "await consumer.poll(timeout=1.0, max_records=500)",
+    "close": "await consumer.stop(), or `async with`",
+    "last_stable": "consumer.last_stable_offset(partition)",
+    "highwater": "consumer.high_watermark(partition)",
+    "get_watermark_offsets": "consumer.high_watermark(partition), or await beginning_offsets(...)",
+    "partitions_for_topic": "await consumer.partitions_for(topic)",
+    "list_topics": "await consumer.topics(), or await Admin(...).list_topics()",
+    "incremental_assign": "consumer.assign(partitions), with all that are to be read",
+    "incremental_unassign": "consumer.assign(partitions), with those that are left",
+    "unassign": "consumer.assign([])",
+    "store_offsets": "with auto-commit, a record counts once the next one is asked for",
+    "consumer_group_metadata": "consumer.group_metadata()",
+    "metrics": "consumer.statistics()",
+    "last_poll_timestamp": "consumer.health().last_poll_s, in seconds before now",
+    "memberid": "consumer.group_metadata() has member_id",
+    "cluster_id": "await Admin(...).describe_cluster() has it",
+}
+ADMIN: Final[Mapping[str, str]] = {
+    "close": "await admin.stop(), or `async with`",
+    "poll": "nothing is to be polled: the calls are awaited",
+    "list_consumer_groups": "await admin.list_groups()",
+    "describe_consumer_groups": "await admin.describe_groups(group_ids)",
+    "delete_consumer_groups": "await admin.delete_groups(group_ids)",
+    "list_consumer_group_offsets": "await admin.list_group_offsets(group_id)",
+}
+
+
+def explain(client: type, names: Mapping[str, str]) -> None:
+    """Have a class say, for each name that it lacks, which call to use."""
+    for name, hint in names.items():
+        if name in dir(client):
+            raise TypeError(f"{client.__name__} has {name}")
+        setattr(client, name, ForeignName(name, hint))
+
+
+def check_construction(client: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Raise TypeError for arguments in the form of other clients, with the right one."""
+    if not args:
+        return
+    name, first = client.__name__, args[0]
+    reads = ', topics=["orders"]' if name == "Consumer" else ""
+    right = f'{name}("localhost:9092"{reads}, ...)'
+    if isinstance(first, Mapping):
+        raise TypeError(
+            f"{name} takes options by name: {right}; for a dict of Kafka's own names, "
+            f"{name}.from_properties(properties)"
+        )
+    if len(args) > 1 or "bootstrap_servers" in options:
+        what = "topics" if name == "Consumer" else "anything else"
+        raise TypeError(f"{name} takes bootstrap servers first, and {what} by name: {right}")

@@ -1,0 +1,100 @@
+"""Names and forms of aiokafka and confluent-kafka raise with the call to use instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+
+from kafka_async import blocking
+from kafka_async.admin import Admin
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.foreign_names import ADMIN, CONSUMER, PRODUCER
+from kafka_async.producer.producer import Producer
+from kafka_async.producer.transaction import Transaction
+
+SERVERS = "localhost:9092"
+TABLES: list[tuple[type, Mapping[str, str]]] = [
+    (Producer, PRODUCER),
+    (Consumer, CONSUMER),
+    (Admin, ADMIN),
+]
+CALLS = [(client, name) for client, table in TABLES for name in table]
+
+
+@pytest.mark.parametrize(("client", "name"), CALLS, ids=[f"{c.__name__}.{n}" for c, n in CALLS])
+def test_a_name_of_another_client_raises_with_the_call_to_use(client: Any, name: str) -> None:
+    made = client(SERVERS)
+    with pytest.raises(AttributeError, match=f"{client.__name__} has no {name}: .") as raised:
+        getattr(made, name)
+    assert raised.value.name == name
+    assert not hasattr(made, name)
+    assert getattr(made, name, 5) == 5
+
+
+@pytest.mark.parametrize(("client", "table"), TABLES)
+def test_hints_name_calls_that_exist(client: type, table: Mapping[str, str]) -> None:
+    known = {"consumer": Consumer, "producer": Producer, "admin": Admin, "transaction": Transaction}
+    for hint in table.values():
+        for owner, call in re.findall(r"\b(consumer|producer|admin|transaction)\.(\w+)\(", hint):
+            assert callable(getattr(known[owner], call)), hint
+
+
+@pytest.mark.parametrize(("client", "table"), TABLES)
+def test_no_other_attribute_becomes_slower(client: type, table: Mapping[str, str]) -> None:
+    """With `__getattr__` Python would look up every attribute of the client the slow way."""
+    assert not hasattr(client, "__getattr__")
+    assert client.__getattribute__ is object.__getattribute__
+
+
+PUBLIC: list[tuple[type, type, set[str]]] = [
+    # For what is left out there is no call to name.
+    (aiokafka.AIOKafkaProducer, Producer, {"partitions_for"}),
+    (aiokafka.AIOKafkaConsumer, Consumer, set()),
+    (confluent_kafka.Producer, Producer, {"purge", "set_sasl_credentials"}),
+    (confluent_kafka.Consumer, Consumer, {"set_sasl_credentials"}),
+]
+
+
+@pytest.mark.parametrize(("theirs", "ours", "without"), PUBLIC)
+def test_every_call_of_theirs_is_known(theirs: type, ours: type, without: set[str]) -> None:
+    names = {name for name in dir(theirs) if not name.startswith("_")} - without
+    known = {name for client, table in TABLES if client is ours for name in table}
+    assert names - known - set(dir(ours)) == set()
+
+
+FORMS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+    (({"bootstrap.servers": SERVERS},), {}, r"takes options by name.*\.from_properties"),
+    (("orders",), {"bootstrap_servers": SERVERS}, "takes bootstrap servers first, and"),
+    ((SERVERS, "orders"), {}, "takes bootstrap servers first, and"),
+]
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+@pytest.mark.parametrize(("args", "options", "words"), FORMS)
+def test_another_form_of_construction_raises_with_the_right_one(
+    client: Any, args: tuple[Any, ...], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{client.__name__} {words}"):
+        client(*args, **options)
+
+
+def test_topics_as_positionals_are_shown_by_name() -> None:
+    consumer: Any = Consumer
+    with pytest.raises(TypeError, match=r'Consumer\("localhost:9092", topics=\["orders"\], ...\)'):
+        consumer("orders", "payments", bootstrap_servers=SERVERS)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_bootstrap_servers_may_be_given_by_name(client: Any) -> None:
+    assert client(bootstrap_servers=SERVERS) is not None
+
+
+@pytest.mark.parametrize("client", [blocking.Producer, blocking.Consumer, blocking.Admin])
+def test_blocking_clients_refuse_a_dict_too(client: Any) -> None:
+    with pytest.raises(TypeError, match="from_properties"):
+        client({"bootstrap.servers": SERVERS})
