@@ -136,6 +136,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_instance_id: str | None
     group_protocol: Literal["classic"]
     auto_offset_reset: Literal["earliest", "latest", "none"]
+    auto_offset_reset_new_partitions: Literal["earliest", "latest"]
     enable_auto_commit: bool
     auto_commit_interval_ms: float
     isolation_level: Literal["read_uncommitted", "read_committed"]
@@ -434,6 +435,13 @@ class ConsumerConfig(ClientConfig):
     group_protocol: str = option("classic", "The group's protocol.", choices=("classic",))
     auto_offset_reset: str = option(
         "latest", "Where to start without an offset.", choices=("earliest", "latest", "none")
+    )
+    auto_offset_reset_new_partitions: str = option(
+        "earliest",
+        'Where to start in a partition added to a topic, if auto_offset_reset is "latest".',
+        choices=("earliest", "latest"),
+        java="latest",
+        why="what is written to a new partition before the consumer finds it is not skipped",
     )
     enable_auto_commit: bool = option(True, "Commit what was handed out, now and then.")
     auto_commit_interval_ms: float = option(5_000, "How often to auto-commit.", low=1)

@@ -127,7 +127,8 @@ class Committing(Handle):
     ) -> None:
         """Go on at what the group has committed, as after an aborted transaction.
 
-        A partition without a committed offset follows auto_offset_reset.
+        A partition without a committed offset follows auto_offset_reset, or if it is new
+        auto_offset_reset_new_partitions.
         """
         engine = self._engine
         if engine.commits is None:
@@ -137,13 +138,14 @@ class Committing(Handle):
             for state in self._subscription.select(topic_partitions(partitions))
         }
         found = await engine.commits.fetch(versions, self._limit(timeout))
+        newer = await engine.positions.newer_than_group(found)
         for partition, offset in found.items():
             state = self._subscription.states.get(partition)
             if state is None or state.version != versions[partition]:
                 continue  # taken away, or sought, meanwhile
             engine.cut(state)
             if offset is None:
-                engine.fetcher.reset(state, None)
+                engine.positions.reset_uncommitted(state, newer=partition in newer)
             else:
                 epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
                 state.found_committed(offset.offset, epoch)

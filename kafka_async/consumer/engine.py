@@ -306,6 +306,7 @@ class Engine:
         if self._closing:
             return
         subscription = self.subscription
+        subscription.note_sizes(metadata)
         if self.coordinator is None:
             if subscription.follow({t: metadata.partitions(t) for t in subscription.topics}):
                 self.cut()

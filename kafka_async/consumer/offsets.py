@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from kafka_async.config import seconds
 from kafka_async.consumer.lookups import EpochEnd, Found, Lookups, settle
 from kafka_async.consumer.pulse import Pulse
-from kafka_async.consumer.subscription import UNKNOWN, PartitionState, Phase, Subscription
+from kafka_async.consumer.subscription import EARLIEST, UNKNOWN, PartitionState, Phase, Subscription
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, RetriableError
+from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.consumer.commits import Commits
     from kafka_async.consumer.fetcher import Fetcher
     from kafka_async.supervisor import Supervisor
-    from kafka_async.types import OffsetAndMetadata, TopicPartition
+    from kafka_async.types import OffsetAndMetadata
 
 logger = logging.getLogger("kafka_async.consumer")
 
@@ -53,6 +54,10 @@ class Positions:
         self._lookups = lookups
         self._commits = commits
         self._timeout = seconds(config.request_timeout_ms)
+        self._earliest_if_newer = (
+            config.auto_offset_reset == "latest"
+            and config.auto_offset_reset_new_partitions == "earliest"
+        )
         self._wanted = asyncio.Event()
         self.found = Pulse()
         """Beats when positions may have become known."""
@@ -75,7 +80,7 @@ class Positions:
         new = [s for s in due if s.phase is Phase.NEW]
         if new and self._commits is None:
             for state in new:
-                self._fetcher.reset(state, None)
+                self.reset_uncommitted(state, newer=self._may_be_newer(state.partition))
             self._wanted.set()
         elif new:
             self._start(new, self._committed, "looks up committed offsets")
@@ -137,15 +142,56 @@ class Positions:
         assert self._commits is not None
         partitions = [state.partition for state in asked]
         offsets = await self._commits.fetch(partitions, self._timeout, known_only=True)
+        newer = await self.newer_than_group(offsets)
         for state, version in asked.items():
             if state.version != version or state.partition not in offsets:
                 continue
             state.asking = False
-            self._go_on(state, offsets[state.partition])
+            self._go_on(state, offsets[state.partition], newer=state.partition in newer)
 
-    def _go_on(self, state: PartitionState, offset: OffsetAndMetadata | None) -> None:
-        if offset is None:
+    def _may_be_newer(self, partition: TopicPartition) -> bool:
+        return self._earliest_if_newer and self._subscription.is_newer(partition)
+
+    async def newer_than_group(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
+    ) -> frozenset[TopicPartition]:
+        """Return those of some partitions that auto_offset_reset_new_partitions applies to.
+
+        They have no committed offset, and either their topic grew while this consumer was
+        subscribed, or they are the group's and it has committed another partition of the topic.
+        """
+        absent = {p for p, offset in offsets.items() if offset is None}
+        if not self._earliest_if_newer or not absent or self._commits is None:
+            return frozenset()
+        newer = {p for p in absent if self._subscription.is_newer(p)}
+        unclear = {p for p in absent - newer if p in self._subscription.owned}
+        started = {p.topic for p, offset in offsets.items() if offset is not None}
+        metadata = self._client.metadata
+        others = [
+            TopicPartition(topic, number)
+            for topic in {p.topic for p in unclear} - started
+            for number in range(metadata.partitions(topic) or 0)
+            if TopicPartition(topic, number) not in absent
+        ]
+        if others:
+            found = await self._commits.fetch(others, self._timeout, known_only=True)
+            started |= {p.topic for p, offset in found.items() if offset is not None}
+        return frozenset(newer | {p for p in unclear if p.topic in started})
+
+    def reset_uncommitted(self, state: PartitionState, *, newer: bool) -> None:
+        """Begin in a partition without a committed offset."""
+        if newer:
+            logger.info("%s is new: starting at its first record", state.partition)
+            state.reset(EARLIEST)
+            self.wake()
+        else:
             self._fetcher.reset(state, None)
+
+    def _go_on(
+        self, state: PartitionState, offset: OffsetAndMetadata | None, *, newer: bool
+    ) -> None:
+        if offset is None:
+            self.reset_uncommitted(state, newer=newer)
             return
         epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
         state.found_committed(offset.offset, epoch)

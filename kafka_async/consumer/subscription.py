@@ -23,6 +23,9 @@ from kafka_async.types import OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator, Mapping
+    from uuid import UUID
+
+    from kafka_async.cluster.metadata import ClusterMetadata
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -231,6 +234,7 @@ class Subscription:
         self.owned: frozenset[TopicPartition] = frozenset()
         self.static: frozenset[TopicPartition] = frozenset()
         self.forfeited: set[TopicPartition] = set()
+        self._sizes: dict[str, tuple[UUID, int]] = {}
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self.states.values())
@@ -292,6 +296,23 @@ class Subscription:
         self.own(came)
         self.release(came)
         return bool(came or gone)
+
+    def note_sizes(self, metadata: ClusterMetadata) -> None:
+        """Remember how many partitions each subscribed topic had when it was first seen."""
+        for topic in self._sizes.keys() - self.topics:
+            del self._sizes[topic]
+        for topic in self.topics:
+            found = metadata.topic(topic)
+            if found is None or not found.partitions:
+                continue
+            known = self._sizes.get(topic)
+            if known is None or known[0] != found.topic_id:  # else: created again under its name
+                self._sizes[topic] = found.topic_id, len(found.partitions)
+
+    def is_newer(self, partition: TopicPartition) -> bool:
+        """Whether its topic grew by this partition while this consumer was subscribed."""
+        known = self._sizes.get(partition.topic)
+        return known is not None and partition.partition >= known[1]
 
     def set_static(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these besides what the group gives, and no other ones."""

@@ -25,6 +25,7 @@ from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
+    RetriableError,
 )
 from kafka_async.group import classic
 from kafka_async.group.membership import GroupProtocol, Membership, QuietError
@@ -284,12 +285,28 @@ class GroupCoordinator:
         assert joined is not None
         shares: Mapping[str, bytes] = {}
         if joined.leads and not joined.skip_assignment:
-            shares = await self._protocol.assign(joined.protocol_name, joined.members)
+            shares = await self._assign(joined)
         self._share = await self._parked(
             classic.sync(self._membership, self._protocol.protocol_type, shares),
             max(self._settings.request_timeout, self._settings.rebalance_timeout + _JOIN_GRACE),
         )
         return Event.SYNCED
+
+    async def _assign(self, joined: classic.Joined) -> Mapping[str, bytes]:
+        """Assign as the leader; leave at once if that fails: the other members wait for it."""
+        try:
+            return await self._protocol.assign(joined.protocol_name, joined.members)
+        except RetriableError:
+            raise  # the group rebalances again
+        except Exception as error:
+            logger.warning(
+                "group %s: the assignor %s raised %r, so this member, the leader, leaves",
+                self._settings.group_id,
+                joined.protocol_name,
+                error,
+            )
+            await self._say_goodbye("the assignor has failed", static=True)
+            raise
 
     async def _taking(self) -> Event:
         assert self._joined is not None
@@ -419,10 +436,12 @@ class GroupCoordinator:
         if old is not None:
             await old.close()
 
-    async def _say_goodbye(self, reason: str) -> None:
-        """LeaveGroup, if the coordinator would otherwise wait for this member's session to end."""
+    async def _say_goodbye(self, reason: str, *, static: bool = False) -> None:
+        """Send LeaveGroup, unless it is a static member, which leaves only if `static`."""
         membership = self._membership
-        if not membership.member_id or self._settings.group_instance_id is not None:
+        if not membership.member_id:
+            return
+        if self._settings.group_instance_id is not None and not static:
             return
         timeout = _LEAVE_TIMEOUT
         if self._leave_by is not None:

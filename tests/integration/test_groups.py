@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,13 @@ import pytest
 
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.consumer.consumer import Consumer, RebalanceListener
+from kafka_async.group.assignors.abc import Assignor
+from kafka_async.group.assignors.range import RangeAssignor
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafka_async.group.assignors.abc import Members, Shares
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.asyncio
@@ -313,3 +316,93 @@ async def test_a_deleted_topic_stops_neither_commits_nor_the_group(
                     await second.poll(timeout=0.1)
         committed = await admin.list_group_offsets(options["group_id"])
         assert {p: row.offset for p, row in committed.items()} == {kept: 1}
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", 3), ("latest", 0)])
+async def test_records_in_a_new_partition_are_read_from_the_first(
+    kafka_cluster: ClusterHandle, policy: str, expected: int
+) -> None:
+    """Written before any consumer has seen the partition; "latest" skips them, as Java does."""
+    topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
+    added = TopicPartition(topic, 1)
+    options: dict[str, Any] = {
+        "topics": [topic],
+        "auto_offset_reset_new_partitions": policy,
+        "heartbeat_interval_ms": 200,
+    }
+
+    async def read(consumer: Consumer) -> int:
+        """Count the records until the new partition has a position and nothing more comes."""
+        count = 0
+        while True:
+            records = await consumer.poll(timeout=2)
+            count += len(records)
+            if not records and added in consumer.assignment():
+                return count
+
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        admin = await stack.enter_async_context(Admin(servers))
+        producer = await stack.enter_async_context(Producer(servers))
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+        await producer.send(topic, b"old")
+        member = await stack.enter_async_context(
+            Consumer(servers, group_id=kafka_cluster.group("member"), **options)
+        )
+        async with Consumer(servers, group_id=kafka_cluster.group("later"), **options) as first:
+            for consumer in (member, first):
+                while not consumer.assignment():
+                    await consumer.poll(timeout=0.2)
+                assert await consumer.poll(timeout=1) == []  # a first start skips what is there
+            await first.commit({TopicPartition(topic, 0): 1})
+        await admin.create_partitions({topic: 2})
+        await producer.client.refresh_metadata()
+        for _ in range(3):
+            await producer.send(topic, b"new", partition=1)
+        await member.client.refresh_metadata()
+        assert await read(member) == expected
+        async with Consumer(servers, group_id=kafka_cluster.group("later"), **options) as later:
+            assert await read(later) == expected
+
+
+class Fragile(Assignor):
+    """Assigns ranges until it is broken."""
+
+    name = "fragile"
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
+        if self.broken:
+            raise ZeroDivisionError("no shares")
+        return RangeAssignor().assign(partitions, members)
+
+
+async def test_a_leader_whose_assignor_raises_leaves_at_once(kafka_cluster: ClusterHandle) -> None:
+    topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
+    options: dict[str, Any] = {
+        "topics": [topic],
+        "group_id": kafka_cluster.group(),
+        "session_timeout_ms": 30_000,
+        "heartbeat_interval_ms": 200,
+    }
+    fragile = Fragile()
+    async with Admin(servers) as admin:
+        await admin.create_topics([NewTopic(topic, 2, 1)])
+    leader = Consumer(servers, partition_assignment_strategy=[fragile], **options)
+    other = Consumer(servers, partition_assignment_strategy=[Fragile()], **options)
+    async with leader:
+        while not leader.assignment():
+            await leader.poll(timeout=0.2)
+        fragile.broken = True
+        async with other, asyncio.timeout(20):  # less than a session
+
+            async def both() -> None:
+                while True:
+                    await leader.poll(timeout=0.1)
+                    await other.poll(timeout=0.1)
+
+            with pytest.raises(ZeroDivisionError, match="no shares"):
+                await both()
+            while not other.assignment():
+                await other.poll(timeout=0.1)

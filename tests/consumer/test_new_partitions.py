@@ -1,0 +1,112 @@
+"""Records in a partition that was added to a topic are not skipped by "latest"."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.consumer.consumer import Consumer
+    from tests.consumer.conftest import Stage
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+ADDED = TopicPartition("t", 1)
+LATEST: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 60_000}
+JAVA: dict[str, Any] = {**LATEST, "auto_offset_reset_new_partitions": "latest"}
+
+
+async def grow(stage: Stage) -> None:
+    """Add a partition and write to it, long before a consumer refreshes its metadata."""
+    await stage.cluster.add_partitions("t", 2)
+    await stage.client.refresh_metadata(topics=["t"])
+    await stage.produce(ADDED, range(3))
+
+
+async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
+    """What it reads until it owns the new partition and nothing more comes."""
+    seen: list[tuple[int, int]] = []
+    async with asyncio.timeout(200):
+        while True:
+            records = await consumer.poll(timeout=5)
+            seen += [(record.partition, record.offset) for record in records]
+            if not records and ADDED in consumer.assignment():
+                return seen
+
+
+async def settled(consumer: Consumer) -> None:
+    async with asyncio.timeout(30):
+        while not consumer.assignment():
+            await consumer.poll(timeout=0.1)
+        await consumer.poll(timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
+    ids=["earliest", "latest"],
+)
+@pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
+async def test_a_topic_that_grows_under_its_consumer(
+    stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]], group: bool
+) -> None:
+    """Nothing was committed: that the topic grew is enough."""
+    await stage.topic("t", 1, records=2)
+    given = options if group else {**options, "group_id": None}
+    async with stage.consumer("t", **given) as consumer:
+        await settled(consumer)
+        await grow(stage)
+        assert await offsets_read(consumer) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
+    ids=["earliest", "latest"],
+)
+async def test_a_member_that_joins_after_the_topic_grew(
+    stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]]
+) -> None:
+    (old,) = await stage.topic("t", 1, records=2)
+    async with stage.consumer("t", **options) as first:
+        await settled(first)
+        await first.commit({old: 2})
+    await grow(stage)
+    async with stage.consumer("t", **options) as second:
+        assert await offsets_read(second) == expected
+        await second.seek_to_committed()
+        assert await offsets_read(second) == expected
+
+
+async def test_the_first_start_of_a_group_skips_what_is_there(stage: Stage) -> None:
+    await stage.topic("t", 2, records=3)
+    async with stage.consumer("t", **LATEST) as consumer:
+        assert await offsets_read(consumer) == []
+        await stage.produce(ADDED, range(1))
+        assert await offsets_read(consumer) == [(1, 3)]
+
+
+async def test_static_partitions_follow_auto_offset_reset(stage: Stage) -> None:
+    """The application chose them, so that others have offsets does not make this one new."""
+    old, added = await stage.topic("t", 2, records=3)
+    async with stage.consumer(partitions=[old, added], group_id="g", **LATEST) as consumer:
+        await consumer.commit({old: 3})
+    async with stage.consumer(partitions=[added], group_id="g", **LATEST) as consumer:
+        assert await offsets_read(consumer) == []
+
+
+async def test_without_a_reset_policy_a_new_partition_raises(stage: Stage) -> None:
+    from kafka_async.errors import NoOffsetForPartitionError
+
+    (old,) = await stage.topic("t", 1, records=2)
+    async with stage.consumer("t", auto_offset_reset="earliest") as first:
+        await settled(first)
+        await first.commit({old: 2})
+    await grow(stage)
+    async with stage.consumer("t", auto_offset_reset="none") as second:
+        with pytest.raises(NoOffsetForPartitionError):
+            await offsets_read(second)
