@@ -22,16 +22,15 @@ __all__ = [
     "Columns",
     "Delivery",
     "HeaderColumn",
-    "Intake",
     "NextRecord",
     "OpenBatch",
     "OpenBatches",
     "Outcome",
     "Record",
+    "RecordAppender",
     "RecordIterator",
     "RecordReader",
     "Section",
-    "at_once",
     "compiled_codec",
     "decode_varint",
     "encode_varint",
@@ -74,14 +73,13 @@ def compiled_codec() -> Any:
 if TYPE_CHECKING:
     from kafka_async.kernel._pykernel import (
         Delivery,
-        Intake,
         NextRecord,
         OpenBatch,
         OpenBatches,
         Record,
+        RecordAppender,
         RecordIterator,
         RecordReader,
-        at_once,
         decode_varint,
         encode_varint,
         murmur2,
@@ -95,14 +93,13 @@ else:
     _kernel = _load(os.environ.get("KAFKA_ASYNC_KERNEL"))
     IMPLEMENTATION = _kernel.IMPLEMENTATION
     Delivery = _kernel.Delivery
-    Intake = _kernel.Intake
     NextRecord = _kernel.NextRecord
     OpenBatch = _kernel.OpenBatch
     OpenBatches = _kernel.OpenBatches
     Record = _kernel.Record
+    RecordAppender = _kernel.RecordAppender
     RecordIterator = _kernel.RecordIterator
     RecordReader = _kernel.RecordReader
-    at_once = _kernel.at_once
     decode_varint = _kernel.decode_varint
     encode_varint = _kernel.encode_varint
     murmur2 = _kernel.murmur2

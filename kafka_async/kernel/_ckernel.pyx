@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=True
-# cython: auto_pickle=False
+# cython: auto_pickle=False, embedsignature.format=clinic
 """The compiled twin of `_pykernel`: the same functions and classes, bytes and errors.
 
 `_pykernel` is the specification and explains the formats. What is different here is how it is safe:
@@ -23,6 +23,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cpython.unicode cimport PyUnicode_CheckExact, PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+import time
 import types
 
 import cython
@@ -144,8 +145,6 @@ cdef extern from *:
     ctypedef struct PyTypeObject:
         PyObject* tp_dict
         PyAsyncMethods* tp_as_async
-        Py_ssize_t tp_vectorcall_offset
-        unsigned long tp_flags
     const int T_OBJECT_EX
     const int READONLY
     const Py_ssize_t RECORD_ATTRIBUTES
@@ -489,12 +488,22 @@ cdef class OpenBatches:
     """
 
     cdef public Py_ssize_t partitions
-    cdef public Py_ssize_t sticky
+    cdef Py_ssize_t sticky_partition
+    cdef OpenBatch sticky_batch  # the open batch of that partition
     cdef dict batches
 
     def __init__(self):
-        self.sticky = -1
         self.batches = {}
+        self.sticky = -1
+
+    @property
+    def sticky(self):
+        return self.sticky_partition
+
+    @sticky.setter
+    def sticky(self, partition):
+        self.sticky_partition = partition
+        self.sticky_batch = self.batches.get(partition)
 
     def __reduce__(self):
         raise uncopied(self)
@@ -505,10 +514,14 @@ cdef class OpenBatches:
     def open(self, partition, OpenBatch batch not None):
         """Records of the partition go into this batch from now on."""
         self.batches[partition] = batch
+        if partition == self.sticky_partition:
+            self.sticky_batch = batch
 
     def close(self, partition):
         """The partition has no open batch any more."""
         self.batches.pop(partition, None)
+        if partition == self.sticky_partition:
+            self.sticky_batch = None
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=(), partition=None):
@@ -561,9 +574,8 @@ cdef class OpenBatches:
             return None
         if partition is None:
             if key is None:
-                partition = self.sticky
-            else:
-                partition = (hash_of(key) & MAX_INT32) % self.partitions
+                return self.sticky_batch
+            partition = (hash_of(key) & MAX_INT32) % self.partitions
         return self.batches.get(partition)
 
 
@@ -575,243 +587,372 @@ cdef inline Delivery new_delivery(object outcome, int32_t index, int64_t timesta
     return delivery
 
 
-# -- a record a call ------------------------------------------------------------------------------
+# -- one record per call --------------------------------------------------------------------------
 
-# Making, running and freeing a coroutine of the interpreter costs more than appending a record. So
-# `at_once` puts an object in the place of the method, and that an `Enqueue` in the place of its
-# coroutine: whatever is not appending at once is left to the coroutine, which is made only then.
-# Both say of their class what they stand for, so that whoever asks for a function or a coroutine
-# takes them; C code that looks inside goes by the real type.
-
-
-cdef class Intake:
-    """What takes records. `_open` has the open batches of each topic.
-
-    They take a record at once while `_now()` is below `_fast_until`, one without a timestamp at
-    `_stamp`.
-    """
-
-    cdef public object _now
-    cdef public double _fast_until
-    cdef public int64_t _stamp
-    cdef public dict _open
-
+# Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns an
+# awaitable that appends when it is awaited, and makes a coroutine only for what cannot be appended
+# then. It is its own iterator, which ends with the record's handle. It is written in C: Cython cannot
+# end an iterator with a value without a traceback, and its objects take twice as long to make and
+# free. On Python 3.12 and newer the value has to be in a StopIteration; making one costs as much as
+# appending, so each appender keeps a call that has ended, and that its StopIteration.
 
 cdef extern from *:
     """
-    static int resume(PyObject *coroutine, PyObject *value, PyObject **result) {
-        return (int)PyIter_Send(coroutine, value, result);
+    typedef struct EnqueueCallObject EnqueueCallObject;
+
+    typedef struct {
+        EnqueueCallObject *spare;  /* one that was freed, to be used again */
+    } EnqueuePool;
+
+    /* Appends: a new reference to the handle, to None if that needs a coroutine, NULL never. */
+    typedef PyObject *(*EnqueueFunction)(EnqueueCallObject *);
+
+    struct EnqueueCallObject {
+        PyObject_HEAD
+        EnqueuePool *pool;  /* of its appender */
+        PyObject *appender;
+        PyObject *topic;
+        PyObject *value;
+        PyObject *key;
+        PyObject *partition;
+        PyObject *timestamp;
+        PyObject *headers;
+        PyObject *delivery;
+        PyObject *stop;
+        int awaited;
+    };
+
+    static EnqueueFunction enqueue_append;
+    static EnqueueFunction enqueue_coroutine;
+
+    static void enqueue_clear(EnqueueCallObject *call) {
+        Py_CLEAR(call->topic);
+        Py_CLEAR(call->value);
+        Py_CLEAR(call->key);
+        Py_CLEAR(call->partition);
+        Py_CLEAR(call->timestamp);
+        Py_CLEAR(call->headers);
     }
-    #define VECTORCALL \\
-        offsetof(struct __pyx_obj_11kafka_async_6kernel_8_ckernel_at_once, call)
+
+    static PyObject *enqueue_await(PyObject *self) {
+        EnqueueCallObject *call = (EnqueueCallObject *)self;
+        PyObject *result;
+        if (call->awaited) {
+            PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited call of enqueue()");
+            return NULL;
+        }
+        call->awaited = 1;
+        result = enqueue_append(call);
+        if (result == NULL)
+            return NULL;
+        if (result != Py_None) {
+            call->delivery = result;
+            result = Py_NewRef(self);
+        }
+        else {
+            PyObject *coroutine;
+            Py_DECREF(result);
+            coroutine = enqueue_coroutine(call);
+            if (coroutine == NULL)
+                return NULL;
+            result = PyObject_CallMethod(coroutine, "__await__", NULL);
+            Py_DECREF(coroutine);
+        }
+        enqueue_clear(call);
+        return result;
+    }
+
+    static PyObject *enqueue_iternext(PyObject *self) {
+        EnqueueCallObject *call = (EnqueueCallObject *)self;
+        PyObject *value = call->delivery;
+        call->delivery = NULL;
+        if (value == NULL)
+            return NULL;
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyStopIterationObject *stop = (PyStopIterationObject *)call->stop;
+        if (stop == NULL || Py_REFCNT(stop) != 1 || stop->traceback != NULL
+                || stop->context != NULL || stop->cause != NULL || stop->notes != NULL
+                || stop->dict != NULL) {
+            stop = (PyStopIterationObject *)PyObject_CallNoArgs(PyExc_StopIteration);
+            if (stop == NULL) {
+                Py_DECREF(value);
+                return NULL;
+            }
+            Py_XSETREF(call->stop, (PyObject *)stop);
+        }
+        Py_XSETREF(stop->value, value);
+        PyErr_SetRaisedException(Py_NewRef((PyObject *)stop));
+    #else
+        /* Neither a tuple nor an exception, so nothing has to be instantiated. */
+        PyErr_Restore(Py_NewRef(PyExc_StopIteration), value, NULL);
+    #endif
+        return NULL;
+    }
+
+    static PySendResult enqueue_send(PyObject *self, PyObject *sent, PyObject **result) {
+        EnqueueCallObject *call = (EnqueueCallObject *)self;
+        *result = call->delivery != NULL ? call->delivery : Py_NewRef(Py_None);
+        call->delivery = NULL;
+        return PYGEN_RETURN;
+    }
+
+    static void enqueue_warn(PyTypeObject *kind) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (PyErr_WarnEx(PyExc_RuntimeWarning, "a call of enqueue() was never awaited: "
+                         "its record was not appended", 1) < 0)
+            PyErr_WriteUnraisable((PyObject *)kind);
+        PyErr_Restore(type, value, traceback);
+    }
+
+    static void enqueue_free(EnqueueCallObject *call) {
+        PyTypeObject *type = Py_TYPE(call);
+        Py_XDECREF(call->stop);
+        PyObject_Free(call);
+        Py_DECREF(type);
+    }
+
+    static void enqueue_dealloc(PyObject *self) {
+        EnqueueCallObject *call = (EnqueueCallObject *)self;
+        PyObject *appender = call->appender;
+        if (!call->awaited) {
+            enqueue_warn(Py_TYPE(self));
+            enqueue_clear(call);
+        }
+        Py_CLEAR(call->delivery);
+    #if PY_VERSION_HEX >= 0x030C0000
+        if (call->stop != NULL && Py_REFCNT(call->stop) == 1)
+            Py_CLEAR(((PyStopIterationObject *)call->stop)->value);
+    #endif
+        if (call->pool->spare == NULL)
+            call->pool->spare = call;
+        else
+            enqueue_free(call);
+        Py_DECREF(appender);
+    }
+
+    static PyType_Slot enqueue_slots[] = {
+        {Py_tp_doc, (void *)"A call of enqueue(): appends when it is awaited."},
+        {Py_tp_dealloc, (void *)enqueue_dealloc},
+        {Py_tp_iter, (void *)PyObject_SelfIter},
+        {Py_tp_iternext, (void *)enqueue_iternext},
+        {Py_am_await, (void *)enqueue_await},
+        {Py_am_send, (void *)enqueue_send},
+        {0, NULL},
+    };
+
+    static PyType_Spec enqueue_spec = {
+        "kafka_async.kernel._ckernel.EnqueueCall", sizeof(EnqueueCallObject), 0,
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+        enqueue_slots,
+    };
+
+    static PyObject *enqueue_call(
+        PyObject *type, EnqueuePool *pool, PyObject *appender, PyObject *topic, PyObject *value,
+        PyObject *key, PyObject *partition, PyObject *timestamp, PyObject *headers
+    ) {
+        EnqueueCallObject *call = pool->spare;
+        if (call != NULL) {
+            pool->spare = NULL;
+    #if defined(Py_GIL_DISABLED) || defined(Py_REF_DEBUG)
+            _Py_NewReference((PyObject *)call);
+    #else
+            Py_SET_REFCNT((PyObject *)call, 1);
+    #endif
+        }
+        else {
+            call = PyObject_New(EnqueueCallObject, (PyTypeObject *)type);
+            if (call == NULL)
+                return NULL;
+            call->stop = NULL;
+        }
+        call->pool = pool;
+        call->appender = Py_NewRef(appender);
+        call->topic = Py_NewRef(topic);
+        call->value = Py_NewRef(value);
+        call->key = Py_NewRef(key);
+        call->partition = Py_NewRef(partition);
+        call->timestamp = Py_NewRef(timestamp);
+        call->headers = Py_NewRef(headers);
+        call->delivery = NULL;
+        call->awaited = 0;
+        return (PyObject *)call;
+    }
+
+    static void enqueue_empty(EnqueuePool *pool) {
+        EnqueueCallObject *call = pool->spare;
+        pool->spare = NULL;
+        if (call != NULL)
+            enqueue_free(call);
+    }
+
+    static double monotonic_seconds(void) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        PyTime_t now = 0;
+        (void)PyTime_MonotonicRaw(&now);
+        return (double)now / 1e9;
+    #else
+        return (double)_PyTime_GetMonotonicClock() / 1e9;
+    #endif
+    }
     """
-    int resume(object, object, PyObject**) except -1
-    const Py_ssize_t VECTORCALL
-    const unsigned long Py_TPFLAGS_HAVE_VECTORCALL
-    const unsigned long Py_TPFLAGS_METHOD_DESCRIPTOR
-    Py_ssize_t PyVectorcall_NARGS(size_t)
-    object PyObject_Vectorcall(object, PyObject**, size_t, PyObject*)
-    object PyVectorcall_Call(object, object, object)
+    ctypedef struct PyType_Spec:
+        pass
+    ctypedef struct EnqueuePool:
+        pass
+    ctypedef struct EnqueueCallObject:
+        PyObject* appender
+        PyObject* topic
+        PyObject* value
+        PyObject* key
+        PyObject* partition
+        PyObject* timestamp
+        PyObject* headers
+    ctypedef object (*EnqueueFunction)(EnqueueCallObject*)
+    PyType_Spec enqueue_spec
+    EnqueueFunction enqueue_append
+    EnqueueFunction enqueue_coroutine
+    object PyType_FromSpec(PyType_Spec*)
+    object enqueue_call(
+        object, EnqueuePool*, object, object, object, object, object, object, object
+    )
+    void enqueue_empty(EnqueuePool*)
+    double monotonic_seconds() noexcept
+
+cdef object ENQUEUE_CALL = PyType_FromSpec(&enqueue_spec)
+cdef object MONOTONIC = time.monotonic
+cdef PyObject* NONE = <PyObject*>None
 
 
-@cython.final
-@cython.freelist(8)
-cdef class Enqueue:
-    """A call of `enqueue`, as its coroutine: it appends the record when it is first awaited."""
+cdef class RecordAppender:
+    """Appends records to the open batches of their topics, as long as a subclass allows it.
 
-    cdef object function
-    cdef Intake intake
-    cdef object topic
-    cdef object value
-    cdef object key
-    cdef object partition
-    cdef object timestamp
-    cdef object headers
-    cdef object coroutine  # the function's, once it is needed
-    cdef bint appended
+    `enqueue` appends while `_now()` is below `_fast_until`, `enqueue_nowait` below `_nowait_until`;
+    a record without a timestamp gets `_stamp`. All else is left to the subclass's `_enqueue` and
+    `_enqueue_nowait`.
+    """
 
-    __class__ = property(lambda self: types.CoroutineType)
+    cdef public double _fast_until
+    cdef public double _nowait_until
+    cdef public int64_t _stamp
+    cdef readonly object _now
+    cdef bint monotonic  # `_now` is time.monotonic: no need to call it
+    cdef dict open
+    cdef object last_topic
+    cdef OpenBatches last_batches  # of that topic
+    cdef EnqueuePool pool
 
-    def __init__(self):
-        # A call is made without it. What `__new__` makes, and the garbage collector leaves, has no
-        # function and no intake.
-        raise uncallable()
+    def __cinit__(self):
+        self.open = {}
 
     def __dealloc__(self):
-        if not self.appended and self.coroutine is None and self.intake is not None:
-            coroutine_of(self)  # which says that it was never awaited
+        enqueue_empty(&self.pool)
 
-    def __reduce__(self):
-        raise uncopied(self)
+    @classmethod
+    def __class_getitem__(cls, parameters):
+        return types.GenericAlias(cls, parameters)
 
-    def __repr__(self):
-        return f"<coroutine object {self.function.__qualname__} at {id(self):#x}>"
+    def _set_clock(self, now):
+        """Take the time, in seconds, from this function."""
+        self._now = now
+        self.monotonic = now is MONOTONIC
 
-    def __getattr__(self, name):
-        return getattr(coroutine_of(self), name)
+    cdef inline double time(self) except? -1:
+        return monotonic_seconds() if self.monotonic else self._now()
 
-    def __await__(self):
-        return self
+    def _close_window(self):
+        """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
+        self._fast_until = self._nowait_until = float("-inf")
 
-    def __iter__(self):
-        return self
+    def _add_topic(self, topic, OpenBatches batches not None):
+        """Append records of a topic to its open batches from now on."""
+        self.open[topic] = batches
+        self.last_topic = None
 
-    def __next__(self):
-        return self.send(None)
+    def _batches(self, topic):
+        """Return the open batches of a topic; None if it was not added."""
+        return self.open.get(topic)
 
-    def send(self, value):
-        cdef PyObject* result = NULL
-        cdef int more = send_enqueue(self, value, &result)
-        given = <object>result
-        Py_DECREF(given)
-        if more:
-            return given
-        raise StopIteration(given)
-
-    def throw(self, *error):
-        return coroutine_of(self).throw(*error)
-
-    def close(self):
-        coroutine_of(self).close()
-
-
-cdef object uncallable():
-    return TypeError("cannot create 'coroutine' instances")
-
-
-cdef object coroutine_of(Enqueue call):
-    if call.coroutine is None:
-        if call.intake is None:
-            raise uncallable()
-        call.coroutine = call.function(
-            call.intake, call.topic, call.value, call.key, call.partition, call.timestamp,
-            call.headers,
+    @cython.binding(False)
+    def enqueue(self, topic, value=None, key=None, partition=None, timestamp=None, headers=()):
+        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms."""
+        return enqueue_call(
+            ENQUEUE_CALL, &self.pool, self, topic, value, key, partition, timestamp, headers
         )
-        if call.appended:
-            call.coroutine.close()  # as one that has returned
-    return call.coroutine
+
+    @cython.binding(False)
+    def enqueue_nowait(
+        self, topic, value=None, key=None, partition=None, timestamp=None, headers=()
+    ):
+        """Append a record to its batch; never wait."""
+        if self.time() < self._nowait_until:
+            delivery = append_any(self, topic, value, key, partition, timestamp, headers)
+            if delivery is not None:
+                return delivery
+        return self._enqueue_nowait(topic, value, key, headers, partition, timestamp)
 
 
-cdef int send_enqueue(object self, object value, PyObject** result) except -1:
-    cdef Enqueue call = <Enqueue>self
-    cdef bint fresh = call.coroutine is None and not call.appended
-    if fresh and value is None and call.intake is not None:
-        try:
-            delivery = append_at_once(call, call.intake)
-        except Exception:
-            delivery = None  # nothing was appended: the coroutine meets the same, and says it well
-        if delivery is not None:
-            call.appended = True
-            Py_INCREF(delivery)
-            result[0] = <PyObject*>delivery
-            return 0  # PYGEN_RETURN
-    return resume(coroutine_of(call), value, result)
-
-
-(<PyTypeObject*>Enqueue).tp_as_async.am_send = <void*>send_enqueue
-
-
-cdef object append_at_once(Enqueue call, Intake intake):
-    cdef int64_t timestamp = intake._stamp
+cdef object append_call(EnqueueCallObject* call):
+    cdef RecordAppender appender = <RecordAppender>call.appender
     cdef OpenBatch batch
-    if <double>intake._now() >= intake._fast_until:
+    if appender.time() >= appender._fast_until:
         return None
-    batches = intake._open.get(call.topic)
-    if batches is None:
-        return None
-    batch = (<OpenBatches?>batches).batch_of(call.key, call.partition)
+    if (
+        call.topic == <PyObject*>appender.last_topic
+        and call.key == NONE and call.partition == NONE and call.timestamp == NONE
+        and call.headers == <PyObject*>EMPTY and PyBytes_CheckExact(<object>call.value)
+        and -1 <= appender._stamp <= MAX_TIMESTAMP
+    ):
+        batch = appender.last_batches.sticky_batch
+        if batch is None or not appender.last_batches.partitions:
+            return None
+        return batch.put(appender._stamp, None, <object>call.value, EMPTY)  # raises nothing
+    return append_any(
+        appender, <object>call.topic, <object>call.value, <object>call.key,
+        <object>call.partition, <object>call.timestamp, <object>call.headers,
+    )
+
+
+cdef object call_coroutine(EnqueueCallObject* call):
+    return (<object>call.appender)._enqueue(
+        <object>call.topic, <object>call.value, <object>call.key, <object>call.headers,
+        <object>call.partition, <object>call.timestamp,
+    )
+
+
+enqueue_append = append_call
+enqueue_coroutine = call_coroutine
+
+
+cdef object append_any(
+    RecordAppender appender, object topic, object value, object key, object partition,
+    object timestamp, object headers,
+):
+    """The record's handle, or None where the long way is needed, be it for its error."""
+    try:
+        return append_to(appender, topic, value, key, partition, timestamp, headers)
+    except Exception:
+        return None  # nothing was appended: the long way raises an error that says more
+
+
+cdef object append_to(
+    RecordAppender appender, object topic, object value, object key, object partition,
+    object timestamp, object headers,
+):
+    cdef int64_t stamp = appender._stamp
+    cdef OpenBatch batch
+    if topic is not appender.last_topic:
+        batches = appender.open.get(topic)
+        if batches is None:
+            return None
+        appender.last_topic = topic
+        appender.last_batches = <OpenBatches>batches
+    batch = appender.last_batches.batch_of(key, partition)
     if batch is None:
         return None
-    if call.timestamp is not None or not -1 <= timestamp <= MAX_TIMESTAMP:
-        timestamp = batch.checked_time(call.timestamp)
-    return batch.put(timestamp, call.key, call.value, call.headers)
-
-
-ctypedef object (*vectorcall)(object, PyObject**, size_t, PyObject*)
-
-cdef tuple PARAMETERS = ("self", "topic", "value", "key", "partition", "timestamp", "headers")
-
-
-@cython.final
-cdef class at_once:
-    """The method `enqueue` of an `Intake`, around the `async def` that can do all of it.
-
-    A record that an open batch has room for is appended without a coroutine.
-    """
-
-    cdef vectorcall call
-    cdef readonly object __wrapped__
-
-    __class__ = property(lambda self: types.FunctionType)
-    __doc__ = property(lambda self: self.__wrapped__.__doc__)
-
-    def __init__(self, function):
-        self.__wrapped__ = function
-        self.call = call_enqueue
-
-    def __reduce__(self):
-        raise uncopied(self)
-
-    def __getattr__(self, name):
-        return getattr(self.__wrapped__, name)
-
-    def __get__(self, instance, owner):
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __call__(self, *given, **named):
-        return PyVectorcall_Call(self, given, named)
-
-
-cdef object call_enqueue(object method, PyObject** given, size_t flags, PyObject* names):
-    cdef PyObject* found[7]
-    cdef Py_ssize_t count = PyVectorcall_NARGS(flags), place, at
-    cdef Enqueue call
-    function = (<at_once>method).__wrapped__
-    if not 1 <= count <= 7 or not isinstance(<object>given[0], Intake):
-        return PyObject_Vectorcall(function, given, flags, names)
-    for place in range(7):
-        found[place] = given[place] if place < count else <PyObject*>None
-    if count < 2:
-        found[1] = NULL
-    if count < 7:
-        found[6] = <PyObject*>EMPTY
-    for at in range(0 if names == NULL else PyTuple_GET_SIZE(<object>names)):
-        place = place_of(<object>PyTuple_GET_ITEM(<object>names, at))
-        if place < count:  # unknown, or given twice: the function knows what to say
-            return PyObject_Vectorcall(function, given, flags, names)
-        found[place] = given[count + at]
-    if found[1] == NULL:
-        return PyObject_Vectorcall(function, given, flags, names)
-    call = Enqueue.__new__(Enqueue)
-    call.function = function
-    call.intake = <Intake>found[0]
-    call.topic = <object>found[1]
-    call.value = <object>found[2]
-    call.key = <object>found[3]
-    call.partition = <object>found[4]
-    call.timestamp = <object>found[5]
-    call.headers = <object>found[6]
-    return call
-
-
-cdef Py_ssize_t place_of(object name) noexcept:
-    cdef Py_ssize_t place
-    for place in range(7):
-        if <PyObject*>name == PyTuple_GET_ITEM(PARAMETERS, place):  # both are interned
-            return place
-    return -1
-
-
-cdef int make_method() except -1:
-    # Called without a tuple of arguments, and without a bound method.
-    cdef PyTypeObject* kind = <PyTypeObject*>at_once
-    kind.tp_vectorcall_offset = VECTORCALL
-    kind.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
-    PyType_Modified(kind)
-    return 0
-
-
-make_method()
+    if timestamp is not None or stamp < -1 or stamp > MAX_TIMESTAMP:
+        stamp = batch.checked_time(stamp if timestamp is None else timestamp)
+    return batch.put(stamp, key, value, headers)
 
 
 # -- reading --------------------------------------------------------------------------------------

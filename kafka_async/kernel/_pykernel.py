@@ -17,7 +17,10 @@ from __future__ import annotations
 import operator
 from array import array
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn
+
+from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel._pysection import (
@@ -46,7 +49,7 @@ from kafka_async.kernel._shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 
     from typing_extensions import Buffer
 
@@ -55,7 +58,8 @@ if TYPE_CHECKING:
 
 IMPLEMENTATION: Final = "python"
 
-F = TypeVar("F")
+K = TypeVar("K", default=bytes)
+V = TypeVar("V", default=bytes)
 
 _MIN_INT64: Final = -MAX_INT64 - 1
 _MASK32: Final = 0xFFFF_FFFF
@@ -293,26 +297,175 @@ class OpenBatches:
         return self._batches.get(partition)
 
 
-class Intake:
-    """What takes records. `_open` has the open batches of each topic.
+class RecordAppender(Generic[K, V]):
+    """Appends records to the open batches of their topics, as long as a subclass allows it.
 
-    They take a record at once while `_now()` is below `_fast_until`, one without a timestamp at
-    `_stamp`.
+    `enqueue` appends while `_now()` is below `_fast_until`, `enqueue_nowait` below `_nowait_until`;
+    a record without a timestamp gets `_stamp`. All else is left to the subclass's `_enqueue` and
+    `_enqueue_nowait`.
     """
 
     _now: Callable[[], float]
-    _fast_until: float
-    _stamp: int
-    _open: dict[str, OpenBatches]
+    _stamp: int = 0
+    _fast_until: float = -inf
+    _nowait_until: float = -inf
+
+    def _set_clock(self, now: Callable[[], float]) -> None:
+        """Take the time, in seconds, from this function."""
+        self._now = now
+        self._open: dict[str, OpenBatches] = {}
+
+    def _close_window(self) -> None:
+        """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
+        self._fast_until = self._nowait_until = -inf
+
+    def _add_topic(self, topic: str, batches: OpenBatches) -> None:
+        """Append records of a topic to its open batches from now on."""
+        self._open[topic] = batches
+
+    def _batches(self, topic: str) -> OpenBatches | None:
+        """Return the open batches of a topic; None if it was not added."""
+        return self._open.get(topic)
+
+    def enqueue(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Awaitable[Delivery]:
+        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms.
+
+        Await the call at once: it appends when it is awaited, and a call that is never awaited
+        appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
+        use `asyncio.ensure_future(producer.enqueue(...))`. Cancelling it while it waits guarantees
+        that nothing was appended.
+
+        Args:
+            topic: The topic.
+            value: The value; bytes, or what `value_serializer` takes. None is a tombstone.
+            key: The key; bytes, or what `key_serializer` takes.
+            partition: The partition; by default the key's, or one that changes with each batch.
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Returns:
+            A handle: await it for the `RecordMetadata`. Forgetting it is safe: `flush()` raises
+            what failed.
+
+        Raises:
+            KafkaTimeoutError: No room in buffer_memory within max_block_ms.
+            RecordTooLargeError: The record is larger than max_request_size.
+            SerializationError: A serializer failed; its cause says how.
+        """
+        return EnqueueCall(
+            self._append_or_wait(topic, value, key, partition, timestamp, headers),
+        )
+
+    def enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Append a record to its batch; never wait.
+
+        It takes the arguments of `enqueue` and returns the same handle. It never yields to the
+        event loop: nothing is sent while a loop calls it and awaits nothing.
+
+        Raises:
+            BufferFullError: buffer_memory is used up.
+            RecordTooLargeError: The record is larger than max_request_size.
+            SerializationError: A serializer failed; its cause says how.
+        """
+        if self._now() < self._nowait_until:
+            delivery = self._append_now(topic, value, key, partition, timestamp, headers)
+            if delivery is not None:
+                return delivery
+        return self._enqueue_nowait(topic, value, key, headers, partition, timestamp)
+
+    async def _append_or_wait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> Delivery:
+        now = self._now
+        if now() < self._fast_until:
+            delivery = self._append_now(topic, value, key, partition, timestamp, headers)
+            if delivery is not None:
+                return delivery
+        return await self._enqueue(topic, value, key, headers, partition, timestamp)
+
+    _append_or_wait.__qualname__ = "RecordAppender.enqueue"  # in the warning for a call not awaited
+
+    def _append_now(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> Delivery | None:
+        """Return the record's handle, or None if it has to go the long way, be it for its error."""
+        raw_key: Any = key  # bytes: with a serializer this is not called
+        raw: Any = value
+        stamp = self._stamp if timestamp is None else timestamp
+        try:
+            batches = self._open.get(topic)
+            if batches is not None:
+                return batches.append(stamp, raw_key, raw, headers, partition)
+        except Exception:  # noqa: BLE001  # the long way raises an error that says more
+            pass
+        return None
+
+    async def _enqueue(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        """Append a record however long it takes, or raise what is wrong with it."""
+        raise NotImplementedError
+
+    def _enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        """Append a record now, or raise why that is not possible."""
+        raise NotImplementedError
 
 
-def at_once(function: F) -> F:
-    """The method `enqueue` of an `Intake`, around the `async def` that can do all of it.
+class EnqueueCall:
+    """An awaitable that appends a record when it is awaited, and returns its handle."""
 
-    Compiled, a record that an open batch has room for is appended without a coroutine; in plain
-    Python nothing is quicker than one.
-    """
-    return function
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Delivery]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Delivery]:
+        return self._coroutine.__await__()
+
+    def __reduce__(self) -> NoReturn:
+        raise uncopied(self)
 
 
 class _Varints(dict[int, bytes]):

@@ -1,9 +1,10 @@
 """The calls that take records: what a producer and a transaction have in common.
 
-`enqueue` is the hot path: a record that finds its partition's batch open is appended in one frame,
-or none where the kernel is compiled (`at_once`). Everything else goes the long way: opening and
-closing batches, waiting for memory, serializers, partitioners, and giving up the loop, which
-happens before a record is appended, so that a caller who is cancelled there knows that it was not.
+`enqueue` and `enqueue_nowait` are the hot path: the kernel's `RecordAppender` appends a record
+whose partition has an open batch. Everything else goes the long way, through `_enqueue` and
+`_enqueue_nowait`: opening and closing batches, waiting for memory, serializers, partitioners, and
+yielding to the event loop, which happens before a record is appended, so that a caller who is
+cancelled there knows that it was not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SerializationError,
 )
-from kafka_async.kernel import Intake, at_once
+from kafka_async.kernel import RecordAppender
 from kafka_async.producer.accumulator import Shortage
 from kafka_async.producer.fitness import (
     SECONDS,
@@ -104,102 +105,18 @@ class Engine:
         self.max_block = seconds(config.max_block_ms)
 
 
-class RecordWriter(Intake, Generic[K, V]):
+class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     """Takes records. Subclasses say when (`_check_writable`) and what their errors leave as."""
 
     def __init__(self) -> None:
-        self._fast_until = SHUT
+        self._set_clock(_never)
+        self._close_window()
         self._pause_at = SHUT
-        self._stamp = 0
         self._turn = 0
         self._engine: Engine | None = None
         self._warned_of_seconds = False
-        self._open = {}
-        self._now = _never
 
     # -- one record -------------------------------------------------------------------------------
-
-    @at_once
-    async def enqueue(
-        self,
-        topic: str,
-        value: V | None = None,
-        key: K | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> Delivery:
-        """Append a record to its batch; waits only while the buffer is full, up to max_block_ms.
-
-        Returns a handle: await it for the `RecordMetadata`. Forgetting it is safe, `flush()` raises
-        what failed. Cancelling this call while it waits guarantees that nothing was appended.
-        `timestamp` is in milliseconds since the epoch, the client's clock if None.
-
-        Raises:
-            KafkaTimeoutError: no room in buffer_memory within max_block_ms.
-            RecordTooLargeError: the record is larger than max_request_size.
-            SerializationError: a serializer failed; its cause says how.
-        """
-        # In plain Python, or where the compiled kernel could not append. The arguments have places,
-        # and the clock is not called as a method: a tenth faster, each.
-        now = self._now
-        if now() < self._fast_until:
-            try:
-                batches = self._open.get(topic)
-            except TypeError:  # unhashable
-                check_topic(topic)
-                raise
-            if batches is not None:
-                # Without serializers they are bytes; cast() would be two calls a record.
-                raw_key: Any = key
-                raw: Any = value
-                stamp = self._stamp if timestamp is None else timestamp
-                try:
-                    delivery = batches.append(stamp, raw_key, raw, headers, partition)
-                except (TypeError, ValueError):
-                    check_record(topic, key, value, headers)
-                    check_partition(partition)
-                    check_timestamp(stamp)
-                    raise
-                if delivery is not None:
-                    return delivery
-        return await self._enqueue(topic, value, key, headers, partition, timestamp)
-
-    def enqueue_nowait(
-        self,
-        topic: str,
-        value: V | None = None,
-        key: K | None = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> Delivery:
-        """Like `enqueue`, but never waits.
-
-        It never gives up the loop either: who calls it in a tight loop starves the loop.
-
-        Raises:
-            BufferFullError: buffer_memory is used up.
-        """
-        try:
-            engine = self._check()
-            check_topic(topic)
-            check_partition(partition)
-            data_key, data = self._serialize(topic, key, value, headers)
-            stamp = self._timestamp(timestamp)
-            got = engine.accumulator.append(
-                topic, partition, data_key, data, headers, stamp, self._now()
-            )
-            engine.sender.wake()
-            if isinstance(got, Shortage):
-                raise BufferFullError(
-                    f"buffer_memory={engine.config.buffer_memory} bytes are used up: wait with "
-                    "enqueue, or raise it",
-                    topic=topic,
-                )
-        except KafkaError as error:
-            self._raise(error)
-        return got
 
     async def send(
         self,
@@ -293,16 +210,56 @@ class RecordWriter(Intake, Generic[K, V]):
     ) -> Delivery:
         try:
             engine = self._check()
-            check_topic(topic)
-            check_partition(partition)
-            data_key, data = self._serialize(topic, key, value, headers)
-            stamp = self._timestamp(timestamp)
-            arguments = (topic, partition, data_key, data, headers, stamp)
+            arguments = self._checked(topic, value, key, headers, partition, timestamp)
             delivery = await self._append(engine, engine.accumulator.append, arguments)
         except KafkaError as error:
             self._raise(error)
-        self._open[topic] = engine.accumulator.topics[topic].open
+        self._add_topic(topic, engine.accumulator.topics[topic].open)
         return delivery
+
+    def _enqueue_nowait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery:
+        try:
+            engine = self._check()
+            arguments = self._checked(topic, value, key, headers, partition, timestamp)
+            now = self._now()
+            got = engine.accumulator.append(*arguments, now)
+            engine.sender.wake()
+            if isinstance(got, Shortage):
+                raise BufferFullError(
+                    f"buffer_memory={engine.config.buffer_memory} bytes are used up: wait with "
+                    "enqueue, or raise it",
+                    topic=topic,
+                )
+        except KafkaError as error:
+            self._raise(error)
+        self._add_topic(topic, engine.accumulator.topics[topic].open)
+        if engine.plain:
+            self._stamp = int(engine.clock.wall() * 1000)
+            self._nowait_until = now + TURN
+        return got
+
+    def _checked(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp: int | None,
+    ) -> tuple[str, int | None, bytes | None, bytes | None, Headers, int]:
+        """Return the arguments of `Accumulator.append`, serialized and checked."""
+        check_topic(topic)
+        check_partition(partition)
+        data_key, data = self._serialize(topic, key, value, headers)
+        return topic, partition, data_key, data, headers, self._timestamp(timestamp)
 
     async def _append(
         self,
@@ -328,7 +285,8 @@ class RecordWriter(Intake, Generic[K, V]):
             got = await self._wait_for_room(engine, got, append, arguments)
         if engine.accumulator.closed != closed:
             # A batch was closed: the next call gives up the loop, so that it is sent.
-            self._pause_at = self._fast_until = SHUT
+            self._pause_at = SHUT
+            self._fast_until = SHUT
             self._turn = engine.sender.turns
         engine.sender.wake()
         return got
@@ -367,7 +325,7 @@ class RecordWriter(Intake, Generic[K, V]):
         partition: int | None,
     ) -> list[Delivery]:
         """As many of the values as open batches take at once; none if the first has to wait."""
-        batches = self._open.get(topic)
+        batches = self._batches(topic)
         if self._now() >= self._fast_until or batches is None:
             return []
         raw_keys: Any = keys
@@ -388,12 +346,13 @@ class RecordWriter(Intake, Generic[K, V]):
 
     def _open_writer(self, engine: Engine) -> None:
         self._engine = engine
-        self._now = engine.now
+        self._set_clock(engine.now)
         self._turn = engine.sender.turns
 
     def _shut_writer(self) -> None:
         """Send every call the long way, where it is checked."""
-        self._fast_until = self._pause_at = SHUT
+        self._close_window()
+        self._pause_at = SHUT
 
     def _start_turn(self, engine: Engine) -> None:
         now = self._now()

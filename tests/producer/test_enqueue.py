@@ -1,20 +1,22 @@
-"""`enqueue` as Python sees it: a coroutine function of the producer and of the transaction."""
+"""`enqueue` and `enqueue_nowait` of a producer and of a transaction."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import gc
 import inspect
+import itertools
 import sys
 import types
 from typing import Any
-from unittest.mock import AsyncMock, create_autospec
 
 import anyio
 import pytest
 
 from kafka_async import Producer
+from kafka_async.errors import ClientClosedError
 from kafka_async.kernel import IMPLEMENTATION
+from kafka_async.producer import writer
 from kafka_async.producer.transaction import Transaction
 from tests.producer.scripted import Bench
 
@@ -23,41 +25,29 @@ WRITERS = [Producer, Transaction]
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_it_is_a_documented_coroutine_function(kind: Any) -> None:
-    assert inspect.iscoroutinefunction(kind.enqueue)
-    assert (inspect.getdoc(kind.enqueue) or "").startswith("Append a record to its batch; waits")
-    assert str(inspect.signature(kind.enqueue)) == (
-        "(self, topic: 'str', value: 'V | None' = None, key: 'K | None' = None, "
-        "partition: 'int | None' = None, timestamp: 'int | None' = None, "
-        "headers: 'Headers' = ()) -> 'Delivery'"
-    )
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("kind", WRITERS)
-async def test_a_mock_of_its_class_can_be_awaited(kind: type[Any]) -> None:
-    mock: Any = create_autospec(kind, instance=True)
-    assert isinstance(mock.enqueue, AsyncMock)
-    mock.enqueue.return_value = 7
-    assert await mock.enqueue("clicks", b"v") == 7
+@pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
+def test_it_is_documented_and_has_a_signature(kind: Any, name: str) -> None:
+    method = getattr(kind, name)
+    assert (inspect.getdoc(method) or "").startswith("Append a record to its batch; ")
+    parameters = list(inspect.signature(method).parameters)
+    assert parameters[1:] == ["topic", "value", "key", "partition", "timestamp", "headers"]
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_tasks_of_every_kind_may_run_it() -> None:
+async def test_tasks_may_run_it() -> None:
     async with Bench(TOPICS) as bench:
         enqueue = bench.producer.enqueue
         await enqueue("clicks", b"0")
-        await asyncio.create_task(enqueue("clicks", b"1"))
+        await asyncio.ensure_future(enqueue("clicks", b"1"))
         await asyncio.gather(enqueue("clicks", b"2"), enqueue("clicks", value=b"3"))
         await asyncio.wait_for(enqueue("clicks", b"4"), 1)
         async with asyncio.TaskGroup() as group:
-            group.create_task(enqueue("clicks", b"5"))
+            group.create_task(bench.producer.send("clicks", b"5"))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(enqueue, "clicks", b"6")
-            tasks.start_soon(functools.partial(enqueue, "clicks", value=b"7"))
+            tasks.start_soon(bench.producer.send, "clicks", b"6")
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == [b"%d" % number for number in range(8)]
+        assert bench.cluster.log("clicks").values == [b"%d" % number for number in range(7)]
 
 
 @pytest.mark.asyncio
@@ -65,9 +55,12 @@ async def test_tasks_of_every_kind_may_run_it() -> None:
 async def test_a_task_cancelled_before_it_began_has_appended_nothing() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
-        task = asyncio.create_task(bench.producer.enqueue("clicks", b"1"))
-        task.cancel()
-        await asyncio.wait({task})
+        with pytest.warns(RuntimeWarning, match="never awaited"):
+            task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"1"))
+            task.cancel()
+            await asyncio.wait({task})
+            del task
+            gc.collect()
         await bench.producer.flush()
         assert bench.cluster.log("clicks").values == [b"0"]
 
@@ -77,10 +70,68 @@ async def test_a_task_cancelled_before_it_began_has_appended_nothing() -> None:
 async def test_a_call_that_is_never_awaited_is_warned_of() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
-        with pytest.warns(RuntimeWarning, match=r"'RecordWriter\.enqueue' was never awaited"):
-            bench.producer.enqueue("clicks", b"1")  # pyright: ignore[reportUnusedCoroutine]
+        with pytest.warns(RuntimeWarning, match="enqueue.* was never awaited"):
+            bench.producer.enqueue("clicks", b"1")
         await bench.producer.flush()
         assert bench.cluster.log("clicks").values == [b"0"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_nowait_records_have_the_time_of_their_call() -> None:
+    async with Bench(TOPICS, linger_ms=1000) as bench:
+        stamps: list[int] = []
+        for _ in range(3):
+            deliveries = [bench.producer.enqueue_nowait("clicks", b"v") for _ in range(3)]
+            now = int(bench.cluster.clock.wall() * 1000)
+            assert all(abs(delivery.timestamp - now) <= 2 for delivery in deliveries)
+            stamps.append(deliveries[0].timestamp)
+            await asyncio.sleep(0.01)
+        assert len(set(stamps)) == 3
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_nowait_does_not_keep_enqueue_from_yielding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that calls both in turn yields as often as one that awaits `enqueue` alone."""
+
+    def ticking(loop: asyncio.AbstractEventLoop) -> object:
+        looks = itertools.count(0, 0.0006)  # each look at the clock takes 0.6 ms
+        return lambda: loop.time() + next(looks)
+
+    monkeypatch.setattr(writer, "ticker", ticking)
+    async with Bench(TOPICS, linger_ms=10_000) as bench:
+        yields = [0]
+
+        async def count() -> None:
+            while True:
+                yields[0] += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        for _ in range(100):
+            await bench.producer.enqueue("clicks", b"v")
+            bench.producer.enqueue_nowait("clicks", b"v")
+        counting.cancel()
+        await asyncio.wait({counting})
+        assert yields[0] >= 40
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_nowait_raises_what_is_wrong_with_a_record() -> None:
+    enqueue: Any
+    async with Bench(TOPICS, linger_ms=1000) as bench:
+        enqueue = bench.producer.enqueue_nowait
+        for _ in ("to a batch that is opened", "to one that is open"):
+            with pytest.raises(TypeError):
+                enqueue("clicks", 7)
+            with pytest.raises(ValueError, match="a partition is 0 or more, not -1"):
+                enqueue("clicks", b"v", partition=-1)
+            enqueue("clicks", b"v")
+        await bench.producer.stop()
+        with pytest.raises(ClientClosedError):
+            enqueue("clicks", b"v")
 
 
 class Loud(Producer):
@@ -116,9 +167,11 @@ async def test_compiled_a_record_of_an_open_batch_runs_no_python() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.send("clicks", b"0")
         await bench.producer.enqueue("clicks", b"opens the batch")
+        bench.producer.enqueue_nowait("clicks", b"opens its window")
         sys.setprofile(note)
         try:
             await bench.producer.enqueue("clicks", b"1")
+            bench.producer.enqueue_nowait("clicks", b"1", key=b"k")
             await bench.producer.enqueue("clicks", value=b"2", partition=0, headers=[("h", b"x")])
         finally:
             sys.setprofile(None)

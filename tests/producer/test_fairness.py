@@ -97,7 +97,7 @@ async def test_who_waited_for_something_else_does_not_give_up_the_loop_once_more
         await bench.producer.enqueue("clicks", b"opens the batch")
         await asyncio.sleep(1)
         with pytest.raises(StopIteration):
-            bench.producer.enqueue("clicks", b"v").send(None)
+            next(bench.producer.enqueue("clicks", b"v").__await__())
         await bench.producer.flush()
 
 
@@ -107,11 +107,11 @@ async def test_who_closed_a_batch_gives_up_the_loop_although_it_has_waited_befor
         await bench.producer.enqueue("clicks", b"x" * 150)
         await asyncio.sleep(0)
         with pytest.raises(StopIteration):
-            bench.producer.enqueue("clicks", b"closes that batch" * 9).send(None)
-        third = bench.producer.enqueue("clicks", b"v")
-        assert third.send(None) is None
+            next(bench.producer.enqueue("clicks", b"closes that batch" * 9).__await__())
+        third = bench.producer.enqueue("clicks", b"v").__await__()
+        assert next(third) is None
         with pytest.raises(StopIteration):
-            third.send(None)
+            next(third)
         await bench.producer.flush()
 
 
