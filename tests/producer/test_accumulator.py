@@ -172,7 +172,8 @@ class Driver:
                     busy = True
             if not self.ledger.incomplete:
                 return
-            if not busy:
+            # A batch that was open until a request could take it is to be compressed first.
+            if not busy and not self.accumulator.compressible:
                 due = self.accumulator.next_due()
                 assert due < inf, f"{self.ledger.incomplete} wait for nothing"
                 self.nobody_is_forgotten(due)
