@@ -92,7 +92,7 @@ async def test_records_of_many_topics_find_their_batches(kernel: ModuleType) -> 
     taker._add_topic("views", batches)
     for _ in range(3):
         await taker.enqueue("clicks", b"v")
-        await taker.enqueue("".join(["vie", "ws"]), b"v", b"key")
+        await taker.enqueue("".join(["view", "s"]), b"v", b"key")
         await taker.enqueue("".join(["cli", "cks"]), b"v")
     batches.sticky = 0
     taker.enqueue_nowait("views", b"v")
