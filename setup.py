@@ -8,11 +8,14 @@ the compiled kernel out.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import textwrap
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 MODULES = ("_ckernel", "_ccodec")
 WANTED = os.environ.get("KAFKA_ASYNC_KERNEL", "")
@@ -34,6 +37,15 @@ class BuildKernel(build_ext):
             )
 
 
+class BuildModules(build_py):
+    """Build into an empty folder: a wheel would hold the modules of an older build too."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(Path(self.build_lib) / "kafka_async", ignore_errors=True)
+        super().run()
+
+
 def kernel() -> list[Extension]:
     """The extensions to build: none if they are not wanted."""
     if WANTED == "python":
@@ -44,4 +56,4 @@ def kernel() -> list[Extension]:
     ]
 
 
-setup(ext_modules=kernel(), cmdclass={"build_ext": BuildKernel})
+setup(ext_modules=kernel(), cmdclass={"build_py": BuildModules, "build_ext": BuildKernel})

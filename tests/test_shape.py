@@ -203,6 +203,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
             copy = source / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes((ROOT / name).read_bytes())
+    stale = source / "build" / "lib" / "kafka_async" / "stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", target, source],
         env={**os.environ, "KAFKA_ASYNC_KERNEL": "python"},
@@ -223,6 +226,11 @@ def test_the_wheel_holds_the_package_and_the_shims(wheel: zipfile.ZipFile) -> No
     assert wanted <= names
     assert {"kafka_async/py.typed", "kafka_async_pytest.py", "pyspark_kafka_async.py"} <= names
     assert "kafka_async/kernel/_ckernel.pyi" in names
+
+
+@pytest.mark.slow
+def test_a_stale_build_folder_puts_no_module_into_the_wheel(wheel: zipfile.ZipFile) -> None:
+    assert "kafka_async/stale.py" not in wheel.namelist()
 
 
 @pytest.mark.slow

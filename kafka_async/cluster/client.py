@@ -22,6 +22,7 @@ from kafka_async.cluster.broker import Brokers
 from kafka_async.cluster.connection import Wiring
 from kafka_async.cluster.coordinators import Coordinators
 from kafka_async.cluster.framing import ReceiveBudget
+from kafka_async.cluster.kernel_notice import log_kernel
 from kafka_async.cluster.lifetime import Lifetime
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.cluster.routing import Router
@@ -125,6 +126,7 @@ class Client:
                 all have refused connections for bootstrap_refused_timeout_ms. It says what was
                 wrong with each, and what to do.
         """
+        log_kernel()
         await self.supervisor.start()
         dialer = self._dialer or SocketDialer(self.supervisor)
         clock = self._clock or LoopClock(self.supervisor.loop)

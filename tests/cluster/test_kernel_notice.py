@@ -1,0 +1,60 @@
+"""The kernel in use is logged once; a missing compiled one is a warning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_async import Client
+from kafka_async.clock import MemoryNetwork
+from kafka_async.cluster import kernel_notice
+from kafka_async.embedded import EmbeddedCluster
+
+
+@pytest.fixture(autouse=True)
+def not_logged_yet() -> Iterator[None]:
+    kernel_notice.log_kernel.cache_clear()
+    yield
+    kernel_notice.log_kernel.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "forced", "level", "words"),
+    [
+        ("c", None, logging.INFO, "the compiled kernel"),
+        ("python", "python", logging.INFO, "KAFKA_ASYNC_KERNEL=python demands"),
+        ("python", None, logging.WARNING, "Install a C compiler"),
+    ],
+)
+def test_a_missing_compiled_kernel_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kernel: str,
+    forced: str | None,
+    level: int,
+    words: str,
+) -> None:
+    monkeypatch.setattr(kernel_notice, "IMPLEMENTATION", kernel)
+    if forced is None:
+        monkeypatch.delenv("KAFKA_ASYNC_KERNEL", raising=False)
+    else:
+        monkeypatch.setenv("KAFKA_ASYNC_KERNEL", forced)
+    with caplog.at_level(logging.INFO, "kafka_async.kernel"):
+        kernel_notice.log_kernel()
+    (record,) = caplog.records
+    assert record.levelno == level
+    assert words in record.getMessage()
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_the_first_client_logs_the_kernel(caplog: pytest.LogCaptureFixture) -> None:
+    network = MemoryNetwork()
+    with caplog.at_level(logging.INFO, "kafka_async.kernel"):
+        async with EmbeddedCluster(network=network) as cluster:
+            for _ in range(2):
+                async with Client(cluster.bootstrap_servers, dialer=network):
+                    pass
+    assert [record.name for record in caplog.records].count("kafka_async.kernel") == 1
