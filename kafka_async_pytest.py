@@ -68,6 +68,7 @@ def kafka_cluster(
     """A running Kafka cluster, shared by the session's tests; its names are this test's own."""
     handle = kafka_clusters.handle(request.param)
     yield handle
+    handle.reset()
     failures = handle.cluster.failures()
     if failures:
         pytest.fail(f"the cluster itself failed: {failures}")

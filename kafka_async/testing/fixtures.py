@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -17,7 +18,13 @@ from kafka_async.testing.backends import (
     ClusterOptions,
     create_backend,
 )
+from kafka_async.testing.backends.embedded import EmbeddedBackend
 from kafka_async.testing.environment import in_ci
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafka_async.embedded import Faults
+    from kafka_async.kernel import Record
 
 
 class ClusterHandle:
@@ -44,6 +51,53 @@ class ClusterHandle:
         if not isinstance(self.cluster, BrokerControl):
             pytest.skip(f"{self.cluster.name} has no control of single brokers")
         return self.cluster
+
+    @property
+    def faults(self) -> Faults:
+        """Rules for faults, removed after the test; skips it on a backend without faults."""
+        if not isinstance(self.cluster, EmbeddedBackend):
+            pytest.skip(f"{self.cluster.name} has no faults: run it with --kafka-backend embedded")
+        return self.cluster.cluster.faults
+
+    def reset(self) -> None:
+        """Remove the rules for faults; what hangs goes on."""
+        if isinstance(self.cluster, EmbeddedBackend):
+            self.cluster.cluster.faults.clear()
+
+    async def produce(self, topic: str, values: Sequence[bytes | None]) -> None:
+        """Append a record for each value; returns when all are acknowledged."""
+        from kafka_async.producer.producer import Producer
+
+        async with Producer(self.bootstrap_servers) as producer:
+            await producer.send_many(topic, values)
+
+    async def read(self, topic: str, *, timeout: float = 30.0) -> list[Record]:
+        """Return all committed records of a topic, each partition's in order of offset.
+
+        Raises:
+            TimeoutError: they were not read within `timeout` seconds.
+            UnknownTopicOrPartitionError: there is no such topic.
+        """
+        from kafka_async.consumer.consumer import Consumer
+
+        records: list[Record] = []
+        async with (
+            asyncio.timeout(timeout),
+            Consumer(
+                self.bootstrap_servers,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+            ) as consumer,
+        ):
+            numbers = await consumer.partitions_for(topic)
+            partitions = [TopicPartition(topic, number) for number in numbers]
+            ends = await consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning()
+            for partition, end in ends.items():
+                while await consumer.position(partition) < end:
+                    records += await consumer.poll(timeout=0.1)
+        return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def topic(self, prefix: str = "topic") -> str:
         """The name of a topic of this test; the same for the same prefix. It is not created."""

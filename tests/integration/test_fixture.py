@@ -34,3 +34,23 @@ def test_a_broker_goes_and_comes_back_at_its_port(kafka_cluster: ClusterHandle) 
     finally:
         kafka_cluster.control.start_broker(3)
     assert broker_ids(servers[2], timeout=10) == {1, 2, 3}
+
+
+@pytest.mark.asyncio
+async def test_seeds_and_reads_a_topic(kafka_cluster: ClusterHandle) -> None:
+    topic = kafka_cluster.topic("seeded")
+    await kafka_cluster.produce(topic, [b"a", b"b", None])
+    assert sorted(map(str, [row.value for row in await kafka_cluster.read(topic)])) == sorted(
+        map(str, [b"a", b"b", None])
+    )
+
+
+def test_leaves_a_fault_behind(kafka_cluster: ClusterHandle) -> None:
+    kafka_cluster.faults.add(api="Metadata", hang=True, count=None)
+
+
+@pytest.mark.asyncio
+async def test_starts_without_the_faults_of_the_test_before(kafka_cluster: ClusterHandle) -> None:
+    topic = kafka_cluster.topic("after")
+    await kafka_cluster.produce(topic, [b"a"])
+    assert len(await kafka_cluster.read(topic)) == 1
