@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel kcat
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel kcat
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-slow                    tests that take longer, and unit tests on the machine's other Pythons"
 	@echo "make test-matrix                  integration tests on the older brokers"
 	@echo "make conformance                  our wire format against Kafka's own Java classes"
+	@echo "make contract-mutants             the embedded cluster's error codes changed, against Kafka's responses"
 	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
 	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
 	@echo "make instructions                 the instructions of the hot paths, beside their budget (needs valgrind)"
@@ -112,6 +113,10 @@ conformance: $(VENV)/.installed-dev
 # The checker reads the types of pyspark too.
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
 	@$(BIN)/python tools/run_lint.py
+
+# Each error code of the embedded cluster changed in turn: MUTANT_ARGS='--sample 40 --seed 7'.
+contract-mutants: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.contract.mutants $(MUTANT_ARGS)
 
 # Every target in turn from captured frames; a run is determined by its seed: FUZZ_ARGS='--seed 7'.
 # The compiled kernel comes after them, where there is a clang for it: without one it says so.

@@ -22,6 +22,7 @@ from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOp
 from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.clock import VirtualClockEventLoop
 from kafka_async.testing.environment import in_ci
+from tests.strict import REFUSED
 
 pytest_plugins = ["kafka_async_pytest"]
 
@@ -149,6 +150,14 @@ def seeded() -> int:
     """Every test starts from the same dice, whichever ran before it."""
     random.seed(SEED)
     return SEED
+
+
+@pytest.fixture(autouse=True)
+def requests_a_broker_accepts() -> Iterator[None]:
+    """No test double accepted a request that every broker refuses."""
+    REFUSED.clear()
+    yield
+    assert REFUSED == []
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,14 @@
 """Runs on the embedded cluster in memory or on sockets, and comparison with the record.
 
-python -m tests.contract.compare HOST:PORT [--write] [NAMES...] compares a real cluster with the
-embedded one, or writes the record.
+python -m tests.contract.compare HOST:PORT writes the record anew, from Kafka with three brokers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,7 +19,7 @@ from tests.contract.runner import Cluster, Run
 from tests.contract.wire import dial_memory, dial_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from tests.contract.model import Scenario
 
@@ -95,6 +96,7 @@ def write_record(record: dict[str, dict[str, Any]]) -> None:
     RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def named(scenarios: Sequence[Scenario], names: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios whose names begin with one of the names; all without names."""
-    return [it for it in scenarios if not names or it.name.startswith(tuple(names))]
+if __name__ == "__main__":
+    from tests.contract.scenarios import SCENARIOS
+
+    write_record(asyncio.run(run_sockets(sys.argv[1], SCENARIOS)))

@@ -22,7 +22,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,6 +38,8 @@ OTHER_ERROR: Final = "StaleBrokerEpochError"
 LEFT_OUT: Final = ("codes.py", "faults.py", "refusal.py", "shape.py", "__main__.py")
 """Modules that name codes, but not as responses of their own."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
+CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
+"""Modules that a fork imports anew."""
 SECONDS: Final = 60
 """After which a mutant counts as killed: it hangs."""
 
@@ -264,13 +265,21 @@ def judge(spot: str, names: Sequence[str]) -> int:
 
 
 def survives(mutant: Mutant, names: Sequence[str]) -> bool:
-    """Run scenarios with a mutant in a process of its own."""
-    command = [sys.executable, "-m", "tests.contract.mutants", "--judge", mutant.spot, *names]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+    """Run scenarios with a mutant in a fork of this process, which imports the cluster anew."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(SECONDS)
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, 1)
+            os.dup2(devnull, 2)
+            for name in [it for it in sys.modules if it.startswith(CHANGED)]:
+                del sys.modules[name]
+            status = judge(mutant.spot, names)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def killed_elsewhere(mutant: Mutant, test: str) -> bool:
@@ -281,7 +290,7 @@ def killed_elsewhere(mutant: Mutant, test: str) -> bool:
     return done.returncode == 1
 
 
-def check(chosen: Sequence[Mutant], jobs: int) -> list[str]:
+def check(chosen: Sequence[Mutant]) -> list[str]:
     """Return the names of mutants that survive though they should not."""
     lines = reached()
     every = [name for names in lines.values() for name in names]
@@ -303,8 +312,7 @@ def check(chosen: Sequence[Mutant], jobs: int) -> list[str]:
             return None
         return f"{mutant.name} (line {mutant.line}): {len(names)} scenarios reach it"
 
-    with ThreadPoolExecutor(jobs) as pool:
-        return [text for text in pool.map(outcome, chosen) if text is not None]
+    return [text for mutant in chosen if (text := outcome(mutant)) is not None]
 
 
 def main() -> int:
@@ -312,14 +320,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Mutants of the embedded cluster's error codes.")
     parser.add_argument("--sample", type=int, help="so many mutants, chosen by the seed")
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="mutants whose name contains this")
-    parser.add_argument("--judge", help=argparse.SUPPRESS)
-    parser.add_argument("names", nargs="*", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.judge:
-        signal.alarm(SECONDS)
-        return judge(arguments.judge, arguments.names)
     everything = mutants()
     unknown = {*ELSEWHERE, *UNREACHABLE} - {it.name for it in everything}
     chosen = [it for it in everything if arguments.only in it.name]
@@ -328,7 +330,7 @@ def main() -> int:
         chosen = random.Random(seed).sample(chosen, min(arguments.sample, len(chosen)))
         print(f"seed {seed}")
     begun = time.monotonic()
-    survivors = check(chosen, arguments.jobs)
+    survivors = check(chosen)
     for text in survivors:
         print("survives:", text)
     for name in sorted(unknown):

@@ -7,6 +7,7 @@ logs, checking sequences as Apache Kafka does; a test puts answers, errors and d
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -54,6 +55,7 @@ from kafka_async.protocol.messages.txn_offset_commit import (
 from kafka_async.records.batch import iter_batches
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import Health, Node, TopicPartition
+from tests import strict
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
@@ -182,7 +184,7 @@ class ScriptedLane:
             raise KafkaConnectionError("not connected")
         future: asyncio.Future[Any] = loop.create_future()
         future.add_done_callback(lambda _: heard(future.exception() or future.result()))
-        self._cluster.sent.append((self.node_id, request, version))
+        self._cluster.receive(self.node_id, request, version)
         if not expect_response:
             self._cluster.produced(self.node_id, request, Answer())
             future.set_result(ProduceResponse())
@@ -195,7 +197,7 @@ class ScriptedLane:
         task.add_done_callback(self._cluster.tasks.discard)
 
     async def send(self, request: Any, *, timeout: float, version: int | None = None) -> Any:
-        self._cluster.sent.append((self.node_id, request, version))
+        self._cluster.receive(self.node_id, request, version)
         await asyncio.sleep(0)
         async with asyncio.timeout(timeout) as limit:
             try:
@@ -216,6 +218,20 @@ class ScriptedLane:
     async def close(self, reason: KafkaError | None = None) -> None:
         self.closed = True
         self.drop()
+
+
+def _joined(request: Any) -> Any:
+    """Return a Produce request whose records are one buffer, as it arrives at a broker."""
+    if not isinstance(request, ProduceRequest):
+        return request
+    decoded = copy.copy(request)
+    decoded.topic_data = [copy.copy(topic) for topic in request.topic_data]
+    for topic in decoded.topic_data:
+        topic.partition_data = [copy.copy(data) for data in topic.partition_data]
+        for data in topic.partition_data:
+            pieces: Any = data.records
+            data.records = pieces if pieces is None else b"".join(pieces)
+    return decoded
 
 
 class ScriptedCluster:
@@ -275,6 +291,12 @@ class ScriptedCluster:
         return next(lane for lane in self.lanes if lane.node_id == node and not lane.closed)
 
     # -- brokers ----------------------------------------------------------------------------------
+
+    def receive(self, node: int, request: Any, version: int | None) -> None:
+        """Take note of a request, by the rules that brokers have for it."""
+        self.sent.append((node, request, version))
+        used = self.versions.get(request.API_KEY) if version is None else version
+        strict.receive(_joined(request), used)
 
     async def serve(self, lane: ScriptedLane, request: Any, future: asyncio.Future[Any]) -> None:
         connection = lane.connection

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.request_rules import half_named, named_software
 from kafka_async.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,20 +21,15 @@ if TYPE_CHECKING:
 SUPPORTED: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
 """Features that can be finalized, with the lowest and the highest level."""
 
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
 
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """All ranges; an error in place of them if the client meant another cluster or broker."""
     cluster = context.cluster
-    if context.version >= 3 and not (
-        _SOFTWARE.fullmatch(request.client_software_name)
-        and _SOFTWARE.fullmatch(request.client_software_version)
-    ):
+    if context.version >= 3 and not named_software(request):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
     meant = (request.cluster_id, request.node_id)
     if meant not in ((None, -1), (cluster.settings.cluster_id, context.broker.id)):
-        half = request.cluster_id is None or request.node_id == -1
+        half = half_named(*meant)
         return ApiVersionsResponse(
             error_code=Code.INVALID_REQUEST if half else Code.REBOOTSTRAP_REQUIRED
         )

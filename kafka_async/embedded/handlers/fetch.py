@@ -9,6 +9,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.refusal import Refusal
+from kafka_async.embedded.request_rules import ISOLATION_LEVELS
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kafka_async.embedded.partition import Partition
 
 NO_EPOCH: Final = -1
-READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 SESSIONS_SINCE: Final = 7
 BY_TOPIC_ID: Final = 13
@@ -50,7 +50,7 @@ class Pass(NamedTuple):
 
 async def handle(context: RequestContext, request: FetchRequest) -> FetchResponse:
     """What there is, once it is `min_bytes` or `max_wait_ms` are over or a partition fails."""
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+    if request.isolation_level not in ISOLATION_LEVELS:
         return _refuse_all(context, request)
     try:
         session = context.broker.fetch_sessions.begin(request, context.version)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.request_rules import half_producer
 from kafka_async.embedded.transactions.entry import ProducerIdAndEpoch
 from kafka_async.embedded.transactions.wire import fenced
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -23,7 +24,7 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=cluster.next_producer_id(), producer_epoch=0)
     given = (request.producer_id, request.producer_epoch)
-    if min(given) < 0 <= max(given):
+    if half_producer(*given):
         return InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1)
     expected = ProducerIdAndEpoch(*given) if given >= (0, 0) else None
     code, producer = (

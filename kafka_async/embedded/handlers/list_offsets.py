@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
+from kafka_async.embedded.request_rules import ISOLATION_LEVELS
 from kafka_async.errors import (
     InvalidRequestError,
     KafkaError,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafka_async.embedded.log import PartitionLog
 
 NONE: Final = OffsetAndTimestamp(-1, -1, -1)
-READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 
@@ -92,7 +92,7 @@ def _partition(
     try:
         if times > 1:
             raise InvalidRequestError("a partition is listed twice")
-        if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        if request.isolation_level not in ISOLATION_LEVELS:
             raise UnknownServerError(f"there is no isolation level {request.isolation_level}")
         partition = led_partition(context, topic, asked.partition_index, asked.current_leader_epoch)
         found = _find(context, partition.log, asked.timestamp, committed)
