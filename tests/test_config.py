@@ -319,9 +319,19 @@ def test_javas_spelling_as_a_keyword_leads_to_ours_and_to_from_properties() -> N
         ProducerConfig.create("a:1", **{"linger.ms": 5})
 
 
-@pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
-def test_a_dict_in_place_of_servers_leads_to_from_properties(client: Any) -> None:
-    with pytest.raises(InvalidConfigurationError, match=r"not a dict.*from_properties"):
+@pytest.mark.parametrize(
+    ("client", "error"),
+    [
+        (Client, InvalidConfigurationError),
+        (Admin, TypeError),
+        (Producer, TypeError),
+        (Consumer, TypeError),
+    ],
+)
+def test_a_dict_in_place_of_servers_leads_to_from_properties(
+    client: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"dict.*from_properties"):
         client({"bootstrap.servers": "a:1"})
     with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
         client.from_properties("a:1")
