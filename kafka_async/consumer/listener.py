@@ -19,10 +19,12 @@ Callback: TypeAlias = Callable[[Partitions], Awaitable[None] | None]
 class RebalanceListener:
     """Override what you need; each may be a plain method or `async def`.
 
-    They run in the consumer's own task, one after another, while nothing is handed out. Heartbeats
-    go on; a method that takes longer than max_poll_interval_ms costs the consumer its place. The
-    consumer may be sought and committed in them, but not asked for records. What they raise leaves
-    the next call that asks for records.
+    They run in the consumer's own task, one after another, while nothing is handed out, and
+    heartbeats go on. The other members of a rebalance wait for `on_revoked`: if it takes longer
+    than the longest max_poll_interval_ms of the group, the coordinator removes this member, which
+    joins again afterwards. `on_assigned` may take longer as long as no other rebalance begins. The
+    consumer may be sought and committed in them, but not asked for records. What they raise is
+    raised by the next call that asks for records.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:

@@ -739,3 +739,25 @@ async def test_events_tell_what_is_fetched_committed_and_given_up(stage: Stage) 
         PartitionsLost(name, frozenset({partition})),
         PartitionsRevoked(name, frozenset({partition})),
     ]
+
+
+async def test_a_listener_that_takes_longer_than_the_rebalance_costs_the_membership(
+    stage: Stage,
+) -> None:
+    await stage.topic("t", 2)
+
+    async def slow(_: object) -> None:
+        await asyncio.sleep(100)
+
+    async with stage.consumer("t", max_poll_interval_ms=30_000) as first:
+        await at_rest(2, first)
+        before = first.group_metadata().member_id
+        first.on_revoked(slow)
+        async with stage.consumer("t", max_poll_interval_ms=30_000) as second:
+            async with asyncio.timeout(90):  # before the listener ends
+                while len(second.assignment()) < 2:
+                    await asyncio.gather(first.poll(timeout=1), second.poll(timeout=1))
+            async with asyncio.timeout(300):
+                while len(first.assignment()) != 1:
+                    await asyncio.gather(first.poll(timeout=1), second.poll(timeout=1))
+        assert first.group_metadata().member_id != before
