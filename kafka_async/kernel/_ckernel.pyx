@@ -224,6 +224,15 @@ cdef class Delivery:
         """The record's error, or None; raises IllegalStateError while it is not done."""
         return _outcome(self).exception(self)
 
+    def add_done_callback(self, callback):
+        """Have `callback(delivery)` called by the event loop once the record's outcome is known.
+
+        It is called soon if the outcome is known already. What it raises goes to the event loop's
+        exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
+        its failure unless the callback asks for `result()` or `exception()`.
+        """
+        _outcome(self).add_done_callback(self, callback)
+
     def __repr__(self):
         state = "done" if self.outcome is not None and self.outcome.done else "pending"
         return f"<Delivery index={self.index} timestamp={self.timestamp} {state}>"

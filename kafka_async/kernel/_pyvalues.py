@@ -10,7 +10,7 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.kernel._shared import show, uncopied
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from kafka_async.kernel._shared import Outcome
     from kafka_async.types import Header, RecordMetadata
@@ -177,6 +177,15 @@ class Delivery(DeliveryFields):
     def exception(self) -> BaseException | None:
         """The record's error, or None; raises IllegalStateError while it is not done."""
         return self._outcome().exception(self)
+
+    def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
+        """Have `callback(delivery)` called by the event loop once the record's outcome is known.
+
+        It is called soon if the outcome is known already. What it raises goes to the event loop's
+        exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
+        its failure unless the callback asks for `result()` or `exception()`.
+        """
+        self._outcome().add_done_callback(self, callback)
 
     def _outcome(self) -> Outcome:
         if self.outcome is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafka_async.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from typing import Any
 
     from typing_extensions import Buffer
@@ -136,6 +136,10 @@ class Outcome(Protocol):
 
     def exception(self, delivery: Delivery) -> BaseException | None:
         """The batch's error, None if it was acknowledged; raises IllegalStateError if not done."""
+        ...
+
+    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
+        """Call a function with the delivery once the batch is done."""
         ...
 
 

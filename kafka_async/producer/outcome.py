@@ -7,6 +7,7 @@ from a factory, so nothing here knows about loops.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kafka_async.errors import DeliveryFailure, IllegalStateError
@@ -74,9 +75,18 @@ class Settles:
         if not self.done:
             await self.waiter()
 
+    def add_callback(self, callback: Callable[[], object]) -> None:
+        """Have a function called by the loop once this is settled; soon, if it is already."""
+        promise = self.waiter()
+        promise.add_done_callback(lambda _: callback())
+        if self.done:
+            promise.set_result(None)
+
     def waiter(self) -> Promise:
         """A promise that is fulfilled when it is settled."""
         promise = self._new_promise()
+        if self.done:
+            return promise
         if self._waiters is None:
             self._waiters = [promise]
         else:
@@ -189,6 +199,10 @@ class BatchOutcome(Settles):
         if part.error is not None:
             part.tell(index)
         return part.error
+
+    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
+        """Call a function with the delivery once the batch is done."""
+        self.add_callback(partial(callback, delivery))
 
     def unreported(self) -> DeliveryFailure | None:
         """What failed of this batch and nobody has been told."""
@@ -306,6 +320,17 @@ class Undesignated:
         if self._outcome is None or self._delivery is None:
             raise IllegalStateError("the record is neither acknowledged nor failed yet")
         return self._outcome.exception(self._delivery)
+
+    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
+        """Call a function with the delivery once the record is done."""
+
+        def decided() -> None:
+            if self._outcome is None:
+                callback(delivery)
+            else:
+                self._outcome.add_done_callback(delivery, callback)
+
+        self._decision.add_callback(decided)
 
     def unreported(self) -> DeliveryFailure | None:
         """The failure, if nobody has been told."""

@@ -1,0 +1,79 @@
+"""`Delivery.add_done_callback`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafka_async.errors import TopicAuthorizationError
+from tests.producer.scripted import Answer, Bench, turns
+
+if TYPE_CHECKING:
+    from kafka_async.kernel import Delivery
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
+
+LINGER_MS = 50
+
+
+async def test_callback_is_called_once_with_the_delivery_when_its_record_is_acknowledged() -> None:
+    async with Bench({"clicks": [1]}, linger_ms=LINGER_MS) as bench:
+        heard: list[Delivery] = []
+        deliveries = [await bench.producer.enqueue("clicks", b"v") for _ in range(3)]
+        for delivery in deliveries:
+            delivery.add_done_callback(heard.append)
+        await turns()
+        assert not heard  # a callback does not end the lingering
+        await asyncio.sleep(LINGER_MS / 1000 + 0.001)
+        assert heard == deliveries
+        assert [delivery.result().offset for delivery in heard] == [0, 1, 2]
+
+
+async def test_callback_is_called_soon_if_the_outcome_is_known() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        delivery = await bench.producer.enqueue("clicks", b"v")
+        await delivery
+        heard: list[Delivery] = []
+        delivery.add_done_callback(heard.append)
+        assert not heard
+        await turns(2)
+        assert heard == [delivery]
+
+
+@pytest.mark.parametrize("topic", ["clicks", "unknown"])
+async def test_callback_is_called_when_the_record_fails(topic: str) -> None:
+    async with Bench({"clicks": [1]}, max_block_ms=1000) as bench:
+        bench.cluster.script.append(Answer(code=29))
+        errors: list[BaseException | None] = []
+        delivery = await bench.producer.enqueue(topic, b"v")
+        delivery.add_done_callback(lambda it: errors.append(it.exception()))
+        await asyncio.sleep(2)
+        assert len(errors) == 1
+        if topic == "clicks":
+            assert isinstance(errors[0], TopicAuthorizationError)
+        await bench.producer.flush()  # the callback was told: nothing to raise
+
+
+async def test_callback_of_a_record_whose_topic_becomes_known() -> None:
+    async with Bench(max_block_ms=5000) as bench:
+        heard: list[Delivery] = []
+        delivery = await bench.producer.enqueue("clicks", b"v")
+        delivery.add_done_callback(heard.append)
+        bench.cluster.set_topic("clicks", [1])
+        await delivery
+        await turns(2)
+        assert heard == [delivery]
+
+
+async def test_what_a_callback_raises_goes_to_the_exception_handler() -> None:
+    async with Bench({"clicks": [1]}) as bench:
+        reported: list[Any] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        delivery = await bench.producer.enqueue("clicks", b"v")
+        delivery.add_done_callback(lambda _: 1 // 0)
+        assert (await delivery).offset == 0
+        await turns(2)
+        assert [type(error) for error in reported] == [ZeroDivisionError]
