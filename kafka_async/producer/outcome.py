@@ -33,7 +33,7 @@ class Promise(Protocol):
         """Fulfil it."""
         ...
 
-    def add_done_callback(self, callback: Callable[[Any], None], /) -> None:
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
         """Have it called in the loop's turn after the one in which this is fulfilled."""
         ...
 
