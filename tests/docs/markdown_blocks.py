@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-# Python runs; these don't: shells differ from machine to machine, text is text.
-NOT_RUN = {"text", "sh"}
+# Python runs; these don't: shells differ from machine to machine, and the rest is no program.
+NOT_RUN = {"text", "sh", "yaml", "ini"}
 ADDRESS = "localhost:9092"
 
 FENCE = re.compile(r"^```(?P<info>.*)\n(?P<body>(?:.*\n)*?)```$", re.MULTILINE)
