@@ -20,6 +20,7 @@ from kafka_async.testing.backends import (
 )
 from kafka_async.testing.backends.embedded import EmbeddedBackend
 from kafka_async.testing.environment import in_ci
+from kafka_async.testing.topic_cleanup import TopicCleanup
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 class ClusterHandle:
     """A running cluster as one test sees it: an address, and names that no other test uses."""
 
-    def __init__(self, cluster: Backend) -> None:
+    def __init__(self, cluster: Backend, cleanup: TopicCleanup) -> None:
         self.cluster = cluster
         """The backend itself: an `EmbeddedBackend`, an `ApacheBackend` ..."""
+        self._cleanup = cleanup
         self._suffix = uuid.uuid4().hex[:8]
+        self._named: set[str] = set()
+        self._before = cleanup.listed()
 
     @property
     def backend(self) -> str:
@@ -60,9 +64,14 @@ class ClusterHandle:
         return self.cluster.cluster.faults
 
     def reset(self) -> None:
-        """Remove the rules for faults; what hangs goes on."""
+        """Remove the rules for faults, so that what hangs goes on, and the test's topics.
+
+        On the embedded cluster these are all that were created during the test, else those whose
+        names `topic` has returned. Groups stay: their ids are not used again.
+        """
         if isinstance(self.cluster, EmbeddedBackend):
             self.cluster.cluster.faults.clear()
+        self._cleanup.delete(self._named | (self._cleanup.listed() - self._before))
 
     async def produce(self, topic: str, values: Sequence[bytes | None]) -> None:
         """Append a record for each value; returns when all are acknowledged."""
@@ -100,8 +109,13 @@ class ClusterHandle:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def topic(self, prefix: str = "topic") -> str:
-        """The name of a topic of this test; the same for the same prefix. It is not created."""
-        return f"{prefix}-{self._suffix}"
+        """Return the name of a topic of this test, the same for the same prefix.
+
+        The topic is not created by this call, and is deleted after the test if it exists.
+        """
+        name = f"{prefix}-{self._suffix}"
+        self._named.add(name)
+        return name
 
     def group(self, prefix: str = "group") -> str:
         """The id of a group of this test; the same for the same prefix."""
@@ -122,7 +136,7 @@ class Clusters:
     def __init__(self, options: ClusterOptions, record: Callable[[str, object], None]) -> None:
         self._options = options
         self._record = record
-        self._running: dict[str, Backend] = {}
+        self._running: dict[str, tuple[Backend, TopicCleanup]] = {}
         self._missing: dict[str, str] = {}
         self._broken: dict[str, Exception] = {}
         self._stack = ExitStack()
@@ -139,18 +153,21 @@ class Clusters:
         if name in self._missing:
             report = pytest.fail if in_ci() else pytest.skip
             report(f"no Kafka backend {name}: {self._missing[name]}")
-        return ClusterHandle(self._running[name])
+        return ClusterHandle(*self._running[name])
 
     def _start(self, name: str) -> None:
         backend = create_backend(name, self._options)
         try:
-            self._running[name] = self._stack.enter_context(backend)
+            cluster = self._stack.enter_context(backend)
         except BackendUnavailableError as error:
             self._missing[name] = str(error)
             self._record("not_run", f"{backend.name} ({error})")
         except Exception as error:  # noqa: BLE001  # whatever it is, every later test must hear it
             self._broken[name] = error
         else:
+            cleanup = TopicCleanup(cluster)
+            self._stack.callback(cleanup.close)  # before the cluster is stopped
+            self._running[name] = (cluster, cleanup)
             self._record("kafka_backend", backend.name)
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafka_async.embedded import run_in_thread
-from tests.docs.markdown_blocks import NOT_RUN, PAGES, Block, blocks_of
+from tests.docs.markdown_blocks import NOT_RUN, PAGES, ROOT, Block, blocks_of
 
 DEADLINE = 60.0
 """Seconds for one example."""
@@ -90,7 +90,7 @@ def run_block(block: Block, bootstrap: str, where: Path) -> None:
         result = subprocess.run(
             [sys.executable, "-W", "error", *arguments],
             cwd=folder,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            env=environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -103,6 +103,28 @@ def run_block(block: Block, bootstrap: str, where: Path) -> None:
     assert result.returncode == 0, said
     if not with_spark:  # Spark always has something to say
         assert not result.stderr, said
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which examples import this checkout, not an installed one."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    words = {"PYTHONPATH": os.pathsep.join(path), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **words}
+
+
+def test_runs_examples_with_the_checkout_that_holds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if another one is installed, or found first by the test run itself."""
+    other = tmp_path / "other"
+    for name in ("kafka_async/__init__.py", "kafka_async_pytest.py"):
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text("raise ImportError('another checkout')\n")
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    body = f"import kafka_async\nassert kafka_async.__file__.startswith({str(ROOT)!r})\n"
+    run_block(Block(PAGES[0], 1, "python", "", body), "nowhere:1", tmp_path)
+    test = f"def test_it():\n    {body.replace(chr(10), chr(10) + '    ')}"
+    run_block(Block(PAGES[0], 2, "python", "test_it.py", test), "nowhere:1", tmp_path)
 
 
 def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:

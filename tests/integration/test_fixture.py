@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
 
 import pytest
 
+from kafka_async import Admin
+from kafka_async.testing.backends import ExternalBackend
 from kafka_async.testing.backends.probe import broker_ids
-
-if TYPE_CHECKING:
-    from kafka_async.testing.fixtures import ClusterHandle
+from kafka_async.testing.fixtures import ClusterHandle
+from kafka_async.testing.topic_cleanup import TopicCleanup
 
 pytestmark = pytest.mark.any_broker
 
@@ -54,3 +55,42 @@ async def test_starts_without_the_faults_of_the_test_before(kafka_cluster: Clust
     topic = kafka_cluster.topic("after")
     await kafka_cluster.produce(topic, [b"a"])
     assert len(await kafka_cluster.read(topic)) == 1
+
+
+@pytest.mark.asyncio
+async def test_deletes_the_topics_of_a_test(kafka_cluster: ClusterHandle) -> None:
+    """As a session has it: several tests, one connection."""
+    cleanup = TopicCleanup(kafka_cluster.cluster)
+    kept = kafka_cluster.topic("kept")
+    await kafka_cluster.produce(kept, [b"a"])
+    async with Admin(kafka_cluster.bootstrap_servers) as admin:
+        for _ in range(2):
+            handle = ClusterHandle(kafka_cluster.cluster, cleanup)
+            topic, other = handle.topic("left"), handle.topic("left-too")
+            handle.topic("never-created")
+            await handle.produce(topic, [b"a"])
+            await handle.produce(other, [b"a"])
+            assert {kept, topic, other} <= set(await admin.list_topics())
+            await asyncio.to_thread(handle.reset)
+            async with asyncio.timeout(30):
+                while {topic, other} & set(await admin.list_topics()):
+                    # Each broker applies a deletion when it reads it from the controller.
+                    assert kafka_cluster.backend != "embedded"
+                    await asyncio.sleep(0.05)
+        assert kept in await admin.list_topics()
+    await asyncio.to_thread(cleanup.close)
+
+
+def test_logs_topics_that_cannot_be_deleted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KAFKA_ASYNC_BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.setattr("kafka_async.testing.topic_cleanup.TIMEOUT_MS", 100)
+    cluster = ExternalBackend()
+    cleanup = TopicCleanup(cluster)
+    handle = ClusterHandle(cluster, cleanup)
+    topic = handle.topic("orders")
+    handle.reset()
+    assert f"topics were not deleted: ['{topic}']" in caplog.text
+    assert "127.0.0.1:1" in caplog.text
+    cleanup.close()

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.testing.backends import Backend, BackendUnavailableError, ClusterOptions
+from kafka_async.testing.backends import (
+    Backend,
+    BackendUnavailableError,
+    ClusterOptions,
+    EmbeddedBackend,
+)
 from kafka_async.testing.fixtures import ClusterHandle, Clusters
+from kafka_async.testing.topic_cleanup import TopicCleanup
 from tests.testing.fakes import knows, server
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,6 +58,10 @@ def clusters_of(
 
     monkeypatch.setattr("kafka_async.testing.fixtures.create_backend", create)
     return Clusters({}, lambda name, value: recorded.append((name, value)))
+
+
+def handle_of(backend: Backend) -> ClusterHandle:
+    return ClusterHandle(backend, TopicCleanup(backend))
 
 
 def test_a_cluster_is_started_once_and_stopped_at_the_end(
@@ -103,7 +113,7 @@ def test_a_cluster_that_does_not_start_is_tried_once(
 
 
 def test_names_are_a_tests_own() -> None:
-    first, second = ClusterHandle(Fake()), ClusterHandle(Fake())
+    first, second = handle_of(Fake()), handle_of(Fake())
     assert first.topic("orders") == first.topic("orders")
     assert first.topic("orders").startswith("orders-")
     assert first.topic("orders") != second.topic("orders")
@@ -111,9 +121,22 @@ def test_names_are_a_tests_own() -> None:
     assert first.backend == "embedded"
 
 
+def test_deletes_what_a_test_created_on_the_embedded_cluster() -> None:
+    """Topics too whose names the fixture does not know."""
+    with EmbeddedBackend() as backend:
+        cluster = backend.cluster
+        cluster.create_topic("before")
+        handle = handle_of(backend)
+        for name in (handle.topic("orders"), "unnamed"):
+            cluster.create_topic(name)
+        handle.topic("never-created")
+        handle.reset()
+        assert [topic.name for topic in cluster.cluster.topics] == ["before"]
+
+
 def test_control_of_brokers_is_a_skip_where_there_is_none() -> None:
     with pytest.raises(pytest.skip.Exception, match="no control of single brokers"):
-        _ = ClusterHandle(Fake()).control
+        _ = handle_of(Fake()).control
 
 
 USERS_TESTS = """

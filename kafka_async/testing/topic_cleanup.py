@@ -1,0 +1,81 @@
+"""Deletes the topics that a test leaves behind, through one connection per cluster."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka_async.testing.backends.embedded import EmbeddedBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from kafka_async.admin import Admin
+    from kafka_async.testing.backends import Backend
+
+logger = logging.getLogger("kafka_async.testing")
+
+TIMEOUT_MS: Final = 5_000
+"""Maximum time of a deletion; a cluster without brokers must not hold up the session."""
+
+
+class TopicCleanup:
+    """Deletes topics of one cluster: the embedded one directly, another by one request per test.
+
+    Its admin client connects at the first deletion and serves the whole session.
+    """
+
+    def __init__(self, cluster: Backend) -> None:
+        self._cluster = cluster
+        self._admin: Admin | None = None
+
+    def listed(self) -> frozenset[str]:
+        """Return the topics that exist, without internal ones; of the embedded cluster only.
+
+        Listing those of another cluster takes a request.
+        """
+        if not isinstance(self._cluster, EmbeddedBackend):
+            return frozenset()
+        from kafka_async.embedded.topics import is_internal
+
+        topics = self._cluster.cluster.cluster.topics
+        return frozenset(topic.name for topic in topics if not is_internal(topic.name))
+
+    def delete(self, names: AbstractSet[str]) -> None:
+        """Delete those of these topics that exist. A failure is logged as a warning."""
+        if isinstance(self._cluster, EmbeddedBackend):
+            for name in names & self.listed():
+                self._cluster.cluster.delete_topic(name)
+            return
+        if not names:
+            return
+        from kafka_async.blocking import run
+
+        try:
+            run(self._delete, names)
+        except UnknownTopicOrPartitionError:
+            pass  # The test did not create it; the others are deleted all the same.
+        except KafkaError as error:
+            logger.warning("topics were not deleted: %s: %s", sorted(names), error)
+
+    def close(self) -> None:
+        """Close the connection; to be called while the cluster runs."""
+        from kafka_async.blocking import run
+
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            run(admin.stop)
+
+    async def _delete(self, names: AbstractSet[str]) -> None:
+        if self._admin is None:
+            from kafka_async.admin import Admin
+
+            admin = Admin(
+                self._cluster.bootstrap_servers,
+                client_id="kafka_cluster",
+                default_api_timeout_ms=TIMEOUT_MS,
+            )
+            await admin.start()
+            self._admin = admin
+        await self._admin.delete_topics(sorted(names), wait=False)
