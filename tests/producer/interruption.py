@@ -7,7 +7,7 @@ the very turn in which what it waits for is there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 MOMENTS = (0, 1, 2, 3, 5, 8)
@@ -17,7 +17,7 @@ LATE = -1
 class Interrupted:
     """A call that cancels its own task at an await; `reached` says whether it got there."""
 
-    def __init__(self, call: Coroutine[Any, Any, Any], at: int, moment: int) -> None:
+    def __init__(self, call: Awaitable[Any], at: int, moment: int) -> None:
         self.reached = False
         self._call = call
         self._at = at
@@ -66,7 +66,7 @@ def after_turns(turns: int, call: Callable[[], object]) -> None:
 
 
 async def interrupt_everywhere(
-    scene: Callable[[Callable[[Coroutine[Any, Any, Any]], Awaitable[bool]]], Awaitable[None]],
+    scene: Callable[[Callable[[Awaitable[Any]], Awaitable[bool]]], Awaitable[None]],
 ) -> int:
     """Play a scene again and again, its call cancelled elsewhere each time, until it is not.
 
@@ -76,7 +76,7 @@ async def interrupt_everywhere(
         reached = False
         for moment in (*MOMENTS, LATE):
 
-            async def run(call: Coroutine[Any, Any, Any]) -> bool:
+            async def run(call: Awaitable[Any]) -> bool:
                 nonlocal reached
                 interrupted = Interrupted(call, at, moment)  # noqa: B023  # used within the turn
 

@@ -6,7 +6,7 @@ What was appended is delivered once; what was not is not; a transaction is whole
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Awaitable[bool]]
-Call: TypeAlias = Callable[[Producer], Coroutine[Any, Any, Any]]
+Run: TypeAlias = Callable[[Awaitable[Any]], Awaitable[bool]]
+Call: TypeAlias = Callable[[Producer], Awaitable[Any]]
 
 KIB = 1024
 PLACE = TopicPartition("clicks", 0)
@@ -117,7 +117,7 @@ async def test_cancelled_while_the_buffer_is_full_nothing_is_appended(what: str)
                 count += 1
             asyncio.get_running_loop().call_later(1, hold.set)
             if what == "enqueue":
-                call: Coroutine[Any, Any, Any] = producer.enqueue("clicks", b"new" * 300)
+                call: Awaitable[Any] = producer.enqueue("clicks", b"new" * 300)
             else:
                 batch = RecordBatch.build([ProducerRecord("", b"new" * 300)])
                 call = producer.send_batch(PLACE, batch)
