@@ -305,7 +305,7 @@ class Brokers:
             return self._servers[node_id]
         node = self._nodes().get(node_id)
         if node is None:
-            raise KafkaConnectionError(f"broker {node_id} is not in the cluster's metadata")
+            raise self._unknown(node_id)
         allowed = self._wiring.config.allowed_broker_hosts
         if allowed is not None and not _matches(node.host, allowed):
             raise InvalidConfigurationError(
@@ -313,6 +313,19 @@ class Brokers:
                 f"allowed_broker_hosts={list(allowed)} does not permit: extend it if that is right"
             )
         return Address(node_id, node.host, node.port)
+
+    def _unknown(self, node_id: int) -> KafkaConnectionError:
+        """Return the error for a broker that metadata lacks.
+
+        While no broker can be reached, that is a consequence, and the error names a refused
+        connection first.
+        """
+        text = f"broker {node_id} is not in the cluster's metadata"
+        failures = [self.failures.get(candidate) for candidate in self._candidates()]
+        causes = [error for error in failures if isinstance(error, ConnectionSetupError)]
+        if causes and self.all_unreachable():
+            text = f"{causes[0].message} ({text})"
+        return KafkaConnectionError(text)
 
 
 def _ignore(*_: object) -> None:

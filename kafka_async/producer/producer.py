@@ -127,6 +127,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._starting = False
         self._started = False
         self._stopping = False
+        self._stopped = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------
@@ -197,7 +198,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     async def stop(self, timeout: float | None = None) -> None:
         """Deliver what was enqueued, abort a transaction that is open, and close.
 
-        Does nothing if the producer was not started or is stopped already.
+        Does nothing if the producer was not started or is stopped already. While another call stops
+        it, this one waits for the other, within the other's time-out, and raises nothing.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -208,9 +210,18 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 for each batch.
         """
         check_timeout(timeout, unlimited="close_timeout_ms")
-        if self._stopping or not self._started:
+        if not self._started:
+            return
+        if self._stopping:
+            await self._stopped.wait()
             return
         self._stopping = True
+        try:
+            await self._stop(timeout)
+        finally:
+            self._stopped.set()
+
+    async def _stop(self, timeout: float | None) -> None:
         self._shut_writer()
         assert self._accumulator is not None
         assert self._sender is not None

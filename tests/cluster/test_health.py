@@ -41,6 +41,21 @@ async def test_reports_each_state_from_new_to_closed() -> None:
     assert (health.state, health.brokers_connected, health.in_flight) == ("closed", (), 0)
 
 
+async def test_a_second_stop_waits_for_the_first() -> None:
+    """Of a client, and so of an admin client, whose `stop` is that of its client."""
+    client = World().client()
+    await client.start()
+    first = asyncio.create_task(client.stop())
+    second = asyncio.create_task(client.stop())
+    await asyncio.sleep(0)
+    assert client.health().state == "stopping"
+    assert not second.done()
+    await second
+    assert client.health().state == "closed"
+    await first
+    await client.stop()
+
+
 async def test_a_client_stopped_before_its_start_is_closed() -> None:
     client = World().client()
     await client.stop()

@@ -16,7 +16,7 @@ from tests.producer.scripted import Answer, Bench, turns
 
 if TYPE_CHECKING:
     from kafka_async.protocol.messages.produce import ProduceResponse
-    from tests.consumer.conftest import Stage
+    from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -73,6 +73,27 @@ async def test_is_degraded_without_a_cluster_and_says_why(stage: Stage) -> None:
     assert health.brokers_connected == ()
     assert health.last_error is not None
     assert health.last_error.startswith("KafkaConnectionError: ")
+    with pytest.raises(DeliveryError):
+        await producer.stop(0)
+
+
+async def test_names_the_refused_connection_when_all_brokers_are_down(
+    start_stage: StartStage,
+) -> None:
+    """Not only that the partition's leader, which stopped first, left the metadata."""
+    stage = await start_stage(3, min_insync_replicas=1)
+    await stage.cluster.create_topic("clicks", assignments={0: [1]})
+    producer = producer_of(stage)
+    await producer.start()
+    await producer.send("clicks", b"first")
+    await producer.enqueue("clicks", b"later")
+    for broker in (1, 2, 3):
+        await stage.cluster.stop_broker(broker)
+        await asyncio.sleep(3)  # the others tell the client that it is gone
+    for _ in range(30):
+        await asyncio.sleep(1)
+        assert "connection refused" in str(producer.health().last_error)
+        assert "connection refused" in str(producer.client.health().last_error)
     with pytest.raises(DeliveryError):
         await producer.stop(0)
 

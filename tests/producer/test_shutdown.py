@@ -11,7 +11,7 @@ import pytest
 from kafka_async.errors import DeliveryError, KafkaTimeoutError
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
-from tests.producer.scripted import Bench
+from tests.producer.scripted import Bench, turns
 
 if TYPE_CHECKING:
     from tests.consumer.conftest import Stage, StartStage
@@ -179,3 +179,47 @@ async def test_stopping_aborts_in_order_while_the_cluster_responds() -> None:
         await bench.producer.stop()
         assert [end.committed for end in bench.cluster.requests(EndTxnRequest)] == [False]
         assert now() == pytest.approx(0, abs=0.1)
+
+
+async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
+    """It is as if it came after: the producer is closed when it returns."""
+    await stage.topic("clicks")
+    producer = producer_of(stage)
+    await producer.start()
+    fault = stage.cluster.faults.add(api="Produce", hang=True)
+    delivery = await producer.enqueue("clicks", b"v")
+    await fault.wait()
+    first = asyncio.create_task(producer.stop())
+    await turns()
+    second = asyncio.create_task(producer.stop())
+    impatient = asyncio.create_task(producer.stop())
+    await turns()
+    assert not second.done()
+    impatient.cancel()
+    await asyncio.wait({impatient})
+    assert impatient.cancelled()
+    assert not first.done()
+    fault.release()
+    await second
+    assert producer.health().state == "closed"
+    assert delivery.done()
+    await first
+
+
+async def test_a_second_stop_waits_for_a_first_that_is_cancelled(stage: Stage) -> None:
+    await stage.topic("clicks")
+    producer = producer_of(stage)
+    await producer.start()
+    fault = stage.cluster.faults.add(api="Produce", hang=True)
+    await producer.enqueue("clicks", b"v")
+    await fault.wait()
+    first = asyncio.create_task(producer.stop())
+    await turns()
+    second = asyncio.create_task(producer.stop())
+    await turns()
+    first.cancel()
+    await second
+    assert producer.health().state == "closed"
+    await asyncio.wait({first})
+    assert first.cancelled()
+    fault.release()
