@@ -1,0 +1,332 @@
+"""The migration pages have every public call of the other clients, and calls here that exist."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+import warnings
+from collections.abc import Awaitable, Callable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafka_async import (
+    Admin,
+    Client,
+    Consumer,
+    EmbeddedCluster,
+    Producer,
+    Record,
+    Transaction,
+    errors,
+)
+from kafka_async.config import ConsumerConfig, ProducerConfig
+from kafka_async.embedded import run_in_thread
+from kafka_async.errors import InvalidConfigurationError
+from kafka_async.foreign_names import ADMIN, CONSUMER, PRODUCER, ForeignName
+from tests.docs.markdown_blocks import ROOT, blocks_of
+
+AIOKAFKA = ROOT / "docs" / "migrating-from-aiokafka.md"
+CONFLUENT = ROOT / "docs" / "migrating-from-confluent-kafka.md"
+PAGES = {"aiokafka": AIOKAFKA, "confluent-kafka": CONFLUENT}
+
+CODE = re.compile(r"`([^`]+)`")
+CALL = re.compile(r"^(\w+)\(")
+OURS = re.compile(r"\b(producer|consumer|admin|client|transaction|record)\.(\w+)")
+OWNERS: Mapping[str, Any] = {
+    "producer": Producer,
+    "consumer": Consumer,
+    "admin": Admin,
+    "client": Client,
+    "transaction": Transaction,
+    "record": Record,
+}
+PECULIAR = {
+    "acks",
+    "bootstrap_servers",
+    "client_id",
+    "client_rack",
+    "partition_assignment_strategy",
+    "partitioner",
+}
+"""Options whose default at aiokafka is an object or a name, or None for an empty text."""
+HINTS: Mapping[str, Mapping[str, str]] = {
+    "Producer": PRODUCER,
+    "Consumer": CONSUMER,
+    "Message": {},
+    "Admin": ADMIN,
+    "AdminClient": ADMIN,
+}
+REFUSED = ("not supported yet", "no need for it")
+SERVERS = "localhost:9092"
+
+
+def load(name: str) -> Any:
+    """Import a client; warnings of its own import are not ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
+def classes(client: str, section: str) -> list[Any]:
+    """The classes of a client that a section of its page is about."""
+    if client == "aiokafka":
+        package = load("aiokafka")
+        return {
+            "Producer": [package.AIOKafkaProducer],
+            "Consumer": [package.AIOKafkaConsumer],
+            "Admin": [load("aiokafka.admin").AIOKafkaAdminClient],
+        }[section]
+    package, aio = load("confluent_kafka"), load("confluent_kafka.aio")
+    return {
+        "Producer": [
+            package.Producer,
+            package.SerializingProducer,
+            aio.AIOProducer,
+            aio.AsyncSerializingProducer,
+        ],
+        "Consumer": [
+            package.Consumer,
+            package.DeserializingConsumer,
+            aio.AIOConsumer,
+            aio.AsyncDeserializingConsumer,
+        ],
+        "Message": [package.Message],
+        "AdminClient": [load("confluent_kafka.admin").AdminClient],
+    }[section]
+
+
+SECTIONS = [
+    ("aiokafka", "Producer"),
+    ("aiokafka", "Consumer"),
+    ("aiokafka", "Admin"),
+    ("confluent-kafka", "Producer"),
+    ("confluent-kafka", "Consumer"),
+    ("confluent-kafka", "Message"),
+    ("confluent-kafka", "AdminClient"),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table: the codes of its first cell, and its last cell."""
+
+    theirs: tuple[str, ...]
+    ours: str
+
+
+def section(client: str, title: str) -> str:
+    """The text of a section, to the next heading of any level."""
+    text = PAGES[client].read_text("utf-8")
+    match = re.search(rf"^#+ {title}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match is not None, f"no section {title}"
+    return match[1]
+
+
+def rows(client: str, title: str) -> list[Row]:
+    cells = [
+        line.strip("| ").split(" | ")
+        for line in section(client, title).splitlines()
+        if line.startswith("| `")
+    ]
+    return [Row(tuple(CODE.findall(first)), last) for first, *_, last in cells]
+
+
+def calls(row: Row) -> set[str]:
+    return {match[1] for code in row.theirs if (match := CALL.match(code))}
+
+
+def public(kind: Any) -> set[str]:
+    return {
+        name
+        for name in dir(kind)
+        if not name.startswith("_") and callable(inspect.getattr_static(kind, name, None))
+    }
+
+
+@pytest.mark.parametrize(("client", "title"), SECTIONS)
+def test_a_table_has_every_public_method_and_no_other(client: str, title: str) -> None:
+    expected = set[str]().union(*map(public, classes(client, title)))
+    named = set[str]().union(*map(calls, rows(client, title)))
+    assert len(expected) > 10
+    assert named == expected
+
+
+@pytest.mark.parametrize(("client", "title"), SECTIONS)
+def test_every_row_names_a_call_that_exists_or_says_that_there_is_none(
+    client: str, title: str
+) -> None:
+    for row in rows(client, title):
+        found = OURS.findall(row.ours)
+        for owner, name in found:
+            attribute = inspect.getattr_static(OWNERS[owner], name)
+            assert not isinstance(attribute, ForeignName), row
+        without = (
+            "not supported yet",
+            "no equivalent",
+            "nothing is",
+            "the same",
+            "the call",
+            "RecordBatch",
+            "anext",
+        )
+        assert found or any(words in row.ours for words in without), row
+
+
+@pytest.mark.parametrize(("client", "title"), SECTIONS)
+def test_the_tables_agree_with_the_hints_of_the_errors(client: str, title: str) -> None:
+    hints = HINTS[title]
+    for row in rows(client, title):
+        for name in calls(row) & set(hints):
+            hinted = {call for _, call in OURS.findall(hints[name])}
+            shown = {call for _, call in OURS.findall(row.ours)}
+            assert not hinted or hinted & shown, (name, row)
+
+
+def refusal(name: str) -> str:
+    """The errors that the producer and the consumer raise for an option."""
+    texts: list[str] = []
+    options: dict[str, Any] = {name.replace(".", "_"): 1}
+    kinds: tuple[Any, ...] = (Producer, Consumer)
+    for kind in kinds:
+        try:
+            kind(SERVERS, **options)
+        except (InvalidConfigurationError, TypeError) as error:
+            texts.append(str(error))
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("client", PAGES)
+def test_the_options_table_says_what_the_errors_say(client: str) -> None:
+    table = rows(client, "Options")
+    assert len(table) > 8
+    for row in table:
+        if "first argument" in row.ours:
+            continue
+        for name in row.theirs:
+            said = [words for words in REFUSED if words in row.ours]
+            expected = said or CODE.findall(row.ours)
+            assert expected[0] in refusal(name), (name, refusal(name))
+
+
+def options_of(client: Any) -> dict[str, object]:
+    parameters = inspect.signature(client.__init__).parameters.values()
+    return {
+        one.name: one.default for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def test_every_option_of_aiokafka_has_its_name_here_or_is_in_the_table() -> None:
+    named = {name for row in rows("aiokafka", "Options") for name in row.theirs}
+    for title, config in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig)):
+        (kind,) = classes("aiokafka", title)
+        options = set(options_of(kind))
+        assert len(options) > 20
+        assert options - set(config.__dataclass_fields__) <= named
+
+
+def test_the_defaults_that_differ_from_those_of_aiokafka_are_in_the_table() -> None:
+    text = section("aiokafka", "Other defaults")
+    shown = {
+        name: (theirs, ours)
+        for name, theirs, ours in re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", text, re.MULTILINE)
+    }
+    for title, config in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig)):
+        (kind,) = classes("aiokafka", title)
+        for name, theirs in options_of(kind).items():
+            if name not in config.__dataclass_fields__ or name in PECULIAR:
+                continue
+            ours = config.__dataclass_fields__[name].default
+            if ours != theirs:
+                assert shown[name][0] == f"`{theirs}`"
+                assert shown[name][1] == f"`{ours!r}`".replace("'", '"')
+            else:
+                assert name not in shown
+
+
+def test_the_errors_of_the_table_exist() -> None:
+    theirs = load("aiokafka.errors")
+    table = rows("aiokafka", "Errors")
+    assert len(table) > 5
+    for row in table:
+        assert all(hasattr(theirs, name) for name in row.theirs)
+        assert not any(hasattr(errors, name) for name in row.theirs)
+        assert all(hasattr(errors, name) for name in CODE.findall(row.ours))
+
+
+@pytest.mark.parametrize("client", PAGES)
+def test_the_first_section_says_that_send_waits(client: str) -> None:
+    headings = re.findall(r"^## (.+)$", PAGES[client].read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == "First of all: `send` waits for the acknowledgement"
+
+
+def test_the_partitioner_of_the_page_is_that_of_librdkafka() -> None:
+    (source,) = (b.body for b in blocks_of(CONFLUENT) if "def consistent_random" in b.body)
+    names: dict[str, Any] = {}
+    exec(source.partition("async def")[0], names)
+    keys = [b"key %d" % number for number in range(50)]
+    found: dict[bytes, int] = {}
+
+    def delivered(_: object, message: Any) -> None:
+        found[message.key()] = message.partition()
+
+    with run_in_thread() as cluster:
+        cluster.create_topic("pages", partitions=7)
+        servers = cluster.bootstrap_servers
+        producer = load("confluent_kafka").Producer({"bootstrap.servers": servers})
+        for key in keys:
+            producer.produce("pages", b"", key, on_delivery=delivered)
+        assert producer.flush(30) == 0
+    assert found == {key: names["consistent_random"]("pages", key, 7) for key in keys}
+    assert len(set(found.values())) == 7
+
+
+async def share_group(
+    servers: str, poll: Callable[[], Awaitable[object]], held: Callable[[], Sized]
+) -> None:
+    """Read until a consumer and the other client's member have half of the partitions each."""
+    async with (
+        asyncio.timeout(30),
+        Consumer(servers, topics=["shared"], group_id="both") as consumer,
+    ):
+        while len(consumer.assignment()) != 2 or len(held()) != 2:
+            await asyncio.gather(consumer.poll(timeout=0.2), poll())
+
+
+@pytest.mark.asyncio
+async def test_members_of_both_clients_share_a_group_with_confluent_kafka() -> None:
+    async with EmbeddedCluster() as cluster:
+        await cluster.create_topic("shared", partitions=4)
+        servers = cluster.bootstrap_servers
+        theirs = load("confluent_kafka").Consumer(
+            {"bootstrap.servers": servers, "group.id": "both"}
+        )
+        theirs.subscribe(["shared"])
+        try:
+            await share_group(
+                servers, lambda: asyncio.to_thread(theirs.poll, 0.2), theirs.assignment
+            )
+        finally:
+            await asyncio.to_thread(theirs.close)
+
+
+@pytest.mark.asyncio
+async def test_members_of_both_clients_share_a_group_with_aiokafka_by_range() -> None:
+    ranges = load("aiokafka.coordinator.assignors.range").RangePartitionAssignor
+    async with EmbeddedCluster() as cluster:
+        await cluster.create_topic("shared", partitions=4)
+        servers = cluster.bootstrap_servers
+        theirs = load("aiokafka").AIOKafkaConsumer(
+            "shared",
+            bootstrap_servers=servers,
+            group_id="both",
+            partition_assignment_strategy=[ranges],
+        )
+        await theirs.start()
+        try:
+            await share_group(servers, lambda: theirs.getmany(timeout_ms=200), theirs.assignment)
+        finally:
+            await theirs.stop()
