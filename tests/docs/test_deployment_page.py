@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import re
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
 import yaml
 
 from kafka_async.config import ClientConfig, seconds
 from kafka_async.consumer.consumer import HURRY as CANCELLED_CONSUMER
+from kafka_async.embedded import EmbeddedCluster
 from tests.docs.markdown_blocks import ROOT, blocks_of
 
 PAGE = ROOT / "docs" / "deployment.md"
 
 
 def block(language: str) -> str:
-    """The page's only block of a language."""
+    """Return the page's only block of a language."""
     (found,) = (block.body for block in blocks_of(PAGE) if block.language == language)
     return found
 
@@ -32,7 +38,7 @@ def seconds_for_requests(command: list[str]) -> float:
 
 
 def longest_stop() -> float:
-    """Open requests, the cancelled consumer, and the producer, one after another."""
+    """Add the times of open requests, the cancelled consumer and the producer."""
     close = seconds(ClientConfig(bootstrap_servers=("a:1",)).close_timeout_ms)
     return seconds_for_requests(pod()["containers"][0]["command"]) + CANCELLED_CONSUMER + close
 
@@ -64,3 +70,39 @@ def test_every_logger_of_the_page_is_one_of_the_package() -> None:
     used = {name for path in package.rglob("*.py") for name in pattern.findall(path.read_text())}
     assert named
     assert named <= used
+
+
+@asynccontextmanager
+async def service(servers: str) -> AsyncGenerator[tuple[Any, httpx.AsyncClient]]:
+    """Start the page's service; yield it with an HTTP client for it."""
+    first = next(block for block in blocks_of(PAGE) if block.language == "python")
+    names: dict[str, Any] = {"__name__": "service"}
+    exec(first.program(servers), names)
+    app = names["app"]
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://service") as http,
+    ):
+        yield app, http
+
+
+async def until_status(http: httpx.AsyncClient, path: str, status: int) -> None:
+    async with asyncio.timeout(60):
+        while (await http.get(path)).status_code != status:  # noqa: ASYNC110  # as a prober does
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.asyncio
+async def test_the_probes_of_the_page_tell_an_outage_from_a_dead_process() -> None:
+    async with EmbeddedCluster() as cluster, service(cluster.bootstrap_servers) as (app, http):
+        assert (await http.post("/pages", content=b"/home")).status_code == 200
+        await until_status(http, "/ready", 200)
+        await cluster.stop_broker(1)
+        await until_status(http, "/ready", 503)
+        assert (await http.get("/alive")).status_code == 200
+        await cluster.start_broker(1)
+        await until_status(http, "/ready", 200)
+        assert (await http.get("/alive")).status_code == 200
+        await app.state.consumer.stop()
+        assert (await http.get("/alive")).status_code == 503

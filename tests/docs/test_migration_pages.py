@@ -72,7 +72,7 @@ def load(name: str) -> Any:
 
 
 def classes(client: str, section: str) -> list[Any]:
-    """The classes of a client that a section of its page is about."""
+    """Return the classes of a client that a section of its page is about."""
     if client == "aiokafka":
         package = load("aiokafka")
         return {
@@ -112,14 +112,14 @@ SECTIONS = [
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: the codes of its first cell, and its last cell."""
+    """Holds a row of a table: the codes of its first cell, and its last cell."""
 
     theirs: tuple[str, ...]
     ours: str
 
 
 def section(client: str, title: str) -> str:
-    """The text of a section, to the next heading of any level."""
+    """Return the text of a section, to the next heading of any level."""
     text = PAGES[client].read_text("utf-8")
     match = re.search(rf"^#+ {title}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert match is not None, f"no section {title}"
@@ -187,7 +187,7 @@ def test_the_tables_agree_with_the_hints_of_the_errors(client: str, title: str) 
 
 
 def refusal(name: str) -> str:
-    """The errors that the producer and the consumer raise for an option."""
+    """Return the errors that the producer and the consumer raise for an option."""
     texts: list[str] = []
     options: dict[str, Any] = {name.replace(".", "_"): 1}
     kinds: tuple[Any, ...] = (Producer, Consumer)
