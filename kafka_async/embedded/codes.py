@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafka_async.errors import KafkaError
 
 
 class Code(enum.IntEnum):
@@ -146,3 +150,8 @@ class Code(enum.IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+
+def code_of(error: KafkaError) -> int:
+    """Return the code with which a response reports an error."""
+    return Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code

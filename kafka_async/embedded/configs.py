@@ -225,11 +225,9 @@ def is_list(name: str) -> bool:
 def parse(name: str, text: str) -> str:
     """Return a topic configuration's value in the form in which a broker describes it.
 
-    Raises InvalidConfigError for an unknown name and for a value that the configuration refuses.
+    Raises InvalidConfigError for a value that the configuration refuses.
     """
-    config = TOPIC_CONFIGS.get(name)
-    if config is None:
-        raise InvalidConfigError(f"Unknown topic config name: {name}")
+    config = TOPIC_CONFIGS[name]
     value = _parsed(name, config.type, text.strip())
     if config.check is not None:
         for item in value if name == "cleanup.policy" else [value]:

@@ -19,11 +19,11 @@ SHOWN_ERRORS = 3
 
 
 class RecordError(NamedTuple):
-    """A record that is refused: its index in the batch, and the reason."""
+    """A record that is refused: its index in the batch, and the reason; its time or another."""
 
     batch_index: int
-    code: Code
     message: str
+    wrong_time: bool
 
 
 class Rejection(NamedTuple):
@@ -66,7 +66,7 @@ class RecordRules(NamedTuple):
         ]
         if not errors:
             return None
-        if any(error.code is Code.INVALID_TIMESTAMP for error in errors):
+        if any(error.wrong_time for error in errors):
             text = "One or more records have been rejected due to invalid timestamp"
             return Rejection(Code.INVALID_TIMESTAMP, text, errors)
         shown = ", ".join(
@@ -91,7 +91,7 @@ class RecordRules(NamedTuple):
     ) -> RecordError | None:
         if self.needs_key and record.key is None:
             text = f"Compacted topic cannot accept message without key in topic partition {tp}"
-            return RecordError(index, Code.INVALID_RECORD, text)
+            return RecordError(index, text, wrong_time=False)
         earliest, latest = now - self.before_max_ms, now + self.after_max_ms
         if not self.checks_time or record.timestamp == NO_TIMESTAMP:
             return None
@@ -101,4 +101,4 @@ class RecordRules(NamedTuple):
             f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
             f"The timestamp should be within [{earliest}, {latest}]"
         )
-        return RecordError(index, Code.INVALID_TIMESTAMP, text)
+        return RecordError(index, text, wrong_time=True)

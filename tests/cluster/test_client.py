@@ -79,7 +79,7 @@ async def test_a_started_client_knows_the_cluster() -> None:
 async def test_nothing_is_left_of_a_stopped_client() -> None:
     world = World(brokers=2)
     async with world.client() as client:
-        await client.request(HeartbeatRequest(), to=Broker(2))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(2))
         assert world.brokers[2].connections == 1
     await until(lambda: sum(broker.connections for broker in world.brokers.values()) == 0)
     await client.stop()
@@ -202,7 +202,7 @@ async def test_a_started_client_that_is_refused_keeps_retrying() -> None:
     world = World()
     async with world.client() as client:
         world.brokers[1].stop()
-        asking = asyncio.create_task(client.request(HeartbeatRequest(), to=Broker(1)))
+        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Broker(1)))
         await asyncio.sleep(30)
         world.brokers[1].start()
         assert (await asking).error_code == 0
@@ -213,9 +213,12 @@ async def test_stop_takes_no_time_when_there_is_nothing_to_write() -> None:
     client = world.client()
     await client.start()
     for node_id, broker in world.brokers.items():
-        await client.request(HeartbeatRequest(), to=Broker(node_id))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(node_id))
         broker.silent = True
-    pending = [client.submit(HeartbeatRequest(), to=Broker(node_id)) for node_id in world.brokers]
+    pending = [
+        client.submit(HeartbeatRequest(group_id="g"), to=Broker(node_id))
+        for node_id in world.brokers
+    ]
     await asyncio.sleep(1)
     begun = now()
     await client.stop()
@@ -278,7 +281,7 @@ async def test_a_client_belongs_to_its_process(monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             with pytest.raises(IllegalStateError, match="fork"):
-                await client.request(HeartbeatRequest(), to=AnyBroker())
+                await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
 
 
 async def test_a_client_that_is_forgotten_while_started_warns() -> None:
@@ -321,19 +324,19 @@ async def test_requests_go_where_they_belong() -> None:
         for to, expected in places:
             for broker in world.brokers.values():
                 broker.seen.clear()
-            await client.request(HeartbeatRequest(), to=to)
+            await client.request(HeartbeatRequest(group_id="g"), to=to)
             found = [n for n, broker in world.brokers.items() if broker.asked(HEARTBEAT)]
             assert found == [expected], to
-        await client.request(HeartbeatRequest(), to=AnyBroker())
+        await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
 
 
 async def test_a_submitted_request_may_be_awaited_later_or_forgotten() -> None:
     world = World()
     async with world.client() as client:
-        first = client.submit(HeartbeatRequest(), to=Broker(1))
-        client.submit(HeartbeatRequest(), to=Broker(9), timeout=1.0)
+        first = client.submit(HeartbeatRequest(group_id="g"), to=Broker(1))
+        client.submit(HeartbeatRequest(group_id="g"), to=Broker(9), timeout=1.0)
         assert isinstance(await first, HeartbeatResponse)
-        last = client.submit(HeartbeatRequest(), to=Broker(9), timeout=1.0)
+        last = client.submit(HeartbeatRequest(group_id="g"), to=Broker(9), timeout=1.0)
         with pytest.raises(BrokerNotAvailableError, match="no broker 9 now; it has 1"):
             await last
 
@@ -347,11 +350,11 @@ async def test_a_lost_connection_is_retried() -> None:
 
     world.answers[HEARTBEAT] = drop_once
     async with world.client() as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         assert len(world.brokers[1].asked(HEARTBEAT)) == 2
         world.answers[HEARTBEAT] = drop_once
         with pytest.raises(KafkaConnectionError, match=r"b1:9092 \(broker 1\), general lane"):
-            await client.request(HeartbeatRequest(), to=Broker(1), retry=False)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), retry=False)
 
 
 async def test_a_request_without_answer_ends_with_its_deadline() -> None:
@@ -360,7 +363,7 @@ async def test_a_request_without_answer_ends_with_its_deadline() -> None:
         world.brokers[1].held.add(HEARTBEAT)
         begun = now()
         with pytest.raises(KafkaTimeoutError, match="no answer to Heartbeat for 7 s"):
-            await client.request(HeartbeatRequest(), to=Broker(1), timeout=7.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), timeout=7.0)
         assert now() - begun == pytest.approx(7.0)
 
 
@@ -370,7 +373,7 @@ async def test_retries_end_with_the_deadline() -> None:
         world.brokers[1].stop()
         begun = now()
         with pytest.raises(KafkaTimeoutError, match="connection refused"):
-            await client.request(HeartbeatRequest(), to=Broker(1), timeout=10.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), timeout=10.0)
         assert 8.0 < now() - begun <= 10.0
 
 
@@ -379,7 +382,7 @@ async def test_a_coordinator_that_moved_is_looked_up_again() -> None:
     world.brokers[1].answers[HEARTBEAT] = always(HeartbeatResponse(error_code=NOT_COORDINATOR))
     async with world.client() as client:
         asking = asyncio.create_task(
-            client.request(HeartbeatRequest(), to=GroupCoordinator("g"), timeout=20.0)
+            client.request(HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), timeout=20.0)
         )
         await until(lambda: bool(world.brokers[1].asked(HEARTBEAT)))
         world.coordinator = 2
@@ -391,21 +394,23 @@ async def test_an_answer_that_still_says_so_at_the_deadline_is_returned() -> Non
     world = World()
     world.answers[HEARTBEAT] = always(HeartbeatResponse(error_code=NOT_COORDINATOR))
     async with world.client() as client:
-        answer = await client.request(HeartbeatRequest(), to=GroupCoordinator("g"), timeout=3.0)
+        answer = await client.request(
+            HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), timeout=3.0
+        )
         assert answer.error_code == NOT_COORDINATOR
         once = len(world.brokers[1].asked(HEARTBEAT))
-        await client.request(HeartbeatRequest(), to=GroupCoordinator("g"), retry=False)
+        await client.request(HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), retry=False)
         assert len(world.brokers[1].asked(HEARTBEAT)) == once + 1
 
 
 async def test_slow_requests_share_a_connection_apart_from_the_others() -> None:
     world = World()
     async with world.client() as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         world.brokers[1].held.add(CREATE_TOPICS)
         slow = client.submit(CreateTopicsRequest(), to=Controller(), timeout=20.0)
         await until(lambda: bool(world.brokers[1].asked(CREATE_TOPICS)))
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         assert world.brokers[1].connections == 2
         with pytest.raises(KafkaTimeoutError):
             await slow
@@ -433,8 +438,8 @@ async def test_slow_requests_wait_for_their_brokers_throttle_window() -> None:
 async def test_the_version_can_be_bounded() -> None:
     world = World()
     async with world.client() as client:
-        await client.request(HeartbeatRequest(), to=Broker(1), max_version=2)
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), max_version=2)
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
     versions = [h.api_version for h, _ in world.brokers[1].seen if h.api_key == HEARTBEAT]
     assert versions == [2, 4]
 
@@ -444,13 +449,14 @@ async def test_a_request_may_be_cancelled_at_any_step(steps: int) -> None:
     world = World(brokers=2)
     world.add("t", 2)
     async with world.client() as client:
-        asking = asyncio.create_task(client.request(HeartbeatRequest(), to=Leader(P0)))
+        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Leader(P0)))
         for _ in range(steps):
             await asyncio.sleep(0)
         asking.cancel()
         await asyncio.wait([asking])
         assert isinstance(
-            await client.request(HeartbeatRequest(), to=Leader(P0), timeout=1.0), HeartbeatResponse
+            await client.request(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=1.0),
+            HeartbeatResponse,
         )
 
 
@@ -459,9 +465,9 @@ async def test_brokers_elsewhere_are_refused_if_only_some_are_allowed(allowed: A
     world = World(brokers=2)
     world.brokers[2].host = "evil.example"
     async with world.client("b1:9092", allowed_broker_hosts=allowed) as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         with pytest.raises(InvalidConfigurationError, match=r"evil\.example:9092 .*allowed_broker"):
-            await client.request(HeartbeatRequest(), to=Broker(2), timeout=5.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(2), timeout=5.0)
 
 
 # -- coordinators ---------------------------------------------------------------------------------
@@ -641,8 +647,8 @@ async def test_a_leader_is_waited_for() -> None:
     world.add("t", -1)
     async with world.client() as client:
         with pytest.raises(LeaderNotAvailableError, match="t-0"):
-            await client.request(HeartbeatRequest(), to=Leader(P0), timeout=2.0)
-        asking = client.submit(HeartbeatRequest(), to=Leader(P0), timeout=20.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=2.0)
+        asking = client.submit(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=20.0)
         await asyncio.sleep(1)
         world.topics["t"] = [1]
         await asking
@@ -861,7 +867,7 @@ async def test_a_broker_may_ask_for_it_and_what_was_under_way_fails() -> None:
     async with world.client("b2:9092", hooks=hooks) as client:
         world.brokers[1].held.add(HEARTBEAT)
         lane = client.lane(1, LaneKind.COORDINATOR, None)
-        parked = asyncio.create_task(lane.send(HeartbeatRequest(), timeout=100.0))
+        parked = asyncio.create_task(lane.send(HeartbeatRequest(group_id="g"), timeout=100.0))
         await until(lambda: bool(world.brokers[1].asked(HEARTBEAT)))
 
         def once(peer: Any, header: Any, request: Any) -> MetadataResponse:
@@ -875,7 +881,9 @@ async def test_a_broker_may_ask_for_it_and_what_was_under_way_fails() -> None:
         with pytest.raises(KafkaConnectionError, match="bootstraps again"):
             await parked
         world.brokers[1].held.clear()
-        assert isinstance(await lane.send(HeartbeatRequest(), timeout=1.0), HeartbeatResponse)
+        assert isinstance(
+            await lane.send(HeartbeatRequest(group_id="g"), timeout=1.0), HeartbeatResponse
+        )
 
 
 async def test_a_stranger_at_a_brokers_address_is_a_reason_too() -> None:
@@ -901,9 +909,9 @@ async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: A
         refused = always(ApiVersionsResponse(error_code=REBOOTSTRAP))
         world.brokers[2].answers[18] = refused
         with pytest.raises(KafkaConnectionError, match="another broker or cluster") as raised:
-            await client.request(HeartbeatRequest(), to=Broker(2), retry=False)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(2), retry=False)
         assert isinstance(raised.value.__cause__, RebootstrapRequiredError)
-        asking = asyncio.create_task(client.request(HeartbeatRequest(), to=Broker(2)))
+        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Broker(2)))
         await asyncio.sleep(3)
         world.brokers[2].answers.clear()
         assert (await asking).error_code == 0
@@ -912,7 +920,7 @@ async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: A
 async def test_without_rebootstrap_brokers_are_not_asked_who_they_are() -> None:
     world = World(brokers=2)
     async with world.client(metadata_recovery_strategy="none") as client:
-        await client.request(HeartbeatRequest(), to=Broker(2))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(2))
         asked = [request for broker in world.brokers.values() for request in broker.asked(18)]
         assert {(request.cluster_id, request.node_id) for request in asked} == {(None, -1)}
 
@@ -925,11 +933,11 @@ async def pending(client: Client, world: World) -> list[Awaitable[object]]:
     lane = client.lane(1, LaneKind.FETCH, None)
     await lane.connect(1.0)
     waits: list[Awaitable[object]] = [
-        lane.submit(HeartbeatRequest(), timeout=100.0),
-        asyncio.ensure_future(client.request(HeartbeatRequest(), to=Broker(1))),
+        lane.submit(HeartbeatRequest(group_id="g"), timeout=100.0),
+        asyncio.ensure_future(client.request(HeartbeatRequest(group_id="g"), to=Broker(1))),
         asyncio.ensure_future(client.metadata_for(["nowhere"], timeout=100.0)),
         asyncio.ensure_future(client.pause(100.0)),
-        client.submit(HeartbeatRequest(), to=Broker(1)),
+        client.submit(HeartbeatRequest(group_id="g"), to=Broker(1)),
     ]
     await asyncio.sleep(1)
     return waits
@@ -962,7 +970,7 @@ async def test_a_task_that_dies_fails_everything_that_waits_at_once() -> None:
         assert isinstance(outcome, TaskDiedError)
     assert now() == begun
     with pytest.raises(TaskDiedError):
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
     await client.stop()
 
 

@@ -46,7 +46,9 @@ async def test_one_metadata_request_is_enough_while_brokers_respond() -> None:
 async def test_a_metadata_request_is_sent_to_a_second_broker_after_a_short_delay() -> None:
     world = World(brokers=2)
     async with world.client("b1:9092") as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))  # the only one that is connected
+        await client.request(
+            HeartbeatRequest(group_id="g"), to=Broker(1)
+        )  # the only one that is connected
         before, begun = asked(world), now()
         world.brokers[1].held.add(METADATA)
         await client.refresh_metadata()
@@ -57,7 +59,7 @@ async def test_a_metadata_request_is_sent_to_a_second_broker_after_a_short_delay
 async def test_the_first_response_wins_wherever_it_comes_from() -> None:
     world = World(brokers=2)
     async with world.client("b1:9092") as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         for broker in world.brokers.values():
             broker.held.add(METADATA)
         begun = now()
@@ -92,18 +94,20 @@ async def test_a_broker_with_a_request_overdue_is_the_last_choice() -> None:
     async with world.client("b1:9092") as client:
         world.brokers[1].held.add(HEARTBEAT)
         with pytest.raises(KafkaTimeoutError):
-            await client.request(HeartbeatRequest(), to=Broker(1), timeout=5.0, retry=False)
+            await client.request(
+                HeartbeatRequest(group_id="g"), to=Broker(1), timeout=5.0, retry=False
+            )
         world.brokers[1].held.clear()
         world.brokers[1].held.add(METADATA)
         before, begun = asked(world), now()
         for _ in range(5):
             await client.refresh_metadata()
-            await client.request(HeartbeatRequest(), to=AnyBroker())
+            await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
         assert now() == begun
         assert [b - a for a, b in zip(before, asked(world), strict=True)] == [0, 5]
         world.brokers[1].held.clear()
         world.brokers[1].drop()
-        await client.request(HeartbeatRequest(), to=Broker(1))  # it responds again
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))  # it responds again
         world.brokers[2].stop()
         await client.refresh_metadata()
         assert asked(world)[0] > before[0]

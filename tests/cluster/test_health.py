@@ -66,11 +66,11 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
     world = World(brokers=3)
     async with world.client() as client:
         for node_id in (1, 3):
-            await client.request(HeartbeatRequest(), to=Broker(node_id))
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(node_id))
         world.brokers[3].held.add(HEARTBEAT)
         lane = client.lane(3, LaneKind.COORDINATOR, client)
         await lane.connect(1.0)
-        waiting = [lane.submit(HeartbeatRequest(), timeout=60.0) for _ in range(5)]
+        waiting = [lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0) for _ in range(5)]
         await asyncio.sleep(4)
         health = client.health()
         assert health.state == "running"
@@ -85,7 +85,7 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
 async def test_is_degraded_while_no_broker_can_be_reached() -> None:
     world = World()
     async with world.client() as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         world.brokers[1].stop()
         await until(lambda: not client.health().brokers_connected)
         health = client.health()
@@ -93,7 +93,7 @@ async def test_is_degraded_while_no_broker_can_be_reached() -> None:
         assert health.last_error is not None
         assert health.last_error.startswith("KafkaConnectionError: b1:9092 (broker 1)")
         world.brokers[1].start()
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         assert client.health().state == "running"
 
 
@@ -102,12 +102,12 @@ async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> Non
     async with world.client() as client:
         world.brokers[1].held.add(HEARTBEAT)
         with pytest.raises(KafkaTimeoutError):
-            await client.request(HeartbeatRequest(), to=Broker(1), timeout=2.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), timeout=2.0)
         assert client.health().brokers_connected == (1,)
         assert client.health().state == "degraded"
         world.brokers[1].held.clear()
         world.brokers[1].drop()
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         assert client.health().state == "running"
 
 
@@ -128,13 +128,13 @@ async def test_a_client_whose_task_died_is_failed() -> None:
         await until(lambda: client.health().state == "failed")
         assert "RuntimeError('broken')" in str(client.health().last_error)
         with pytest.raises(TaskDiedError):
-            await client.request(HeartbeatRequest(), to=Broker(1))
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
 
 
 async def test_an_admin_client_reports_its_clients_health() -> None:
     world = World()
     async with world.client() as client, Admin(client) as admin:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         assert admin.health() == client.health()
         assert admin.health().brokers_connected == (1,)
         counted: list[Any] = world.brokers[1].seen[:]

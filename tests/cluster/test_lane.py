@@ -42,6 +42,12 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 HEARTBEAT, PRODUCE, SYNC_GROUP = 12, 0, 14
 
 
+def sync_group(group_id: str = "g", protocol_name: str = "range") -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=group_id, protocol_type="consumer", protocol_name=protocol_name
+    )
+
+
 class Setting:
     """A lane to broker 1 of a world, and what was heard of it."""
 
@@ -83,13 +89,15 @@ def now() -> float:
 async def test_a_lane_connects_when_it_is_first_used(setting: Setting) -> None:
     assert not setting.lane.connected
     assert setting.broker.connections == 0
-    assert await setting.lane.send(HeartbeatRequest(), timeout=1.0) == HeartbeatResponse()
+    assert (
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0) == HeartbeatResponse()
+    )
     assert setting.lane.connected
     assert setting.lane.version(PRODUCE) == ProduceRequest.VERSIONS.max
 
 
 async def test_everybody_who_waits_shares_one_attempt(setting: Setting) -> None:
-    sends = [setting.lane.send(HeartbeatRequest(), timeout=1.0) for _ in range(10)]
+    sends = [setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0) for _ in range(10)]
     await asyncio.gather(*sends)
     assert setting.broker.connections == 1
     assert setting.beats() == 10
@@ -115,7 +123,9 @@ async def test_requests_are_pipelined_in_the_order_of_the_calls(setting: Setting
 async def test_a_cancelled_request_disturbs_no_other(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
-    first, second = (setting.lane.submit(HeartbeatRequest(), timeout=5.0) for _ in range(2))
+    first, second = (
+        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0) for _ in range(2)
+    )
     await until(lambda: setting.beats() == 2)
     first.cancel()
     (peer,) = [peer for peer in setting.broker.peers if peer.open]
@@ -132,12 +142,12 @@ async def test_what_expects_no_answer_is_done_when_it_is_sent(setting: Setting) 
     assert future.result() == ProduceResponse()
     setting.broker.answers[PRODUCE] = never
     await until(lambda: len(setting.broker.asked(PRODUCE)) == 1)
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
 
 
 async def test_submitting_needs_a_connection(setting: Setting) -> None:
     with pytest.raises(KafkaConnectionError, match=r"not connected to broker 1 \(coordinator lane"):
-        setting.lane.submit(HeartbeatRequest(), timeout=1.0)
+        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
     with pytest.raises(KafkaConnectionError):
         setting.lane.version(HEARTBEAT)
 
@@ -148,8 +158,8 @@ async def test_a_request_that_cannot_be_said_is_refused_and_the_lane_goes_on(
     with pytest.raises(EncodeError):
         await setting.lane.send(HeartbeatRequest(group_id=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnsupportedVersionError):
-        await setting.lane.send(HeartbeatRequest(), timeout=1.0, version=99)
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0, version=99)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert setting.broker.connections == 1
 
 
@@ -163,7 +173,7 @@ async def test_an_api_that_the_broker_lacks_is_named(setting: Setting) -> None:
 async def test_a_large_answer_is_decoded_by_who_waits_for_it(setting: Setting) -> None:
     state = bytes(range(256)) * 4096
     setting.broker.answers[SYNC_GROUP] = always(SyncGroupResponse(assignment=state))
-    answer = await setting.lane.send(SyncGroupRequest(), timeout=1.0)
+    answer = await setting.lane.send(sync_group(), timeout=1.0)
     assert bytes(answer.assignment) == state
 
 
@@ -174,11 +184,11 @@ async def test_an_answer_that_makes_no_sense_fails_its_request_alone(setting: Se
 
     setting.broker.answers[HEARTBEAT] = nonsense
     await setting.lane.connect(1.0)
-    future = setting.lane.submit(HeartbeatRequest(), timeout=1.0)
+    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
     gathered = await asyncio.gather(future, return_exceptions=True)
     assert isinstance(gathered[0], DecodeError)
     with pytest.raises(DecodeError, match="HeartbeatResponse version 4"):
-        await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
 
 
 # -- answers that are heard -----------------------------------------------------------------------
@@ -188,9 +198,9 @@ async def test_an_answer_is_heard_where_it_arrives(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
     order: list[object] = []
-    future = setting.lane.submit(HeartbeatRequest(), timeout=5.0)
+    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
     future.add_done_callback(lambda _: order.append("a future, in the turn after"))
-    setting.lane.ask(HeartbeatRequest(), order.append, timeout=5.0)
+    setting.lane.ask(HeartbeatRequest(group_id="g"), order.append, timeout=5.0)
     await until(lambda: setting.beats() == 2)
     (peer,) = [peer for peer in setting.broker.peers if peer.open]
     for code, (header, _) in enumerate(peer.seen[1:]):
@@ -206,7 +216,7 @@ async def test_asking_again_from_within_an_answer_works(setting: Setting) -> Non
     def again(answer: object) -> None:
         heard.append(answer)
         if len(heard) < 3:
-            setting.lane.ask(HeartbeatRequest(), again, timeout=5.0)
+            setting.lane.ask(HeartbeatRequest(group_id="g"), again, timeout=5.0)
 
     again("begin")
     await until(lambda: len(heard) == 3)
@@ -225,7 +235,7 @@ async def test_a_fault_in_decoding_is_an_outcome_too(
 
     monkeypatch.setattr(response, "read_response", broken)
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=5.0)
+    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=5.0)
     async with asyncio.timeout(5):
         await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
@@ -241,7 +251,7 @@ async def test_a_lost_connection_is_heard_of_once_by_each_and_after_it_is_down(
     heard: list[tuple[bool, Any]] = []
     for _ in range(3):
         setting.lane.ask(
-            HeartbeatRequest(),
+            HeartbeatRequest(group_id="g"),
             lambda error: heard.append((setting.lane.connected, error)),
             timeout=5.0,
         )
@@ -260,7 +270,7 @@ async def test_an_answer_that_is_overdue_is_not_heard_when_it_comes_after_all(
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=2.0)
+    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=2.0)
     await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], KafkaTimeoutError)
     (peer,) = [peer for peer in setting.broker.peers if peer.open]
@@ -278,7 +288,7 @@ async def test_nonsense_is_heard_as_an_error(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = nonsense
     await setting.lane.connect(1.0)
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(), heard.append, timeout=1.0)
+    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
     await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
     assert setting.lane.connected
@@ -297,7 +307,7 @@ async def test_what_expects_no_answer_is_heard_of_in_the_next_turn(setting: Sett
 async def test_asking_needs_a_connection(setting: Setting) -> None:
     heard: list[object] = []
     with pytest.raises(KafkaConnectionError, match="not connected"):
-        setting.lane.ask(HeartbeatRequest(), heard.append, timeout=1.0)
+        setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
     assert heard == []
 
 
@@ -308,8 +318,8 @@ async def test_a_request_that_is_overdue_fails_alone(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
     begun = now()
-    short = setting.lane.submit(HeartbeatRequest(), timeout=2.0)
-    long = setting.lane.submit(HeartbeatRequest(), timeout=8.0)
+    short = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=2.0)
+    long = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=8.0)
     with pytest.raises(KafkaTimeoutError, match="coordinator lane: no answer to Heartbeat for 2 s"):
         await short
     assert now() - begun == pytest.approx(2.0)
@@ -325,9 +335,9 @@ async def test_a_broker_silent_for_the_request_timeout_is_given_up(setting: Sett
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
     begun = now()
-    first = setting.lane.submit(HeartbeatRequest(), timeout=3.0)
+    first = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=3.0)
     await asyncio.sleep(1)
-    second = setting.lane.submit(HeartbeatRequest(), timeout=60.0)
+    second = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0)
     with pytest.raises(KafkaTimeoutError):
         await first
     with pytest.raises(KafkaConnectionError, match="no answer to Heartbeat for 10 s"):
@@ -341,7 +351,7 @@ async def test_a_long_poll_may_take_its_own_time(setting: Setting) -> None:
     setting.broker.held.add(HEARTBEAT)
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(HeartbeatRequest(), timeout=300.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=300.0)
     assert now() - begun == pytest.approx(300.0)
 
 
@@ -358,9 +368,9 @@ async def test_a_connection_that_does_not_come_about_ends_with_the_callers_deadl
 
 
 async def test_an_idle_connection_is_closed(setting: Setting) -> None:
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     await asyncio.sleep(300)
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     await asyncio.sleep(539)
     assert setting.lane.connected
     await asyncio.sleep(2)
@@ -368,7 +378,7 @@ async def test_an_idle_connection_is_closed(setting: Setting) -> None:
     (event,) = setting.heard(Disconnected)[-1:]
     assert event.error is None
     begun = now()
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert now() == begun
 
 
@@ -376,7 +386,7 @@ async def test_a_connection_that_waits_for_an_answer_is_not_idle(setting: Settin
     setting.broker.held.add(HEARTBEAT)
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(HeartbeatRequest(), timeout=2000.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=2000.0)
     assert now() - begun == pytest.approx(2000.0)
 
 
@@ -386,7 +396,7 @@ async def test_a_connection_that_waits_for_an_answer_is_not_idle(setting: Settin
 async def test_a_lost_connection_fails_all_that_is_under_way_at_once(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
-    futures = [setting.lane.submit(HeartbeatRequest(), timeout=5.0) for _ in range(3)]
+    futures = [setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0) for _ in range(3)]
     await until(lambda: setting.beats() == 3)
     begun = now()
     setting.broker.drop()
@@ -404,7 +414,7 @@ async def test_an_answer_out_of_order_ends_the_connection(setting: Setting) -> N
 
     setting.broker.answers[HEARTBEAT] = other
     with pytest.raises(KafkaConnectionError, match="an answer to request 77 came; 1 is due"):
-        await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert not setting.lane.connected
 
 
@@ -414,7 +424,7 @@ async def test_after_a_loss_the_next_connection_waits_for_its_back_off(setting: 
     await until(lambda: not setting.lane.connected)
     begun = now()
     assert setting.lane.retry_at > begun
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert 0.03 <= now() - begun <= 0.07
 
 
@@ -451,7 +461,7 @@ async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) 
 @pytest.mark.parametrize("steps", range(10))
 async def test_cancelling_who_connects_disturbs_nobody_else(setting: Setting, steps: int) -> None:
     one = asyncio.create_task(setting.lane.connect(5.0))
-    other = asyncio.create_task(setting.lane.send(HeartbeatRequest(), timeout=5.0))
+    other = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0))
     for _ in range(steps):
         await asyncio.sleep(0)
     one.cancel()
@@ -472,7 +482,7 @@ async def test_a_frame_above_the_lanes_cap_ends_the_connection(setting: Setting)
 
     setting.broker.answers[HEARTBEAT] = huge
     with pytest.raises(KafkaConnectionError, match="claims 17825792 bytes, 4 to 16777216 are"):
-        await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
 
 
 async def test_a_frame_above_1_mib_is_refused_before_the_handshake_is_over(
@@ -489,11 +499,11 @@ async def test_a_frame_above_1_mib_is_refused_before_the_handshake_is_over(
 async def test_a_throttled_lane_waits_and_others_do_not(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
     begun = now()
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert setting.lane.throttled_until == pytest.approx(begun + 3.0)
-    await setting.client.request(HeartbeatRequest(), to=Broker(1))
+    await setting.client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
     assert now() == begun
-    await setting.lane.send(HeartbeatRequest(), timeout=5.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0)
     assert now() - begun == pytest.approx(3.0)
     assert [event.seconds for event in setting.heard(Throttled)] == [3.0] * 3
 
@@ -503,12 +513,14 @@ async def test_a_window_that_is_extended_meanwhile_is_waited_for_to_its_end(
 ) -> None:
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
     begun = now()
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     setting.broker.answers.clear()
-    waiting = asyncio.create_task(setting.lane.send(HeartbeatRequest(), timeout=30.0))
+    waiting = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=30.0))
     await asyncio.sleep(2)
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=6000))
-    await setting.lane.submit(HeartbeatRequest(), timeout=1.0)  # as one that was pipelined
+    await setting.lane.submit(
+        HeartbeatRequest(group_id="g"), timeout=1.0
+    )  # as one that was pipelined
     setting.broker.answers.clear()
     await waiting
     assert now() - begun == pytest.approx(8.0)
@@ -516,10 +528,10 @@ async def test_a_window_that_is_extended_meanwhile_is_waited_for_to_its_end(
 
 async def test_a_throttle_beyond_the_deadline_fails_at_once(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=9000))
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     begun = now()
     with pytest.raises(KafkaTimeoutError, match="throttles this client for 9 s more"):
-        await setting.lane.send(HeartbeatRequest(), timeout=5.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0)
     assert now() == begun
 
 
@@ -528,7 +540,7 @@ async def test_a_version_from_before_the_client_had_to_wait_does_not_throttle(
 ) -> None:
     setting.world.max_versions[HEARTBEAT] = 1
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     assert setting.lane.throttled_until == 0.0
 
 
@@ -540,9 +552,7 @@ async def test_large_and_small_parts_arrive_in_order(setting: Setting) -> None:
     setting.broker.answers[SYNC_GROUP] = always(SyncGroupResponse())
     sizes = [10, 300_000, 20, 70_000, 30, 2_000_000, 5]
     futures = [
-        setting.lane.submit(
-            SyncGroupRequest(member_id="m", protocol_name="x" * (size % 30_000)), timeout=9.0
-        )
+        setting.lane.submit(sync_group(protocol_name="x" * (size % 30_000)), timeout=9.0)
         for size in sizes
     ]
     await asyncio.gather(*futures)
@@ -554,9 +564,9 @@ async def test_a_broker_that_does_not_read_is_waited_for(setting: Setting) -> No
     await setting.lane.connect(1.0)
     (peer,) = [peer for peer in setting.broker.peers if peer.open]
     peer.transport.pause_reading()
-    bulk = SyncGroupRequest(group_id="x" * 30_000)
+    bulk = sync_group(group_id="x" * 30_000)
     futures = [setting.lane.submit(bulk, timeout=9.0) for _ in range(40)]
-    sending = asyncio.create_task(setting.lane.send(HeartbeatRequest(), timeout=9.0))
+    sending = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=9.0))
     await asyncio.sleep(1)
     assert not sending.done()
     assert setting.lane.in_flight == 40
@@ -571,16 +581,16 @@ async def test_a_broker_that_does_not_read_is_waited_for(setting: Setting) -> No
 async def test_a_closed_lane_says_so_and_leaves_nothing(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
-    future = setting.lane.submit(HeartbeatRequest(), timeout=5.0)
+    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
     await setting.lane.close()
     with pytest.raises(
         ClientClosedError, match=r"the lane to broker 1 \(coordinator lane\) was clo"
     ):
         await future
     with pytest.raises(ClientClosedError):
-        await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     with pytest.raises(ClientClosedError):
-        setting.lane.submit(HeartbeatRequest(), timeout=1.0)
+        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
     await setting.lane.close()
     await until(lambda: setting.broker.connections == 0)
 
@@ -628,7 +638,7 @@ async def test_a_lane_says_whose_it_is(setting: Setting) -> None:
 
 
 async def test_listeners_hear_of_connections_and_requests(setting: Setting) -> None:
-    await setting.lane.send(HeartbeatRequest(), timeout=1.0)
+    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     (connected,) = setting.heard(Connected)
     assert (connected.node_id, connected.host, connected.port) == (1, "b1", 9092)
     assert connected.lane == "coordinator"

@@ -75,7 +75,7 @@ async def test_an_outage_is_logged_from_its_onset_to_its_end(
         metadata_recovery_strategy=strategy, request_timeout_ms=2_000, metadata_max_age_ms=10_000
     ) as client:
         for node_id in world.brokers:
-            await client.request(HeartbeatRequest(), to=Broker(node_id))
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(node_id))
         end = begin(world)
         await until(lambda: bool(warnings(caplog)))
         (onset,) = warnings(caplog)
@@ -102,7 +102,7 @@ async def test_the_loss_of_one_broker_of_several_is_no_outage(
 ) -> None:
     world = World(brokers=3)
     async with world.client(metadata_max_age_ms=5_000) as client:
-        await client.request(HeartbeatRequest(), to=Broker(1))
+        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
         world.brokers[1].stop()
         await asyncio.sleep(60)
         await client.refresh_metadata()

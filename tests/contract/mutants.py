@@ -35,7 +35,7 @@ PACKAGE: Final = ROOT / "kafka_async" / "embedded"
 OTHER: Final = "STALE_BROKER_EPOCH"
 """The code that replaces others; the embedded cluster never returns it."""
 OTHER_ERROR: Final = "StaleBrokerEpochError"
-LEFT_OUT: Final = ("codes.py", "faults.py", "refusal.py", "shape.py", "__main__.py")
+LEFT_OUT: Final = ("faults.py", "refusal.py", "shape.py", "__main__.py")
 """Modules that name codes, but not as responses of their own."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
 CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
@@ -43,10 +43,97 @@ CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract
 SECONDS: Final = 60
 """After which a mutant counts as killed: it hangs."""
 
-ELSEWHERE: Final[dict[str, str]] = {}
-"""Mutants that only brokers which stop, or unusual settings, can show; the test that kills each."""
+_CELLS: Final = "test_groups_state.py::test_every_cell"
+_TRANSACTION_CELLS: Final = "test_transactions_state.py::test_every_cell"
+_LOADING: Final = "test_groups_wire.py::test_refuses_requests_while_the_group_loads"
+_ENDING: Final = "test_transactions_wire.py::test_a_late_write_of_v1_meets_an_ending_transaction"
 
-UNREACHABLE: Final[dict[str, str]] = {}
+ELSEWHERE: Final[dict[str, str]] = {
+    "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError": (
+        "test_cluster.py::test_leaders_move_by_order"
+    ),
+    "codes.py::code_of::Code.UNKNOWN_SERVER_ERROR": "test_codes.py",
+    "dispatch.py::Dispatcher._handle::Code.UNKNOWN_SERVER_ERROR": (
+        "test_faults.py::test_a_handler_that_raises_is_noted_and_answered"
+    ),
+    "groups/classic.py::ClassicGroup.join::Code.GROUP_MAX_SIZE_REACHED": (
+        "test_groups_classic.py::test_a_group_takes_no_more_members_than_it_may"
+    ),
+    "groups/classic.py::ClassicGroup.commit::Code.NONE #4": (
+        "test_groups_classic.py::test_a_commit_keeps_the_session"
+    ),
+    "groups/classic.py::ClassicGroup.move::Code.NOT_COORDINATOR": (
+        "test_groups_classic.py::test_what_waits_fails_and_the_last_generation_counts"
+    ),
+    "groups/coordinator.py::GroupCoordinator.check_offset_delete"
+    "::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS": _CELLS,
+    "groups/state.py::::Code.UNKNOWN_MEMBER_ID": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #2": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #2": _CELLS,
+    "groups/state.py::::Code.UNKNOWN_MEMBER_ID #2": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #3": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #3": _CELLS,
+    "groups/state.py::::Code.UNKNOWN_MEMBER_ID #3": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #4": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #4": _CELLS,
+    "groups/state.py::::Code.GROUP_ID_NOT_FOUND": _CELLS,
+    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #5": _CELLS,
+    "groups/state.py::::Code.NON_EMPTY_GROUP": _CELLS,
+    "groups/state.py::::Code.NON_EMPTY_GROUP #2": _CELLS,
+    "handlers/describe_groups.py::_describe::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "handlers/describe_topic_partitions.py::_partition::Code.LEADER_NOT_AVAILABLE": (
+        "test_metadata.py::test_describe_topic_partitions_reports_a_missing_leader"
+    ),
+    "handlers/fetch.py::::Code.FENCED_LEADER_EPOCH": "test_fetch.py::test_epochs_of_leaders",
+    "handlers/list_groups.py::handle::Code.COORDINATOR_LOAD_IN_PROGRESS": (
+        "test_groups_wire.py::test_a_new_coordinator_may_take_time_to_load"
+    ),
+    "handlers/metadata.py::_missing::Code.INVALID_REPLICATION_FACTOR": (
+        "test_metadata.py::test_a_topic_is_not_created_with_too_few_brokers"
+    ),
+    "handlers/metadata.py::_partition::Code.LEADER_NOT_AVAILABLE": (
+        "test_metadata.py::test_leaders_move_when_their_broker_stops_and_replicas_return"
+    ),
+    "handlers/offset_fetch.py::_check::Code.NONE": _LOADING,
+    "handlers/offset_fetch.py::_check::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "handlers/produce.py::_check_replicas::raise NotEnoughReplicasError": (
+        "test_produce.py::test_too_few_replicas_refuse_acks_all_only"
+    ),
+    "producers.py::Producers.check_marker::raise InvalidProducerEpochError": (
+        "test_producers.py::test_a_marker_of_an_older_epoch_is_refused"
+    ),
+    "transactions/coordinator.py::TransactionCoordinator.route"
+    "::Code.COORDINATOR_LOAD_IN_PROGRESS": (
+        "test_transactions_wire.py::test_a_transaction_survives_its_coordinator"
+    ),
+    "transactions/coordinator.py::TransactionCoordinator.check_produce"
+    "::Code.CONCURRENT_TRANSACTIONS": _ENDING,
+    "transactions/coordinator.py::TransactionCoordinator.check_produce"
+    "::Code.NOT_ENOUGH_REPLICAS": _ENDING,
+    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.INVALID_PRODUCER_ID_MAPPING": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.PRODUCER_FENCED": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #2": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #3": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.PRODUCER_FENCED #2": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.PRODUCER_FENCED #3": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #4": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.INVALID_TXN_STATE #2": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.INVALID_TXN_STATE #4": _TRANSACTION_CELLS,
+    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #5": _TRANSACTION_CELLS,
+}
+"""Mutants that only brokers which stop, or unusual settings, can show.
+
+The value is the test below tests/embedded that kills it; the run proves that it does.
+"""
+
+UNREACHABLE: Final[dict[str, str]] = {
+    "handlers/find_coordinator.py::_find::Code.COORDINATOR_NOT_AVAILABLE": (
+        "a broker that responds is alive, and then every key has a coordinator"
+    ),
+}
 """Mutants that no request can show, with the reason."""
 
 
@@ -284,7 +371,8 @@ def survives(mutant: Mutant, names: Sequence[str]) -> bool:
 
 def killed_elsewhere(mutant: Mutant, test: str) -> bool:
     """Run a unit test with a mutant; returns whether it fails."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.contract.mutant_plugin", test]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "tests.contract.mutant_plugin"]
+    command = [sys.executable, "-m", "pytest", *options, f"tests/embedded/{test}"]
     environment = {**os.environ, ENVIRONMENT: mutant.spot}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False)
     return done.returncode == 1
@@ -312,7 +400,12 @@ def check(chosen: Sequence[Mutant]) -> list[str]:
             return None
         return f"{mutant.name} (line {mutant.line}): {len(names)} scenarios reach it"
 
-    return [text for mutant in chosen if (text := outcome(mutant)) is not None]
+    survivors: list[str] = []
+    for mutant in chosen:
+        if (text := outcome(mutant)) is not None:
+            print("survives:", text, flush=True)
+            survivors.append(text)
+    return survivors
 
 
 def main() -> int:
@@ -331,8 +424,6 @@ def main() -> int:
         print(f"seed {seed}")
     begun = time.monotonic()
     survivors = check(chosen)
-    for text in survivors:
-        print("survives:", text)
     for name in sorted(unknown):
         print("no such mutant:", name)
     elsewhere = sum(it.name in ELSEWHERE for it in chosen)

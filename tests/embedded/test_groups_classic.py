@@ -280,11 +280,14 @@ def test_an_unknown_member_id_must_be_reset() -> None:
 
 def test_a_second_join_of_a_waiting_member_takes_the_place_of_the_first() -> None:
     driver = Driver()
-    one, _two = driver.stable(2)
+    one, two = driver.stable(2)
     first = driver.join(one)
     second = driver.join(one)
-    assert driver.joined(first).code is Code.REBALANCE_IN_PROGRESS
+    assert first not in driver.answers
     assert second not in driver.answers
+    driver.join(two)
+    assert driver.joined(second).code is Code.NONE
+    assert first not in driver.answers  # as in Kafka, whose client has given it up
 
 
 # -- synchronizing --------------------------------------------------------------------------------

@@ -642,6 +642,24 @@ async def test_a_new_coordinator_may_take_time_to_load() -> None:
         assert await heartbeat(client, joined) == Code.NONE
 
 
+@pytest.mark.parametrize(
+    ("request_", "code_of"), CALLS[-4:], ids=[type(it).__name__ for it, _ in CALLS[-4:]]
+)
+async def test_refuses_requests_while_the_group_loads(
+    request_: Any, code_of: Callable[[Any], int]
+) -> None:
+    async with staged(3, coordinator_load_time_ms=2_000) as it:
+        first = it.cluster.coordinator_for("g")
+        assert first is not None
+        client = await it.peer(first)
+        await commit(client, 7)
+        await it.cluster.stop_broker(first)
+        client = await it.peer(it.cluster.coordinator_for("g"))
+        assert code_of(await client.ask(request_)) == Code.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(2)
+        assert code_of(await client.ask(request_)) != Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
 async def test_a_stopped_cluster_leaves_nobody_waiting() -> None:
     async with staged() as it:
         clients = [await it.peer() for _ in range(2)]

@@ -103,6 +103,14 @@ async def test_bad_names(stage: Stage, name: str) -> None:
         assert topic.error_code == Code.INVALID_TOPIC_EXCEPTION
 
 
+async def test_a_topic_is_not_created_with_too_few_brokers(start_stage: StartStage) -> None:
+    stage = await start_stage(2, default_replication_factor=2)
+    peer = await stage.peer(2)
+    await stage.cluster.stop_broker(1)
+    [refused] = (await peer.ask(metadata("new"), 12)).topics
+    assert refused.error_code == Code.INVALID_REPLICATION_FACTOR
+
+
 async def test_leaders_move_when_their_broker_stops_and_replicas_return(
     start_stage: StartStage,
 ) -> None:
@@ -173,6 +181,19 @@ async def test_describe_topic_partitions_in_pages(stage: Stage) -> None:
             break
         cursor = response.next_cursor.to_dict()
     assert pages == [[("t", 0), ("t", 1)], [("u", 0), ("u", 1)], [("u", 2)]]
+
+
+async def test_describe_topic_partitions_reports_a_missing_leader(
+    start_stage: StartStage,
+) -> None:
+    stage = await start_stage(2)
+    await stage.cluster.create_topic("alone", 1, assignments={0: [1]})
+    peer = await stage.peer(2)
+    await stage.cluster.stop_broker(1)
+    request = DescribeTopicPartitionsRequest.from_dict({"topics": [{"name": "alone"}]})
+    [topic] = (await peer.ask(request, 0)).topics
+    [partition] = topic.partitions
+    assert (partition.leader_id, partition.error_code) == (-1, Code.LEADER_NOT_AVAILABLE)
 
 
 async def test_describe_topic_partitions_names_what_is_missing(stage: Stage) -> None:

@@ -51,7 +51,9 @@ class Siege:
         """Have so many requests under way."""
         await self.lane.connect(5.0)
         (self.peer,) = [peer for peer in self.broker.peers if peer.open and len(peer.seen) == 1]
-        self.waiting = [self.lane.submit(HeartbeatRequest(), timeout=60.0) for _ in range(count)]
+        self.waiting = [
+            self.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0) for _ in range(count)
+        ]
         await until(lambda: len(self.broker.asked(HEARTBEAT)) == count)
 
     def header(self, index: int) -> RequestHeader:
@@ -69,7 +71,9 @@ class Siege:
         assert asyncio.get_running_loop().time() - begun < 1.0
         assert not self.lane.connected
         self.broker.held.clear()
-        assert await self.lane.send(HeartbeatRequest(), timeout=5.0) == HeartbeatResponse()
+        assert (
+            await self.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0) == HeartbeatResponse()
+        )
 
 
 @pytest_asyncio.fixture
@@ -178,7 +182,7 @@ async def test_an_answer_to_acks_0_ends_the_connection(siege: Siege) -> None:
 async def test_an_answer_to_acks_0_is_not_taken_for_another_requests(siege: Siege) -> None:
     await siege.ask(0)
     await siege.lane.submit(ProduceRequest(acks=0), timeout=5.0, expect_response=False)
-    siege.waiting = [siege.lane.submit(HeartbeatRequest(), timeout=60.0)]
+    siege.waiting = [siege.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0)]
     (error,) = await siege.outcomes()
     assert isinstance(error.__cause__, CorrelationIdMismatchError)
     await siege.recovers()
@@ -206,7 +210,7 @@ async def test_a_dribble_gets_no_more_time_than_silence(siege: Siege) -> None:
     await siege.ask()
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    siege.waiting = [siege.lane.submit(HeartbeatRequest(), timeout=20.0)]
+    siege.waiting = [siege.lane.submit(HeartbeatRequest(group_id="g"), timeout=20.0)]
     dribble(siege.peer, size(CAP) + bytes(CAP // MIB * 1000))
     with allocating_at_most(2 * MIB):
         (error,) = await siege.outcomes()
@@ -269,7 +273,7 @@ async def test_each_lane_has_its_cap(kind: LaneKind, over: int) -> None:
         await lane.connect(5.0)
         peer = world.brokers[1].peers[-1]
         world.brokers[1].held.add(HEARTBEAT)
-        waiting = lane.submit(HeartbeatRequest(), timeout=5.0)
+        waiting = lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
         with growing_at_most(2 * MIB):
             peer.transport.write(size(CAPS[kind] + over) + b"x" * 1000)
             await asyncio.sleep(0.1)

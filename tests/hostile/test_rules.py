@@ -220,7 +220,7 @@ async def test_metadata_sends_a_client_only_where_it_may_go(host: str) -> None:
         )
         await client.refresh_metadata(timeout=5.0)
         with pytest.raises(InvalidConfigurationError, match="allowed_broker_hosts"):
-            await client.request(HeartbeatRequest(), to=Broker(2), timeout=5.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Broker(2), timeout=5.0)
 
 
 @on_virtual_time
@@ -233,4 +233,4 @@ async def test_a_hint_at_a_leader_sends_a_client_only_where_it_may_go() -> None:
         client.note_leader(partition, 7, 1, Node(7, "evil.example", 9092, None))
         await until(lambda: client.metadata.leader(partition) == (7, 1))
         with pytest.raises(InvalidConfigurationError, match="allowed_broker_hosts"):
-            await client.request(HeartbeatRequest(), to=Leader(partition), timeout=5.0)
+            await client.request(HeartbeatRequest(group_id="g"), to=Leader(partition), timeout=5.0)

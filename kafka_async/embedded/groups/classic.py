@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.groups.members import JoinResult, Member, Roster, SyncResult
-from kafka_async.embedded.groups.state import TRANSITIONS, Event, GroupState, Reaction, reaction
+from kafka_async.embedded.groups.state import (
+    TRANSITIONS,
+    Event,
+    GroupState,
+    Reaction,
+    reaction,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +79,7 @@ class ClassicGroup:
     def join(self, call: JoinCall, ticket: int, now: float) -> None:
         """A JoinGroup: answered at once, or when the rebalance has all it waits for."""
         if self.state in (GroupState.DOWN, GroupState.INITIALIZE):
-            self._refuse(ticket, reaction(Event.JOIN_NEW, self.state), call.member_id)
+            self._refuse(ticket, refusal(Event.JOIN_NEW, self.state), call.member_id)
         elif not self._has_room(call.member_id):
             self._refuse(ticket, Code.GROUP_MAX_SIZE_REACHED, "")
         elif not self._understands(call):
@@ -102,7 +109,7 @@ class ClassicGroup:
             self._answers.append((ticket, SyncResult(code=what)))
             return
         self._synced(member)
-        self._park_sync(member, ticket)
+        member.syncing = ticket
         if what is Reaction.DISTRIBUTE:
             self._distribute(call.assignments, now)
         elif what is Reaction.ASSIGNMENT:
@@ -112,12 +119,11 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> Code:
         """A Heartbeat: keeps the session, and says whether to join again."""
-        what = reaction(Event.HEARTBEAT, self.state)
         code = self._check(member_id, instance_id, generation)
         if code is not Code.NONE:
             return code
         self._touch(member_id, now)
-        return what if isinstance(what, Code) else Code.NONE
+        return refusal(Event.HEARTBEAT, self.state)
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> Code:
         """One member of a LeaveGroup; without a member id the static member of that name goes."""
@@ -147,9 +153,9 @@ class ClassicGroup:
 
         A transactional one need not name a member (KIP-447 came later), whatever the state.
         """
-        what = reaction(Event.COMMIT, self.state)
+        refused = refusal(Event.COMMIT, self.state)
         if self.state in (GroupState.DOWN, GroupState.INITIALIZE):
-            return what if isinstance(what, Code) else Code.NONE
+            return refused
         if generation < 0 and self.state is GroupState.EMPTY:
             return Code.NONE
         if generation >= 0 or member_id or instance_id is not None:
@@ -157,11 +163,11 @@ class ClassicGroup:
             if code is not Code.NONE:
                 return code
         elif not transactional:
-            return Code.NONE if self.state is GroupState.EMPTY else Code.UNKNOWN_MEMBER_ID
+            return Code.UNKNOWN_MEMBER_ID
         if transactional:
             return Code.NONE
-        if isinstance(what, Code):
-            return what
+        if refused is not Code.NONE:
+            return refused
         self._touch(member_id, now)
         return Code.NONE
 
@@ -247,7 +253,7 @@ class ClassicGroup:
             self._refuse(ticket, what, call.member_id)
         else:
             member.update(call)
-            self._park_join(member, ticket)
+            member.joining = ticket
             self._react(what, now)
 
     def _add(self, call: JoinCall, member_id: str, ticket: int, now: float) -> None:
@@ -256,15 +262,16 @@ class ClassicGroup:
         if self.state is GroupState.EMPTY:
             self.protocol_type = call.protocol_type
         self.roster.add(member)
-        self._park_join(member, ticket)
+        member.joining = ticket
         self._grew = True
         self._react(reaction(Event.JOIN_NEW, self.state), now)
 
     def _replace_static(self, call: JoinCall, old_id: str, ticket: int, now: float) -> None:
         leader = self.roster.leader
+        if (old := self.roster.get(old_id)) is not None:
+            self._fail_parked(old, Code.FENCED_INSTANCE_ID)
         member = self.roster.rename(old_id, self._new_id(call.instance_id or ""))
         self._unsynced.discard(old_id)
-        self._fail_parked(member, Code.FENCED_INSTANCE_ID)
         member.update(call)
         member.deadline = now + member.session_timeout
         changes = self.roster.vote() != self.protocol
@@ -275,7 +282,7 @@ class ClassicGroup:
             )
             self._save()
         else:
-            self._park_join(member, ticket)
+            member.joining = ticket
             self._react(what, now)
 
     def _welcome_back(self, member: Member, leader: str | None, may_skip: bool) -> JoinResult:
@@ -389,8 +396,7 @@ class ClassicGroup:
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> Code:
         if self.state in (GroupState.DOWN, GroupState.INITIALIZE):
-            what = reaction(Event.HEARTBEAT, self.state)
-            return what if isinstance(what, Code) else Code.NONE
+            return refusal(Event.HEARTBEAT, self.state)
         code = self.roster.check(member_id, instance_id)
         if code is Code.NONE and generation != self.generation:
             return Code.ILLEGAL_GENERATION
@@ -414,16 +420,6 @@ class ClassicGroup:
         if not self._unsynced:
             self._sync_due = math.inf
 
-    def _park_join(self, member: Member, ticket: int) -> None:
-        if member.joining is not None:
-            self._refuse(member.joining, Code.REBALANCE_IN_PROGRESS, member.id)
-        member.joining = ticket
-
-    def _park_sync(self, member: Member, ticket: int) -> None:
-        if member.syncing is not None:
-            self._answers.append((member.syncing, SyncResult(code=Code.REBALANCE_IN_PROGRESS)))
-        member.syncing = ticket
-
     def _fail_parked(self, member: Member, code: Code) -> None:
         member_id = "" if code is Code.UNKNOWN_MEMBER_ID else member.id
         self._answer_join(member, JoinResult(code=code, member_id=member_id))
@@ -433,8 +429,7 @@ class ClassicGroup:
 
     # -- answers -------------------------------------------------------------------------------
 
-    def _refuse(self, ticket: int, what: Reaction | Code, member_id: str) -> None:
-        code = what if isinstance(what, Code) else Code.UNKNOWN_SERVER_ERROR
+    def _refuse(self, ticket: int, code: Code, member_id: str) -> None:
         self._answers.append((ticket, JoinResult(code=code, member_id=member_id)))
 
     def _generation_for(self, member: Member) -> JoinResult:

@@ -137,7 +137,7 @@ class GroupCoordinator:
         generation: int,
         *,
         transactional: bool = False,
-        unknown_group: Code = Code.ILLEGAL_GENERATION,
+        unknown_group: Code,
     ) -> Code:
         """Whether offsets may be committed; one that names no generation makes the group."""
         group = self._groups.get(group_id)

@@ -166,3 +166,9 @@ TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 def reaction(event: Event, state: GroupState) -> Reaction | Code:
     """What the table says."""
     return TABLE[event][state]
+
+
+def refusal(event: Event, state: GroupState) -> Code:
+    """Return the error code that the table has for an event; NONE if it has a reaction."""
+    what = reaction(event, state)
+    return what if isinstance(what, Code) else Code.NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import Code, code_of
 from kafka_async.embedded.context import Route
 from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
 from kafka_async.protocol.messages.create_partitions import (
@@ -47,7 +47,7 @@ def _topic(
     except KafkaError as error:
         return CreatePartitionsTopicResult(
             name=asked.name,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
             error_message=None
             if isinstance(error, UnknownTopicOrPartitionError)
             else error.message,

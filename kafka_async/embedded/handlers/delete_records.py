@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
 from kafka_async.embedded.topics import is_internal
@@ -48,7 +48,7 @@ def _partition(
         return DeleteRecordsPartitionResult(
             partition_index=asked.partition_index,
             low_watermark=-1,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
         )
     return DeleteRecordsPartitionResult(
         partition_index=asked.partition_index, low_watermark=low_watermark

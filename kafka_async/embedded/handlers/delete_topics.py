@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import topic_name
 from kafka_async.errors import InvalidRequestError, KafkaError
@@ -46,7 +46,7 @@ def _topic(
         return DeletableTopicResult(
             name=asked.name if asked.name is not None or context.version >= 6 else "",
             topic_id=asked.topic_id,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
             error_message=error.message,
         )
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)

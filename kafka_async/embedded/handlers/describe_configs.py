@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.configs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -54,7 +54,7 @@ def _resource(
     try:
         described = _described(context, asked)
     except KafkaError as error:
-        result.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+        result.error_code = code_of(error)
         unknown = isinstance(error, UnknownTopicOrPartitionError)
         result.error_message = "" if unknown else error.message
         return result

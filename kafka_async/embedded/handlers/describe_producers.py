@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
 from kafka_async.embedded.topics import check_name
@@ -47,7 +47,7 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
             # As in Kafka a topic that exists gets no message.
             error_message=None if context.cluster.topics.get(topic) else error.message,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import Code, code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.refusal import Refusal
@@ -55,7 +55,7 @@ async def handle(context: RequestContext, request: FetchRequest) -> FetchRespons
     try:
         session = context.broker.fetch_sessions.begin(request, context.version)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code or Code.UNKNOWN_SERVER_ERROR)
+        return FetchResponse(error_code=code_of(error))
     found = await _wait(context, request, session)
     response = FetchResponse(responses=_by_topic(session, found))
     if context.version >= SESSIONS_SINCE:
@@ -156,7 +156,7 @@ def _read(
 
 
 def _refused(context: RequestContext, entry: FetchEntry, error: KafkaError) -> PartitionData:
-    code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+    code = code_of(error)
     answer = PartitionData(
         partition_index=entry.asked.partition, error_code=code, high_watermark=-1, records=b""
     )

@@ -27,7 +27,7 @@ async def handle(
         return FindCoordinatorResponse(coordinators=found)
     one = _find(context, request.key_type, request.key)
     # Kafka names the error of these versions even where there is none.
-    message = one.error_message if one.error_code else Code.NONE.name
+    message = one.error_message if one.error_code else "NONE"
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=message,

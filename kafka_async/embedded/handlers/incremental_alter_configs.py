@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.configs import check_configs, is_list
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.topics import check_name
@@ -65,7 +65,7 @@ def _resource(
             raise InvalidRequestError("Each resource must appear at most once.")
         _alter(context, resource, dry_run=dry_run)
     except KafkaError as error:
-        response.error_code = Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+        response.error_code = code_of(error)
         failed = isinstance(error, UnknownServerError)
         response.error_message = None if failed else error.message
     return response

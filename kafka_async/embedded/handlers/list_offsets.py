@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
 from kafka_async.embedded.request_rules import ISOLATION_LEVELS
@@ -99,7 +99,7 @@ def _partition(
     except KafkaError as error:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
         )
     answer = ListOffsetsPartitionResponse(
         partition_index=asked.partition_index, timestamp=found.timestamp, offset=found.offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
 from kafka_async.errors import KafkaError
@@ -43,7 +43,7 @@ def _partition(
     except KafkaError as error:
         return EpochEndOffset(
             partition=asked.partition,
-            error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+            error_code=code_of(error),
         )
     end = partition.log.end_of_epoch(asked.leader_epoch)
     return EpochEndOffset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.codes import Code, code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.network import Disconnect
@@ -199,7 +199,7 @@ def _refused(
     """Return the response to a refused batch; Kafka explains few errors with a message."""
     answer = PartitionProduceResponse(
         index=data.index,
-        error_code=Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code,
+        error_code=code_of(error),
         base_offset=-1,
         error_message=message,
     )

@@ -72,6 +72,7 @@ def _check(context: RequestContext, request: TxnOffsetCommitRequest) -> Code:
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         transactional=True,
+        unknown_group=Code.ILLEGAL_GENERATION,
     )
 
 

@@ -140,8 +140,8 @@ class TransactionCoordinator:
         producer_epoch: int,
         partition: TopicPartition,
         version: int,
-    ) -> int | None:
-        """Whether a transactional batch may be written: None, or the error code to answer with.
+    ) -> Code:
+        """Return the error code that refuses a transactional batch; NONE if it may be written.
 
         From Produce v12 on the partition is added to the transaction; before, it must be in it.
         """
@@ -155,7 +155,7 @@ class TransactionCoordinator:
         if code is Code.CONCURRENT_TRANSACTIONS and not adds:
             # Older clients would not ask again after the true reason.
             return Code.NOT_ENOUGH_REPLICAS
-        return None if code is Code.NONE else code
+        return code
 
     def admit(
         self,

@@ -142,6 +142,18 @@ VERSIONS: Final = [
     ),
 ]
 
+VERSIONS_OF_CLUSTERS: Final = [
+    Scenario(
+        "api-versions-cluster",
+        [
+            Ask("ApiVersions", 5, versions(cluster_id=None, node_id=2)),
+            Ask("ApiVersions", 5, versions(cluster_id="another", node_id=-1)),
+            Ask("ApiVersions", 5, versions(cluster_id="another", node_id=1)),
+            Ask("ApiVersions", 5, versions(cluster_id=None, node_id=-1), own=True),
+        ],
+    ),
+]
+
 METADATA: Final = [
     Scenario(
         "metadata",
@@ -305,6 +317,20 @@ TOPICS: Final = [
             Ask("CreateTopics", 7, {"topics": [], "timeout_ms": 1000}),
             Ask("CreateTopics", 7, create(Name("topic", "e")), cut=2),
             Ask("CreateTopics", 99, {}),
+        ],
+    ),
+    Scenario(
+        "create-topics-configs",
+        [
+            Ask("CreateTopics", 7, create(Name("topic", "e"), configs=configs))
+            for configs in (
+                {"remote.storage.enable": "true"},
+                {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+                {"min.cleanable.dirty.ratio": "much"},
+                {"min.cleanable.dirty.ratio": "2"},
+                {"retention.ms": "99999999999999999999"},
+                {"preallocate": "1"},
+            )
         ],
     ),
     Scenario(
@@ -472,4 +498,4 @@ CONFIGS: Final = [
     ),
 ]
 
-SCENARIOS: Final = [*VERSIONS, *METADATA, *TOPICS, *CONFIGS]
+SCENARIOS: Final = [*VERSIONS, *VERSIONS_OF_CLUSTERS, *METADATA, *TOPICS, *CONFIGS]

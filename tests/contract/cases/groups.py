@@ -9,6 +9,7 @@ from tests.contract.cases.log import NOWHERE
 from tests.contract.model import (
     TOPIC,
     Ask,
+    Drop,
     Fields,
     Scenario,
     Step,
@@ -151,6 +152,23 @@ def stable(version: int = 9, *, instance: str | None = None) -> list[Step]:
     ]
 
 
+def _waits_to_join() -> list[Step]:
+    """Return the steps after which a second member's JoinGroup waits for the first member's."""
+    return [
+        *stable(),
+        Ask("JoinGroup", 9, join(), label="id2", connection="b", setup=True),
+        Ask(
+            "JoinGroup",
+            9,
+            join(reply("id2", "member_id")),
+            label="other",
+            connection="b",
+            later=True,
+        ),
+        Ask("Heartbeat", 4, beat(ME), until=27),
+    ]
+
+
 JOIN: Final = [
     *[
         Scenario(
@@ -230,6 +248,84 @@ JOIN: Final = [
             Ask("DescribeGroups", 6, {"groups": [group()]}),
         ],
         TOPIC,
+    ),
+    Scenario(
+        "join-during-sync",
+        [
+            *_waits_to_join(),
+            Ask("JoinGroup", 9, join(ME), label="join"),
+            Take("other"),
+            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s2", later=True),
+            Ask("JoinGroup", 9, join(), label="id3", connection="c", setup=True),
+            Ask(
+                "JoinGroup",
+                9,
+                join(reply("id3", "member_id")),
+                label="third",
+                connection="c",
+                later=True,
+            ),
+            Take("s2"),
+            Ask("LeaveGroup", 5, leave((ME, None), (OTHER, None))),
+            Take("third"),
+            Ask("DescribeGroups", 6, {"groups": [group()]}),
+        ],
+    ),
+    Scenario(
+        "join-repeated",
+        [
+            *_waits_to_join(),
+            Ask(
+                "JoinGroup",
+                9,
+                join(reply("id2", "member_id")),
+                label="again",
+                connection="c",
+                later=True,
+            ),
+            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            Drop("b"),
+            Take("other"),
+            Ask("JoinGroup", 9, join(ME), label="join"),
+            Take("again"),
+        ],
+    ),
+    Scenario(
+        "leave-waiting",
+        [
+            *_waits_to_join(),
+            Ask("LeaveGroup", 5, leave((reply("id2", "member_id"), None))),
+            Take("other"),
+            Ask("Heartbeat", 4, beat(ME)),
+        ],
+    ),
+    Scenario(
+        "join-static-waiting",
+        [
+            *stable(),
+            Ask("JoinGroup", 9, join(instance="i"), label="old", connection="b", later=True),
+            Ask("Heartbeat", 4, beat(ME), until=27),
+            Ask("JoinGroup", 9, join(instance="i"), label="new", connection="c", later=True),
+            Take("old"),
+            Ask("JoinGroup", 9, join(ME), label="join"),
+            Take("new"),
+        ],
+    ),
+    Scenario(
+        "sync-repeated",
+        [
+            *_waits_to_join(),
+            Ask("JoinGroup", 9, join(ME), label="join"),
+            Take("other"),
+            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s1", later=True),
+            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            Ask("SyncGroup", 5, sync(OTHER, 2), connection="c", label="s2", later=True),
+            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            Drop("b"),
+            Take("s1"),
+            Ask("SyncGroup", 5, sync(ME, 2, assignments=((OTHER, b"2"),))),
+            Take("s2"),
+        ],
     ),
     Scenario(
         "join-static",

@@ -251,6 +251,18 @@ PRODUCE: Final = [
         },
     ),
     Scenario(
+        "produce-segment",
+        [Ask("Produce", 9, produce(Batch((b"x" * 1_500_000,))))],
+        {"t": {"configs": {"segment.bytes": "1048576", "max.message.bytes": "3000000"}}},
+    ),
+    Scenario(
+        "internal-topics",
+        [
+            Ask("Produce", 9, produce(name="__consumer_offsets")),
+            Ask("DeleteRecords", 2, delete_records(0, name="__consumer_offsets")),
+        ],
+    ),
+    Scenario(
         "produce-compacted",
         [Ask("Produce", 9, produce()), Ask("Produce", 3, produce())],
         {"t": {"configs": {"cleanup.policy": "compact"}}},

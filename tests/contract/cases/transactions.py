@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from tests.contract.cases.groups import committed, committed_by
+from tests.contract.cases.groups import committed, committed_by, stable
 from tests.contract.cases.log import NOWHERE, fetch, offsets, produce
 from tests.contract.model import (
     TOPIC,
@@ -140,6 +140,12 @@ def _corrupt(
         good_crc=good_crc,
     )
     return produce(batch, transactional_id=txn(), name=topic(topic_key))
+
+
+def member(generation: int = 1, member_id: Any = None) -> Fields:
+    """Return the fields of a TxnOffsetCommit request that name a member of the group."""
+    known = reply("join", "member_id") if member_id is None else member_id
+    return {"member_id": known, "generation_id_or_member_epoch": generation}
 
 
 DESCRIBE: Final[Fields] = {"transactional_ids": [txn()]}
@@ -290,6 +296,32 @@ REFUSED: Final = [
             Ask("EndTxn", 5, end(False)),
         ],
         {"t": {}, "far": {"leader": 2}},
+    ),
+    Scenario(
+        "transaction-v2-first-sequence",
+        [
+            begin(5),
+            Ask("Produce", 12, write(5), retry=UNVERIFIED),
+            Ask("Produce", 12, write(0), retry=UNVERIFIED),
+            Ask("EndTxn", 5, end(False)),
+        ],
+        TOPIC,
+    ),
+    Scenario(
+        "transaction-offsets-of-members",
+        [
+            *stable(),
+            begin(),
+            Ask("AddOffsetsToTxn", 3, add_offsets(), setup=True),
+            Ask("TxnOffsetCommit", 3, offset(**member())),
+            Ask("TxnOffsetCommit", 3, offset()),
+            Ask("TxnOffsetCommit", 3, offset(**member(2))),
+            Ask("TxnOffsetCommit", 3, offset(**member(member_id="stranger"))),
+            Ask("AddOffsetsToTxn", 3, add_offsets(group_id=group("none")), setup=True),
+            Ask("TxnOffsetCommit", 3, offset(group_id=group("none"), **member())),
+            Ask("EndTxn", 4, end()),
+        ],
+        TOPIC,
     ),
     Scenario(
         "transaction-strangers",
