@@ -65,7 +65,7 @@ SERVERS = "localhost:9092"
 
 
 def load(name: str) -> Any:
-    """Import a client; warnings of its own import are not ours."""
+    """Import a client without the warnings of the import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(name)
