@@ -1,4 +1,4 @@
-"""The admin client against scripted brokers: what no healthy cluster shows."""
+"""The admin client, against scripted brokers where a healthy cluster does not show it."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_async.types import OffsetAndMetadata, TopicPartition
+from tests.cluster.embedded import InMemory
 from tests.cluster.scripted import World, always
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -62,9 +63,9 @@ NOT_LEADER, NOT_COORDINATOR, UNSTABLE, NOT_FOUND, LOADING = 6, 16, 88, 69, 14
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def admin(world: World, **options: Any) -> Admin:
-    """An admin client of its own in this world."""
-    made = Admin(world.servers, **options)
+def admin(world: World | InMemory, **options: Any) -> Admin:
+    """Return an admin client that owns its client."""
+    made = Admin("memory:1", **options)
     made.client = world.client(**options)
     return made
 
@@ -108,17 +109,13 @@ async def test_creating_returns_when_every_partition_is_led() -> None:
 
 
 async def test_a_topic_with_assigned_replicas_leaves_the_counts_to_them() -> None:
-    world = World()
-    row = CreatableTopicResult(name="t", num_partitions=-1)
-    world.answers[CREATE_TOPICS] = always(CreateTopicsResponse(topics=[row]))
-    async with admin(world) as made:
+    async with InMemory(2) as memory, admin(memory) as made:
         topic = NewTopic("t", 9, 9, assignments={0: [1, 2], 1: [2, 1]})
         created = await made.create_topics([topic], wait=False)
         assert created["t"].partitions == 2
-        (request,) = world.brokers[1].asked(CREATE_TOPICS)
-        (sent,) = request.topics
-        assert (sent.num_partitions, sent.replication_factor) == (-1, -1)
-        assert [tuple(a.broker_ids) for a in sent.assignments] == [(1, 2), (2, 1)]
+        found = memory.cluster.topics.get("t")
+        assert found is not None
+        assert [partition.replicas for partition in found.partitions] == [(1, 2), (2, 1)]
 
 
 def offsets(world: World) -> None:
@@ -158,10 +155,8 @@ async def test_offsets_are_asked_of_the_leaders_and_followed_when_those_move() -
 
 
 async def test_a_partition_that_is_not_there_is_unknown_at_the_deadline() -> None:
-    world = World()
-    world.add("t", 1)
-    offsets(world)
-    async with admin(world) as made:
+    async with InMemory() as memory, admin(memory) as made:
+        await memory.cluster.create_topic("t")
         with pytest.raises(UnknownTopicOrPartitionError, match="t-7: no such partition"):
             await made.list_offsets({TopicPartition("t", 7): 0}, timeout=2.0)
 

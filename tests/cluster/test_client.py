@@ -50,6 +50,7 @@ from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatR
 from kafka_async.protocol.messages.metadata import MetadataResponse
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
+from tests.cluster.embedded import InMemory
 from tests.cluster.scripted import FIND_COORDINATOR, METADATA, ScriptedBroker, World, always, until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -515,17 +516,16 @@ async def test_a_coordinator_that_is_not_there_yet_is_asked_for_until_the_deadli
 
 
 async def test_metadata_of_a_topic_is_waited_for() -> None:
-    world = World()
-    async with world.client() as client:
+    async with InMemory() as memory, memory.client() as client:
         waiting = asyncio.create_task(client.metadata_for(["t"], timeout=30.0))
         await asyncio.sleep(5)
         assert not waiting.done()
-        world.add("t", 1, 1)
+        await memory.cluster.create_topic("t", 2)
         assert (await waiting).partitions("t") == 2
 
 
 async def test_a_topic_that_does_not_come_is_unknown() -> None:
-    async with World().client() as client:
+    async with InMemory() as memory, memory.client() as client:
         begun = now()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"^t: "):
             await client.metadata_for(["t"], timeout=5.0)
@@ -533,19 +533,15 @@ async def test_a_topic_that_does_not_come_is_unknown() -> None:
 
 
 async def test_a_topic_that_can_never_be_is_refused_at_once() -> None:
-    world = World()
-    world.codes["bad"] = INVALID_TOPIC
-    async with world.client() as client:
+    async with InMemory() as memory, memory.client() as client:
         begun = now()
         with pytest.raises(InvalidTopicError):
-            await client.metadata_for(["bad"], timeout=5.0)
+            await client.metadata_for(["no/name"], timeout=5.0)
         assert now() - begun < 1.0
 
 
 async def test_a_topic_is_created_only_if_that_is_asked_for() -> None:
-    world = World()
-    world.creatable = {"t"}
-    async with world.client() as client:
+    async with InMemory(auto_create_topics=True) as memory, memory.client() as client:
         with pytest.raises(UnknownTopicOrPartitionError):
             await client.metadata_for(["t"], timeout=1.0)
         cluster = await client.metadata_for(["t"], timeout=1.0, allow_auto_create=True)
@@ -561,18 +557,16 @@ async def test_without_an_answer_the_deadline_says_why() -> None:
 
 
 async def test_topics_are_found_by_id() -> None:
-    world = World()
-    world.add("t", 1)
-    async with world.client() as client:
-        cluster = await client.refresh_metadata(topic_ids=[world.ids["t"]])
-        assert cluster.topic_name(world.ids["t"]) == "t"
+    async with InMemory() as memory, memory.client() as client:
+        topic = await memory.cluster.create_topic("t")
+        cluster = await client.refresh_metadata(topic_ids=[topic.id])
+        assert cluster.topic_name(topic.id) == "t"
 
 
 async def test_all_topics_can_be_asked_for() -> None:
-    world = World()
-    world.add("t", 1)
-    world.add("u", 1)
-    async with world.client() as client:
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.create_topic("t")
+        await memory.cluster.create_topic("u")
         assert client.metadata.topics == {}
         assert sorted((await client.refresh_metadata(all_topics=True)).topics) == ["t", "u"]
 
