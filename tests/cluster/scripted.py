@@ -179,7 +179,6 @@ class World:
         self.ids: dict[str, UUID] = {}
         self.epochs: dict[str, int] = {}
         self.codes: dict[str, int] = {}
-        self.creatable: set[str] = set()
         self.coordinator = 1
         self.controller = 1
         self.answers: dict[int, Answer] = {}
@@ -220,10 +219,6 @@ class World:
         names: Iterable[str | None] = self.topics
         if request.topics is not None:
             names = [topic.name or self._name(topic.topic_id) for topic in request.topics]
-            if request.allow_auto_topic_creation:
-                for name in self.creatable.intersection(filter(None, names)):
-                    self.creatable.discard(name)
-                    self.add(name, 1)
         alive = [broker for broker in self.brokers.values() if broker.up]
         return MetadataResponse(
             brokers=[

@@ -56,7 +56,7 @@ from tests.cluster.scripted import FIND_COORDINATOR, METADATA, ScriptedBroker, W
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 HEARTBEAT, CREATE_TOPICS = HeartbeatRequest.API_KEY, CreateTopicsRequest.API_KEY
-NOT_COORDINATOR, NOT_CONTROLLER, INVALID_TOPIC, REBOOTSTRAP = 16, 41, 17, 129
+NOT_COORDINATOR, NOT_CONTROLLER, REBOOTSTRAP = 16, 41, 129
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
