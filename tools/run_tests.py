@@ -73,7 +73,7 @@ REST = "slow and not foreign and not spark"
 BOTH = "embedded,apache"
 TURNS: Mapping[str, Sequence[Turn]] = {
     "normal": [
-        Turn(6, UNIT_STAGES),
+        Turn(10, UNIT_STAGES),
         Turn(6, [Stage("integration", "integration", TOGETHER, backends=BOTH)]),
     ],
     "slow": [
@@ -89,7 +89,7 @@ TURNS: Mapping[str, Sequence[Turn]] = {
 }
 """What runs one after the other, by the kind of run."""
 PYTHONS_AT_ONCE, PYTHON_MINUTES = 2, 8
-CI_PATIENCE = 1.7
+CI_PATIENCE = 1.6
 """Times its minutes that a turn may take with CI=true: machines differ, a hang never ends."""
 
 
