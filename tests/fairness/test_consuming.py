@@ -50,7 +50,7 @@ async def one(consumer: Consumer) -> int:
 
 async def read_all(consumer: Consumer, read: Read) -> None:
     seen = 0
-    while seen < RECORDS:
+    while seen < (RECORDS // 5 if read is poll_one else RECORDS):
         seen += await read(consumer)
 
 

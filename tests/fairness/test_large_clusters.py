@@ -24,7 +24,7 @@ from tests.fairness.work import LIMIT, Meter, check
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 WIDE, PARTITIONS = "wide", 10_000
 TOPIC_COUNT = 2_500
