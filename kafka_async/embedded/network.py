@@ -202,7 +202,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while (frame := await self._next()) is not None:
                 answer = await self._answerer.answer(self._broker, frame, self.client_host)
-                if answer is not None and not self._lost.is_set():
+                # An aborted transport is lost only in the next event loop iteration, and writelines
+                # of Python 3.13 would register the closed socket for writing.
+                if answer is not None and not self._open_transport.is_closing():
                     self._open_transport.writelines(answer)
                     await self._writable.wait()
         except Disconnect as reason:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.contract.cases.log import NOWHERE
@@ -29,7 +29,7 @@ def create(
     dry: bool = False,
     assignments: Sequence[tuple[int, list[int]]] = (),
     more: tuple[Fields, ...] = (),
-    configs: dict[str, str | None] | None = None,
+    configs: Mapping[str, str | None] | None = None,
 ) -> Fields:
     """Return a CreateTopics request for one topic, and more."""
     row: Fields = {
