@@ -510,7 +510,7 @@ def seconds(milliseconds: float) -> float:
     return milliseconds / 1000
 
 
-_SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+]*://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
+_SERVER = re.compile(r"(?:PLAINTEXT://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
@@ -532,8 +532,13 @@ def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def split_server(server: str) -> tuple[str, int]:
-    """ "host:port" or "PROTOCOL://host:port" or "[::1]:port" in two; raises for anything else."""
+    """Split "host:port", "[::1]:port" or "PLAINTEXT://host:port"; raise for anything else."""
     match = _SERVER.fullmatch(server)
+    if match is None and "://" in server:
+        raise InvalidConfigurationError(
+            f'"{server}" in bootstrap_servers names a protocol, which an address does not choose: '
+            'write host:port, and security_protocol="SSL" for TLS'
+        )
     if match is None or not 0 < int(match[2]) < 65536:
         raise InvalidConfigurationError(
             f'"{server}" in bootstrap_servers is no address: write host:port, as "localhost:9092"'

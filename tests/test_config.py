@@ -384,6 +384,12 @@ def test_an_address_that_is_none_is_named(servers: Any) -> None:
         config.parse_servers(servers)
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "https", "kafka"])
+def test_a_protocol_in_an_address_is_refused(protocol: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match='security_protocol="SSL"'):
+        config.parse_servers(f"{protocol}://broker:9092")
+
+
 def test_a_role_that_shares_a_client_takes_its_connection_options_from_it() -> None:
     client = ClientConfig.create("a:1", client_id="web", request_timeout_ms=5000)
     producer = ProducerConfig.shared(client, linger_ms=1)
