@@ -444,6 +444,8 @@ class Engine:
         with self.gate:
             self.settle()
             self.asked_past()
+            if self._cursor.current is not None:
+                self.fetcher.handed.add(self._cursor.current)  # the stream returns more of it
             await asyncio.sleep(0)
 
     def put_back(self, rest: tuple[PartitionState, list[AnyRecord]] | None) -> None:

@@ -453,14 +453,16 @@ async def test_auto_commit_does_not_go_back_behind_a_commit_of_what_is_in_hand(
         assert await committed(consumer, partition) == [3]
 
 
+@pytest.mark.parametrize("seconds", [0, 1])  # per record; a stream yields to the loop by time
 @pytest.mark.parametrize(("failing", "offset"), [(False, 3), (True, 2)])
 async def test_stopping_commits_what_is_in_hand_only_if_all_went_well(
-    stage: Stage, failing: bool, offset: int
+    stage: Stage, failing: bool, offset: int, seconds: int
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     try:
         async with stage.consumer("t", enable_auto_commit=True) as consumer:
             async for record in consumer:
+                await asyncio.sleep(seconds)
                 if record.offset == 2:
                     if failing:
                         raise RuntimeError("processing failed")
