@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster, DescribeTopicPartitions and ApiVersions, over the wire."""
+"""Metadata, ApiVersions and the APIs that describe cluster, partitions and producers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from kafka_async.embedded.codes import Code
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafka_async.protocol.messages.describe_producers import DescribeProducersRequest
 from kafka_async.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 
@@ -263,3 +264,15 @@ async def test_a_client_that_meant_another_broker_is_told_to_bootstrap_again(
     peer = await stage.peer()
     response = await peer.ask(versions(cluster_id=cluster_id, node_id=node_id), 5)
     assert Code(response.error_code) is code
+
+
+@pytest.mark.parametrize(("replicas", "error"), [(3, 0), (1, Code.NOT_LEADER_OR_FOLLOWER)])
+async def test_every_replica_describes_producers(
+    start_stage: StartStage, replicas: int, error: int
+) -> None:
+    stage = await start_stage(3)
+    await stage.cluster.create_topic("t", 1, replicas)
+    peer = await stage.peer(2)  # broker 1 leads
+    wanted = {"topics": [{"name": "t", "partition_indexes": [0]}]}
+    response = await peer.ask(DescribeProducersRequest.from_dict(wanted), 0)
+    assert [row.error_code for topic in response.topics for row in topic.partitions] == [error]

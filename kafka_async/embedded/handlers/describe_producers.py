@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers of partitions that this broker leads (KIP-664)."""
+"""DescribeProducers: the producers of partitions that this broker has replicas of (KIP-664)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.handlers.leadership import led_partition
+from kafka_async.embedded.handlers.leadership import hosted_partition
 from kafka_async.embedded.topics import check_name
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_producers import (
@@ -43,7 +43,7 @@ async def handle(
 def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
         check_name(topic)
-        producers = led_partition(context, topic, index).log.producers
+        producers = hosted_partition(context, topic, index).log.producers
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index,

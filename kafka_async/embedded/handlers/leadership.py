@@ -33,6 +33,19 @@ def topic_name(context: RequestContext, name: str, topic_id: UUID, *, by_id: boo
     return topic.name
 
 
+def hosted_partition(context: RequestContext, topic: str, index: int) -> Partition:
+    """Return a partition of which the requested broker has a replica.
+
+    Raises UnknownTopicOrPartitionError and NotLeaderOrFollowerError.
+    """
+    partition = context.cluster.topics.partition(TopicPartition(topic, index))
+    if partition is None:
+        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    if context.broker.id not in partition.replicas:
+        raise NotLeaderOrFollowerError(f"broker {context.broker.id} does not host {partition.tp}")
+    return partition
+
+
 def led_partition(
     context: RequestContext, topic: str, index: int, leader_epoch: int = -1
 ) -> Partition:
@@ -41,9 +54,7 @@ def led_partition(
     Raises UnknownTopicOrPartitionError, NotLeaderOrFollowerError, and FencedLeaderEpochError or
     UnknownLeaderEpochError if the client gave an epoch (not -1) that is not the leader's (KIP-320).
     """
-    partition = context.cluster.topics.partition(TopicPartition(topic, index))
-    if partition is None:
-        raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+    partition = hosted_partition(context, topic, index)
     if partition.leader != context.broker.id:
         raise NotLeaderOrFollowerError(f"broker {context.broker.id} does not lead {partition.tp}")
     if leader_epoch != -1 and leader_epoch < partition.leader_epoch:
