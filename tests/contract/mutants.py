@@ -53,6 +53,9 @@ ELSEWHERE: Final[dict[str, str]] = {
         "test_cluster.py::test_leaders_move_by_order"
     ),
     "codes.py::code_of::Code.UNKNOWN_SERVER_ERROR": "test_codes.py",
+    "handlers/leadership.py::led_partition::raise NotLeaderOrFollowerError": (
+        "test_produce.py::test_a_broker_that_does_not_lead_names_the_leader_from_version_10_on"
+    ),
     "dispatch.py::Dispatcher._handle::Code.UNKNOWN_SERVER_ERROR": (
         "test_faults.py::test_a_handler_that_raises_is_noted_and_answered"
     ),
