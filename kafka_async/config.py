@@ -233,7 +233,7 @@ class ClientConfig:
             given = getattr(self, row.name)
             value = _normal(row, given)
             if value is not given:
-                object.__setattr__(self, row.name, value)  # frozen for everybody else
+                object.__setattr__(self, row.name, value)  # the instance is frozen
             _check(row, value)
         self._check_together()
 

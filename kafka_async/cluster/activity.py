@@ -1,4 +1,4 @@
-"""When a broker last responded, and whether it lets requests wait for too long. Pure."""
+"""Tracks the responses and time-outs of a broker. Pure."""
 
 from __future__ import annotations
 
