@@ -52,8 +52,8 @@ from kafka_async.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_async.types import OffsetAndMetadata, TopicPartition
-from tests.cluster.embedded import InMemory
 from tests.cluster.scripted import World, always
+from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -63,7 +63,7 @@ NOT_LEADER, NOT_COORDINATOR, UNSTABLE, NOT_FOUND, LOADING = 6, 16, 88, 69, 14
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def admin(world: World | InMemory, **options: Any) -> Admin:
+def admin(world: World, **options: Any) -> Admin:
     """Return an admin client that owns its client."""
     made = Admin("memory:1", **options)
     made.client = world.client(**options)
@@ -109,7 +109,7 @@ async def test_creating_returns_when_every_partition_is_led() -> None:
 
 
 async def test_a_topic_with_assigned_replicas_leaves_the_counts_to_them() -> None:
-    async with InMemory(2) as memory, admin(memory) as made:
+    async with InMemory(2) as memory, memory.admin() as made:
         topic = NewTopic("t", 9, 9, assignments={0: [1, 2], 1: [2, 1]})
         created = await made.create_topics([topic], wait=False)
         assert created["t"].partitions == 2
@@ -155,7 +155,7 @@ async def test_offsets_are_asked_of_the_leaders_and_followed_when_those_move() -
 
 
 async def test_a_partition_that_is_not_there_is_unknown_at_the_deadline() -> None:
-    async with InMemory() as memory, admin(memory) as made:
+    async with InMemory() as memory, memory.admin() as made:
         await memory.cluster.create_topic("t")
         with pytest.raises(UnknownTopicOrPartitionError, match="t-7: no such partition"):
             await made.list_offsets({TopicPartition("t", 7): 0}, timeout=2.0)

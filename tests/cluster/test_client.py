@@ -50,8 +50,8 @@ from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatR
 from kafka_async.protocol.messages.metadata import MetadataResponse
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
-from tests.cluster.embedded import InMemory
 from tests.cluster.scripted import FIND_COORDINATOR, METADATA, ScriptedBroker, World, always, until
+from tests.embedded_client import InMemory
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 

@@ -1,0 +1,120 @@
+"""An embedded cluster in memory, clients of it, and the requests that its brokers received.
+
+It is the double for every test of a client whose subject a broker can show. With a test marked
+`virtual_clock`, `await settle()` lets everything run that does not wait for time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_async.admin import Admin
+from kafka_async.clock import MemoryNetwork
+from kafka_async.cluster.client import Client
+from kafka_async.embedded import EmbeddedCluster
+from kafka_async.producer.producer import Producer
+from kafka_async.records.batch import iter_batches
+from kafka_async.types import TopicPartition
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kafka_async.embedded.partition import Partition
+    from kafka_async.kernel import Record
+    from kafka_async.records.batch import BatchView
+
+
+class Received(NamedTuple):
+    """A request that a broker began to handle; `time` is the event loop's, in seconds."""
+
+    time: float
+    broker: int
+    version: int
+    request: Any
+
+
+class InMemory:
+    """Runs `cluster` while its `async with` block is open.
+
+    Args:
+        brokers: The number of brokers; their ids are 1, 2, ...
+        settings: Those of `EmbeddedCluster`.
+
+    Attributes:
+        cluster: The embedded cluster.
+        network: The dialer of its clients.
+        received: Requests in the order in which brokers began to handle them.
+    """
+
+    def __init__(self, brokers: int = 1, **settings: Any) -> None:
+        self.network = MemoryNetwork()
+        self.cluster = EmbeddedCluster(brokers, network=self.network, **settings)
+        self.received: list[Received] = []
+        self.cluster.faults.add(when=self._note, count=None)
+
+    async def __aenter__(self) -> InMemory:
+        await self.cluster.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.cluster.stop()
+        if error is None:
+            assert self.cluster.failures == []
+
+    def _note(self, context: Any, request: Any) -> bool:
+        now = asyncio.get_running_loop().time()
+        self.received.append(Received(now, context.broker.id, context.version, request))
+        return False  # the rule that calls this has no effect on the request
+
+    def client(self, **options: Any) -> Client:
+        """Return a client that was not started."""
+        return Client(self.cluster.bootstrap_servers, dialer=self.network, **options)
+
+    def producer(self, **options: Any) -> Producer:
+        """Return a producer that was not started."""
+        return Producer(self.cluster.bootstrap_servers, dialer=self.network, **options)
+
+    def admin(self, **options: Any) -> Admin:
+        """Return an admin client that was not started and owns its client."""
+        admin = Admin(self.cluster.bootstrap_servers, **options)
+        admin.client = self.client(**options)
+        return admin
+
+    def requests(self, kind: type[Any], broker: int | None = None) -> list[Any]:
+        """Return the requests of a class that a broker (None: any) received, in order."""
+        return [
+            row.request
+            for row in self.received
+            if isinstance(row.request, kind) and broker in (None, row.broker)
+        ]
+
+    def partition(self, topic: str, partition: int = 0) -> Partition:
+        """Return a partition of the cluster."""
+        found = self.cluster.topics.partition(TopicPartition(topic, partition))
+        assert found is not None
+        return found
+
+    def batches(self, topic: str, partition: int = 0) -> list[BatchView]:
+        """Return the batches of records in the log of a partition; no transaction markers."""
+        log = self.partition(topic, partition).log
+        stored = log.read(log.start_offset, log.size).records
+        return [batch for batch in iter_batches(stored) if not batch.is_control]
+
+    def records(self, topic: str, partition: int = 0) -> list[Record]:
+        """Return the records in the log of a partition, those of aborted transactions too."""
+        return [row for batch in self.batches(topic, partition) for row in batch.records()]
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """Return the values of `records`."""
+        return [record.value for record in self.records(topic, partition)]
+
+
+async def settle() -> None:
+    """Let everything run that waits for nothing: virtual time moves on by a millisecond."""
+    await asyncio.sleep(0.001)
