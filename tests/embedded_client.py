@@ -72,9 +72,10 @@ class InMemory:
         self.received.append(Received(now, context.broker.id, context.version, request))
         return False  # the rule that calls this has no effect on the request
 
-    def client(self, **options: Any) -> Client:
-        """Return a client that was not started."""
-        return Client(self.cluster.bootstrap_servers, dialer=self.network, **options)
+    def client(self, *brokers: int, **options: Any) -> Client:
+        """Return a client that was not started; these brokers are its servers (none: all)."""
+        chosen = [self.address(broker) for broker in brokers or self.cluster.brokers]
+        return Client(chosen, dialer=self.network, **options)
 
     def producer(self, **options: Any) -> Producer:
         """Return a producer that was not started."""
@@ -85,6 +86,18 @@ class InMemory:
         admin = Admin(self.cluster.bootstrap_servers, **options)
         admin.client = self.client(**options)
         return admin
+
+    def address(self, broker: int) -> str:
+        """Return the address of a broker as `host:port`."""
+        return self.cluster.bootstrap_servers.split(",")[broker - 1]
+
+    def connections(self, broker: int | None = None) -> int:
+        """Return how many connections a broker (None: all together) has."""
+        return sum(
+            len(each.connections)
+            for each in self.cluster.brokers.values()
+            if broker in (None, each.id)
+        )
 
     def requests(self, kind: type[Any], broker: int | None = None) -> list[Any]:
         """Return the requests of a class that a broker (None: any) received, in order."""

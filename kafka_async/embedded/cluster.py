@@ -85,8 +85,12 @@ class EmbeddedCluster:
             raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
         self.settings = Settings(**settings)
         self.brokers = {
-            index + 1: Broker(index + 1, HOST, ports[index] if ports else 0)
-            for index in range(brokers)
+            index: Broker(
+                index,
+                self.settings.advertised_hosts.get(index, HOST),
+                ports[index - 1] if ports else 0,
+            )
+            for index in range(1, brokers + 1)
         }
         self.topics = TopicTable(
             self.settings,
@@ -242,7 +246,7 @@ class EmbeddedCluster:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, stopped ones too, as `host:port,host:port`."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
 
     async def create_topic(
         self,
@@ -355,7 +359,7 @@ class EmbeddedCluster:
                 broker, self._dispatcher, self._supervisor, self.settings.socket_request_max_bytes
             )
 
-        listener = await listen(accept, broker.host, broker.port, self._network)
+        listener = await listen(accept, HOST, broker.port, self._network)
         self._listeners[broker_id] = listener
         broker.port = listener.port
         broker.begin()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import RequestContext
-from kafka_async.embedded.network import Disconnect
+from kafka_async.embedded.network import Answer, Disconnect
 from kafka_async.embedded.refusal import Refusal
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
@@ -33,10 +33,8 @@ class Dispatcher:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
 
-    async def answer(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> Sequence[BytesLike] | None:
-        """The response's frame, None if the request wants none; raises Disconnect."""
+    async def answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
+        """Return the response; raises Disconnect."""
         try:
             return await self._answer(broker, frame, client_host)
         except (DecodeError, UnsupportedVersionError) as error:
@@ -47,13 +45,13 @@ class Dispatcher:
             self._cluster.note_failure(f"a request at broker {broker.id}", error)
             raise Disconnect("the cluster failed") from error
 
-    async def _answer(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> Sequence[BytesLike] | None:
+    async def _answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
         header, _ = decode_request_header(frame)
         route = self._cluster.routes.get(header.api_key)
         if route is None or not route.lowest <= header.api_version <= route.highest:
-            return self._unsupported(header.api_key, header.api_version, header.correlation_id)
+            return Answer(
+                self._unsupported(header.api_key, header.api_version, header.correlation_id)
+            )
         header, request = decode_request(frame)
         context = RequestContext(
             cluster=self._cluster,
@@ -69,10 +67,14 @@ class Dispatcher:
             response = await self._handle(route, context, request)
         else:
             response = await self._handle_with(fault, route, context, request)
+        throttle = 0.0 if fault is None else fault.effect.throttle
         if response is None:
-            return None
+            return Answer(None, throttle)
+        if throttle:
+            response.throttle_time_ms = round(throttle * 1000)
         try:
-            return encode_response(response, header.api_version, header.correlation_id)
+            parts = encode_response(response, header.api_version, header.correlation_id)
+            return Answer(parts, throttle)
         except (EncodeError, UnsupportedVersionError) as error:
             self._cluster.note_failure(f"the answer to {context.describe()}", error)
             raise Disconnect("the answer cannot be written") from error

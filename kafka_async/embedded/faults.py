@@ -65,6 +65,7 @@ class Effect:
     delay: float
     disconnect: Literal["before", "after"] | None
     hang: bool
+    throttle: float
 
 
 class Fault:
@@ -160,7 +161,7 @@ class Faults:
         self._rules: tuple[Fault, ...] = ()
         self._lock = threading.Lock()
 
-    def add(
+    def add(  # noqa: PLR0913  # keyword-only: one for each property of a rule
         self,
         *,
         api: int | str | None = None,
@@ -175,6 +176,7 @@ class Faults:
         delay: float = 0.0,
         disconnect: Literal["before", "after"] | None = None,
         hang: bool = False,
+        throttle: float = 0.0,
     ) -> Fault:
         """Add a rule.
 
@@ -184,11 +186,13 @@ class Faults:
 
         What happens: a `delay` in seconds; `hang` until `Fault.release`; `disconnect` "before"
         the request is handled or "after" it; `error` (code or name) as the answer, only for the
-        topic and partition that are named, in place of handling or, with `applied`, after it.
+        topic and partition that are named, in place of handling or, with `applied`, after it;
+        `throttle` in seconds, the response's throttle time, for which the broker mutes the
+        connection after the response as a quota does (KIP-219).
         With none of these the rule only counts.
         """
         target = Target(_api_key(api), broker, topic, partition, when)
-        effect = Effect(_code(error), applied, delay, disconnect, hang)
+        effect = Effect(_code(error), applied, delay, disconnect, hang, throttle)
         rule = Fault(target, effect, skip=skip, count=count)
         with self._lock:
             self._rules = (*(kept for kept in self._rules if not kept.spent), rule)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async.errors import DecodeError
 
@@ -30,13 +31,19 @@ class Disconnect(Exception):
     """Raised by an answerer: reset the connection instead of answering."""
 
 
-class Answerer(Protocol):
-    """Turns a request's frame into its response's, or None if there is none to send."""
+class Answer(NamedTuple):
+    """A response, and the seconds for which the connection is muted after it (KIP-219)."""
 
-    async def answer(
-        self, broker: Broker, frame: BytesLike, client_host: str
-    ) -> Sequence[BytesLike] | None:
-        """The response; raises Disconnect to reset the connection."""
+    parts: Sequence[BytesLike] | None
+    """The parts of the response's frame; None if no response is sent."""
+    muted: float = 0.0
+
+
+class Answerer(Protocol):
+    """Turns a request's frame into its response."""
+
+    async def answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
+        """Return the response; raises Disconnect to reset the connection."""
         ...
 
 
@@ -202,16 +209,24 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while (frame := await self._next()) is not None:
                 answer = await self._answerer.answer(self._broker, frame, self.client_host)
-                if answer is not None and not self._open_transport.is_closing():
+                if answer.parts is not None and not self._open_transport.is_closing():
                     # Not writelines: in Python 3.12 and 3.13.0 it neither pauses the protocol nor
                     # notices an aborted connection.
-                    self._open_transport.write(b"".join(answer))
+                    self._open_transport.write(b"".join(answer.parts))
                     await self._writable.wait()
+                if answer.muted:
+                    await self._mute(answer.muted)
         except Disconnect as reason:
             logger.info("broker %d resets %s: %s", self._broker.id, self.client_host, reason)
         finally:
             self.abort()
             self._broker.connections.discard(self)
+
+    async def _mute(self, seconds: float) -> None:
+        """Handle no request for some time, unless the connection is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._lost.wait()
 
     async def _next(self) -> BytesLike | None:
         """The next request, None once the connection is lost."""

@@ -13,6 +13,7 @@ class SettingOptions(TypedDict, total=False):
     """Keyword arguments of `EmbeddedCluster`; see `Settings`."""
 
     cluster_id: str
+    advertised_hosts: Mapping[int, str]
     auto_create_topics: bool
     default_partitions: int
     default_replication_factor: int | None
@@ -48,9 +49,12 @@ class Settings:
     after it has moved, `transaction_marker_delay_ms` how long after EndTxn's answer the markers
     are written. `api_versions` narrows what the brokers offer, by API key: `{1: (4, 11)}` is a
     broker whose Fetch ends at version 11, and `{68: (0, -1)}` one that has no such API.
+    `advertised_hosts` are the hosts by which brokers name themselves and others in responses, by
+    broker id, where that is not 127.0.0.1 (Kafka's `advertised.listeners`); all listen there.
     """
 
     cluster_id: str = "kafka-async-embedded0"
+    advertised_hosts: Mapping[int, str] = field(default_factory=dict[int, str])
     auto_create_topics: bool = True
     default_partitions: int = 1
     default_replication_factor: int | None = None

@@ -324,3 +324,29 @@ async def test_a_timer_that_raises_is_noted(start_stage: StartStage) -> None:
     (failure,) = stage.cluster.failures
     assert isinstance(failure.error, ZeroDivisionError)
     stage.cluster.failures.clear()
+
+
+async def test_a_throttled_response_mutes_its_connection_alone(stage: Stage) -> None:
+    peer, other = await stage.peer(), await stage.peer()
+    stage.cluster.faults.add(api="Metadata", throttle=2.5)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    assert (await peer.ask(ASK, 13)).throttle_time_ms == 2500
+    assert loop.time() == begun
+    assert (await other.ask(ASK, 13)).throttle_time_ms == 0
+    assert loop.time() == begun
+    assert (await peer.ask(ASK, 13)).throttle_time_ms == 0
+    assert loop.time() - begun == pytest.approx(2.5)
+
+
+async def test_a_muted_connection_that_is_lost_is_forgotten_at_once(stage: Stage) -> None:
+    peer = await stage.peer()
+    stage.cluster.faults.add(api="Metadata", throttle=1000.0)
+    await peer.ask(ASK, 13)
+    await peer.close()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with asyncio.timeout(10):
+        while stage.cluster.brokers[1].connections:  # noqa: ASYNC110  # virtual time
+            await asyncio.sleep(0)
+    assert loop.time() == begun

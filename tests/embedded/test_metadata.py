@@ -276,3 +276,11 @@ async def test_every_replica_describes_producers(
     wanted = {"topics": [{"name": "t", "partition_indexes": [0]}]}
     response = await peer.ask(DescribeProducersRequest.from_dict(wanted), 0)
     assert [row.error_code for topic in response.topics for row in topic.partitions] == [error]
+
+
+async def test_brokers_name_themselves_by_their_advertised_hosts(start_stage: StartStage) -> None:
+    stage = await start_stage(2, advertised_hosts={2: "broker2.example"})
+    peer = await stage.peer(1)
+    response = await peer.ask(MetadataRequest(topics=[]), 13)
+    assert [broker.host for broker in response.brokers] == ["127.0.0.1", "broker2.example"]
+    assert "broker2" not in stage.cluster.bootstrap_servers
