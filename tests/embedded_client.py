@@ -116,8 +116,12 @@ class InMemory:
     def batches(self, topic: str, partition: int = 0) -> list[BatchView]:
         """Return the batches of records in the log of a partition; no transaction markers."""
         log = self.partition(topic, partition).log
-        stored = log.read(log.start_offset, log.size).records
-        return [batch for batch in iter_batches(stored) if not batch.is_control]
+        found: list[BatchView] = []
+        offset = log.start_offset
+        while offset < log.end_offset:  # a read ends with its segment
+            found += iter_batches(log.read(offset, log.size).records)
+            offset = found[-1].last_offset + 1
+        return [batch for batch in found if not batch.is_control]
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
         """Return the records in the log of a partition, those of aborted transactions too."""

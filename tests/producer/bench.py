@@ -1,0 +1,130 @@
+"""A producer of an embedded cluster in memory, for tests on virtual time."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kafka_async.config import ProducerConfig
+from kafka_async.errors import KafkaError
+from kafka_async.producer.preload import preload
+from kafka_async.protocol.messages.produce import ProduceRequest
+from kafka_async.records.batch import iter_batches
+from kafka_async.types import TopicPartition
+from tests.embedded_client import InMemory
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.faults import Fault
+    from kafka_async.producer.producer import Producer
+    from kafka_async.records.batch import BatchHeader
+
+# A loop on virtual time may not read files.
+for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+    preload(_codec, transactional=True)
+
+
+class Bench:
+    """Runs a cluster and a producer that does not linger: `async with Bench({"clicks": [1]})`.
+
+    Args:
+        topics: The leaders of each topic's partitions, as ids of brokers from 1 on; -1 for a
+            partition whose only replica is stopped.
+        settings: Those of the embedded cluster; topics are not created by metadata requests.
+        options: Those of the producer.
+    """
+
+    def __init__(
+        self,
+        topics: dict[str, list[int]] | None = None,
+        *,
+        settings: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self._topics = topics or {}
+        self._options = {"linger_ms": 0, **options}
+        leaders = [leader for row in self._topics.values() for leader in row]
+        self._lost = max([1, *leaders]) + 1
+        """The id of the broker that is stopped."""
+        self._loses = -1 in leaders
+        brokers = self._lost if self._loses else self._lost - 1
+        self.memory = InMemory(brokers, **{"auto_create_topics": False, **(settings or {})})
+        self.cluster = self.memory.cluster
+        self.faults = self.cluster.faults
+        self.batches, self.records = self.memory.batches, self.memory.records
+        self.values, self.requests = self.memory.values, self.memory.requests
+        self.config = ProducerConfig.create("memory:1", **self._options)
+
+    async def __aenter__(self) -> Bench:
+        await self.memory.__aenter__()
+        for name, leaders in self._topics.items():
+            assigned = [[self._lost if leader == -1 else leader] for leader in leaders]
+            await self.cluster.create_topic(name, assignments=dict(enumerate(assigned)))
+        if self._loses:
+            await self.cluster.stop_broker(self._lost)
+        self.renew()
+        try:
+            await self.producer.start()
+        except BaseException:
+            await self.memory.__aexit__(None, None, None)
+            raise
+        return self
+
+    def renew(self) -> None:
+        """Put another producer, which was not started, in the place of the first."""
+        self.producer: Producer = self.memory.producer(**self._options)
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self.faults.clear()
+        with suppress(KafkaError):  # a test need not deliver everything
+            await self.producer.stop(0)
+        await self.memory.__aexit__(*raised)
+
+    # -- the cluster ------------------------------------------------------------------------------
+
+    async def lead(self, topic: str, *leaders: int) -> None:
+        """Give each partition of a topic a leader, and create those that are missing."""
+        found = self.cluster.topics.get(topic)
+        assert found is not None
+        if len(leaders) > len(found.partitions):
+            await self.cluster.add_partitions(topic, len(leaders))
+        for number, leader in enumerate(leaders):
+            await self.cluster.move_leader(TopicPartition(topic, number), leader)
+
+    def refuse(self, *codes: int | str) -> None:
+        """Answer the next Produce requests with these errors, one each."""
+        for code in codes:
+            self.faults.add(api="Produce", error=code)
+
+    def hold(self, **options: Any) -> Fault:
+        """Hold Produce requests until the fault is released; by default one, before it is handled.
+
+        A broker handles no other request of the connection meanwhile.
+        """
+        return self.faults.add(api="Produce", hang=True, **options)
+
+    # -- what was sent ----------------------------------------------------------------------------
+
+    @property
+    def sent(self) -> int:
+        """The number of Produce requests that the producer has sent."""
+        return self.producer.statistics().request_total
+
+    @property
+    def producing(self) -> list[int]:
+        """The brokers that received the Produce requests, in order."""
+        return [
+            row.broker for row in self.memory.received if isinstance(row.request, ProduceRequest)
+        ]
+
+    def headers(self) -> list[BatchHeader]:
+        """Return the header of every batch that a broker received, in order."""
+        return [
+            next(iter_batches(data.records)).header
+            for request in self.requests(ProduceRequest)
+            for topic in request.topic_data
+            for data in topic.partition_data
+        ]
+
+    def sequences(self) -> list[tuple[int, int]]:
+        """Return epoch and base sequence of every batch that a broker received, in order."""
+        return [(header.producer_epoch, header.base_sequence) for header in self.headers()]
