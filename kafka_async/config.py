@@ -258,6 +258,7 @@ class ClientConfig:
         for name in options:
             if name not in names:
                 raise InvalidConfigurationError(_unknown(name, names))
+        cls._complete(options)
         servers: Any = bootstrap_servers  # checked and split when the dataclass is made
         return cls(bootstrap_servers=servers, **options)
 
@@ -308,6 +309,10 @@ class ClientConfig:
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
         """Put what Java says in another way as options say it."""
+
+    @classmethod
+    def _complete(cls, options: dict[str, Any]) -> None:
+        """Set options whose default depends on another option."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,18 +390,22 @@ class ProducerConfig(ClientConfig):
                     f"compression.{codec}.level and compression.level are the same: give one"
                 )
             given["compression_level"] = level
-        if "enable_idempotence" in given or "transactional_id" in given:
+
+    @classmethod
+    def _complete(cls, options: dict[str, Any]) -> None:
+        """Turn idempotence off for acks of 0 and 1, unless the application asked for it (KIP-679).
+
+        With a transactional id it stays on, so that the check of both names the two options.
+        """
+        if options.keys() & {"enable_idempotence", "transactional_id"}:
             return
-        in_flight = str(given.get("max_in_flight_requests_per_connection", ""))
-        if str(given.get("acks", "all")) in ("0", "1"):
-            reason = f"acks={given['acks']}"
-        elif in_flight.isdigit() and int(in_flight) > 5:
-            reason = f"max.in.flight.requests.per.connection={in_flight}"
-        else:
-            return
-        # As in Java: the default gives way to what contradicts it, an explicit "true" does not.
-        logger.info("idempotence is off: it is not asked for, and %s excludes it", reason)
-        given["enable_idempotence"] = False
+        if (acks := options.get("acks")) in (0, 1) and _is_whole(acks):
+            options["enable_idempotence"] = False
+            logger.info(
+                "idempotence is off, since acks=%d excludes it: set enable_idempotence=False to "
+                'say so, or acks="all"',
+                acks,
+            )
 
     def _check_together(self) -> None:
         super()._check_together()
@@ -410,6 +419,11 @@ class ProducerConfig(ClientConfig):
             raise InvalidConfigurationError(
                 "transactional_id needs enable_idempotence=True: leave enable_idempotence out"
             )
+        if self.transactional_id is not None and self.acks not in ("all", -1):
+            raise InvalidConfigurationError(
+                f'acks={self.acks!r} contradicts transactional_id, which needs acks="all": leave '
+                "acks out"
+            )
         if self.enable_idempotence and self.acks not in ("all", -1):
             raise InvalidConfigurationError(
                 f'acks={self.acks!r} contradicts enable_idempotence=True: take acks="all", '
@@ -418,7 +432,8 @@ class ProducerConfig(ClientConfig):
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             raise InvalidConfigurationError(
                 "enable_idempotence=True allows at most "
-                "max_in_flight_requests_per_connection=5: brokers remember five batches"
+                "max_in_flight_requests_per_connection=5, since brokers remember five batches: "
+                "lower it, or enable_idempotence=False"
             )
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise InvalidConfigurationError(

@@ -12,6 +12,7 @@ import pytest
 from kafka_async import Admin, Client, Consumer, Producer, config
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError
+from kafka_async.group.assignors import RangeAssignor
 
 ROLES = [
     (ClientConfig, config.ClientOptions),
@@ -39,7 +40,8 @@ def test_every_option_is_documented(role: type[Any], _options: type[Any]) -> Non
         ({"batch_size": -1}, ["batch_size", "at least 0"]),
         ({"batch_size": "large"}, ["batch_size='large'", "must be a whole number", "not str"]),
         ({"linger_ms": True}, ["linger_ms=True", "must be a number", "not bool"]),
-        ({"acks": 1}, ["acks", "enable_idempotence"]),
+        ({"acks": 1, "enable_idempotence": True}, ["acks=1", "enable_idempotence=True"]),
+        ({"acks": 0, "transactional_id": "a"}, ["acks=0", "transactional_id"]),
         ({"max_in_flight_requests_per_connection": 6}, ["max_in_flight", "enable_idempotence"]),
         (
             {"transactional_id": "a", "enable_idempotence": False},
@@ -168,14 +170,30 @@ def test_every_option_has_a_type_that_is_checked(role: type[Any], _options: type
         assert known or row.name in own, f"{row.name}: {row.type}"
 
 
-@pytest.mark.parametrize("acks", [0, 1, "0", "1"])
-def test_properties_without_idempotence_may_ask_for_fewer_acks(
-    acks: object, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("form", ["keyword", "property", "text"])
+def test_fewer_acks_turn_idempotence_off_unless_it_was_asked_for(
+    acks: int, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """As in Java's client: the default gives way, and an explicit option does not."""
+
+    def make(**options: Any) -> ProducerConfig:
+        if form == "keyword":
+            return ProducerConfig.create("a:1", acks=acks, **options)
+        given: dict[str, object] = {k.replace("_", "."): v for k, v in options.items()}
+        own = acks if form == "property" else str(acks)
+        return ProducerConfig.from_properties({"bootstrap.servers": "a:1", "acks": own, **given})
+
     caplog.set_level("INFO")
-    read = ProducerConfig.from_properties({"bootstrap.servers": "a:1", "acks": acks})
-    assert (read.acks, read.enable_idempotence) == (int(str(acks)), False)
-    assert f"idempotence is off: it is not asked for, and acks={acks}" in caplog.text
+    read = make()
+    assert (read.acks, read.enable_idempotence) == (acks, False)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert f"idempotence is off, since acks={acks} excludes it" in caplog.text
+    assert not make(enable_idempotence=False).enable_idempotence
+    assert len(caplog.records) == 1
+    for explicit in ({"enable_idempotence": True}, {"transactional_id": "t"}):
+        with pytest.raises(InvalidConfigurationError, match=f"acks={acks} contradicts"):
+            make(**explicit)
 
 
 @pytest.mark.parametrize("acks", [-1, "-1", "all"])
@@ -185,19 +203,14 @@ def test_properties_with_all_acks_keep_idempotence(acks: object) -> None:
     assert read.enable_idempotence
 
 
-@pytest.mark.parametrize(
-    "contradiction", [{"enable.idempotence": "true"}, {"transactional.id": "t"}]
-)
-@pytest.mark.parametrize(
-    "properties", [{"acks": "1"}, {"max.in.flight.requests.per.connection": "6"}]
-)
-def test_properties_that_ask_for_idempotence_contradict_what_excludes_it(
-    contradiction: dict[str, str], properties: dict[str, str]
+@pytest.mark.parametrize("asked", [{}, {"enable.idempotence": "true"}, {"transactional.id": "t"}])
+def test_more_than_five_requests_in_flight_need_idempotence_turned_off(
+    asked: dict[str, str],
 ) -> None:
-    given = {"bootstrap.servers": "a:1", **properties}
-    assert not ProducerConfig.from_properties(given).enable_idempotence
-    with pytest.raises(InvalidConfigurationError, match="enable_idempotence=True"):
-        ProducerConfig.from_properties({**given, **contradiction})
+    """As in Java's client since 4.0, which turned idempotence off without a word before."""
+    given = {"bootstrap.servers": "a:1", "max.in.flight.requests.per.connection": "6", **asked}
+    with pytest.raises(InvalidConfigurationError, match="or enable_idempotence=False"):
+        ProducerConfig.from_properties(given)
 
 
 @pytest.mark.parametrize(
@@ -319,22 +332,37 @@ def test_javas_spelling_as_a_keyword_leads_to_ours_and_to_from_properties() -> N
         ProducerConfig.create("a:1", **{"linger.ms": 5})
 
 
-@pytest.mark.parametrize(
-    ("client", "error"),
-    [
-        (Client, InvalidConfigurationError),
-        (Admin, TypeError),
-        (Producer, TypeError),
-        (Consumer, TypeError),
-    ],
-)
-def test_a_dict_in_place_of_servers_leads_to_from_properties(
-    client: Any, error: type[Exception]
-) -> None:
-    with pytest.raises(error, match=r"dict.*from_properties"):
+@pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
+def test_a_dict_in_place_of_servers_leads_to_from_properties(client: Any) -> None:
+    with pytest.raises(TypeError, match=r"dict.*from_properties"):
         client({"bootstrap.servers": "a:1"})
     with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
         client.from_properties("a:1")
+
+
+class Sticky:
+    """Not derived from Assignor."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ("sticky", "'sticky' is neither an Assignor nor one of 'range', 'cooperative-sticky'"),
+        (["range", "round-robin"], "'round-robin' is neither"),
+        ([Sticky], "Sticky'> is neither"),
+        (["range", RangeAssignor], "has 'range' twice"),
+    ],
+)
+@pytest.mark.parametrize("group", [{}, {"group_id": "g"}])
+def test_a_consumer_refuses_assignors_at_construction(
+    strategy: Any, words: str, group: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=words):
+        Consumer("a:1", topics=["t"], partition_assignment_strategy=strategy, **group)
+    with pytest.raises(InvalidConfigurationError, match=words):
+        Consumer.from_properties(
+            {"bootstrap.servers": "a:1", "partition.assignment.strategy": strategy}
+        )
 
 
 @pytest.mark.parametrize("servers", [b"a:1", 5, None, [b"a:1"], ["a:1", None]])

@@ -12,6 +12,7 @@ import pytest
 
 from kafka_async import blocking
 from kafka_async.admin import Admin
+from kafka_async.cluster.client import Client
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.foreign_names import ADMIN, CONSUMER, PRODUCER
 from kafka_async.producer.producer import Producer
@@ -74,7 +75,7 @@ FORMS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+@pytest.mark.parametrize("client", [Client, Producer, Consumer, Admin])
 @pytest.mark.parametrize(("args", "options", "words"), FORMS)
 def test_another_form_of_construction_raises_with_the_right_one(
     client: Any, args: tuple[Any, ...], options: dict[str, Any], words: str

@@ -46,6 +46,9 @@ each other raise `InvalidConfigurationError` when the client is made. Names from
 An option that takes several texts also takes one text with commas between. A producer or consumer
 that is given a started `Client` takes that client's connection options, and refuses its own.
 
+`acks=0` and `acks=1` exclude idempotence. Without `enable_idempotence` they turn it off, which is
+logged at INFO, as in Java; with `enable_idempotence=True` or a `transactional_id` they are refused.
+
 The last column says where this library differs from Java's client, and why; where it is empty, the
 default is that of Apache Kafka 4.4.0's client.
 """
@@ -55,15 +58,12 @@ JAVA_NAMES: Final = """\
 
 `from_properties` takes every option of this page that is a number, a text, a flag or a list of
 texts, with dots in place of underscores: `linger.ms`, `enable.auto.commit`. Values may have their
-own type or be text, as from a file: `"5"`, `"true"`, `"a,b"`. Five things are read as Java does:
+own type or be text, as from a file: `"5"`, `"true"`, `"a,b"`. Three things are read as Java does:
 
 | Property | Meaning here |
 | --- | --- |
 | `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level` | \
 `compression_level`, if `compression.type` is that codec; else ignored |
-| `acks` of `0` or `1` without `enable.idempotence` and `transactional.id` | \
-`enable_idempotence=False`; a line of the log says so |
-| `max.in.flight.requests.per.connection` above 5, likewise | the same |
 | `partition.assignment.strategy` with Java's class names | \
 `RangeAssignor` is `range`, `CooperativeStickyAssignor` is `cooperative-sticky` |
 | `bootstrap.servers` | required; a text with commas, or a list |

@@ -35,6 +35,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
+from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
 from kafka_async.supervisor import Supervisor, outlast
 from kafka_async.types import Health
@@ -67,6 +68,13 @@ class Client:
     `dialer` replace the machine's for tests. A client belongs to the event loop and the process it
     is started in.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **options: Any) -> Self:
+            """Refuse arguments in the form of other clients."""
+            check_construction(cls, args, options)
+            return super().__new__(cls)
 
     def __init__(
         self,

@@ -125,6 +125,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         return consumer
 
     def _init(self, config: ConsumerConfig, client: Client, *, owned: bool) -> None:
+        _check_assignors(config)
         super().__init__(config, client)
         self._herald = Herald()
         self._owned = owned
@@ -504,6 +505,14 @@ def _engine_class() -> type[Engine]:
     for codec in Codec:
         compress(codec, b"")
     return Engine
+
+
+def _check_assignors(config: ConsumerConfig) -> None:
+    """Raise for assignors that the group could not use, which are built when it starts."""
+    if config.partition_assignment_strategy != ConsumerConfig.partition_assignment_strategy:
+        from kafka_async.group.assignors import choose  # the default needs no check, nor the import
+
+        choose(config.partition_assignment_strategy)
 
 
 def _compiled(pattern: object) -> re.Pattern[str]:
