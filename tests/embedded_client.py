@@ -7,7 +7,9 @@ It is the double for every test of a client whose subject a broker can show. Wit
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafka_async.admin import Admin
 from kafka_async.clock import MemoryNetwork
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
 
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
 
 class Received(NamedTuple):
     """A request that a broker began to handle; `time` is the event loop's, in seconds."""
@@ -32,6 +36,30 @@ class Received(NamedTuple):
     broker: int
     version: int
     request: Any
+
+
+class PartitionedNetwork(MemoryNetwork):
+    """A network in memory that counts connection attempts and can refuse them.
+
+    Attributes:
+        attempts: Connection attempts by port, refused ones too.
+        refused: Ports that refuse connections, for clients only: brokers know nothing of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attempts: Counter[int] = Counter()
+        self.refused: set[int] = set()
+
+    async def dial(
+        self, protocol_factory: Callable[[], P], host: str, port: int, **options: Any
+    ) -> tuple[asyncio.Transport, P]:
+        """Connect to a listener, unless its port refuses connections."""
+        self.attempts[port] += 1
+        if port in self.refused:
+            await asyncio.sleep(0)
+            raise ConnectionRefusedError(f"{host}:{port} cannot be reached")
+        return await super().dial(protocol_factory, host, port, **options)
 
 
 class InMemory:
@@ -48,7 +76,7 @@ class InMemory:
     """
 
     def __init__(self, brokers: int = 1, **settings: Any) -> None:
-        self.network = MemoryNetwork()
+        self.network = PartitionedNetwork()
         self.cluster = EmbeddedCluster(brokers, network=self.network, **settings)
         self.received: list[Received] = []
         self.cluster.faults.add(when=self._note, count=None)
@@ -98,6 +126,15 @@ class InMemory:
             for each in self.cluster.brokers.values()
             if broker in (None, each.id)
         )
+
+    async def cut_off(self, broker: int) -> None:
+        """Make a broker unreachable for clients; it stays the leader and coordinator it is."""
+        self.network.refused.add(self.cluster.brokers[broker].port)
+        await self.cluster.disconnect(broker)
+
+    def attempts(self, broker: int) -> int:
+        """Return how often clients tried to connect to a broker."""
+        return self.network.attempts[self.cluster.brokers[broker].port]
 
     def requests(self, kind: type[Any], broker: int | None = None) -> list[Any]:
         """Return the requests of a class that a broker (None: any) received, in order."""

@@ -107,7 +107,8 @@ class Dispatcher:
         self, fault: Fault, route: Route, context: RequestContext, request: Any
     ) -> Any:
         effect = fault.effect
-        await fault.hold()
+        if not effect.applied:
+            await fault.hold()
         if effect.disconnect == "before":
             raise Disconnect("a fault")
         if effect.error is None:
@@ -118,6 +119,8 @@ class Dispatcher:
                 response = refusal.overwrite(await self._handle(route, context, request))
             else:
                 response = await self._refuse(refusal, route, context, request)
+        if effect.applied:
+            await fault.hold()
         if effect.disconnect == "after":
             raise Disconnect("a fault")
         return response

@@ -186,9 +186,10 @@ class Faults:
 
         What happens: a `delay` in seconds; `hang` until `Fault.release`; `disconnect` "before"
         the request is handled or "after" it; `error` (code or name) as the answer, only for the
-        topic and partition that are named, in place of handling or, with `applied`, after it;
-        `throttle` in seconds, the response's throttle time, for which the broker mutes the
-        connection after the response as a quota does (KIP-219).
+        topic and partition that are named, in place of handling; `throttle` in seconds, the
+        response's throttle time, for which the broker mutes the connection after the response as
+        a quota does (KIP-219). With `applied` the request is handled first: the delay, the hang or
+        the error then concerns its response alone.
         With none of these the rule only counts.
         """
         target = Target(_api_key(api), broker, topic, partition, when)

@@ -170,6 +170,26 @@ async def test_clearing_lets_go_of_what_hangs(stage: Stage) -> None:
     assert (await waiting).brokers
 
 
+async def test_holds_the_response_to_a_request_that_is_applied(stage: Stage) -> None:
+    peer = await stage.peer()
+    loop = asyncio.get_running_loop()
+    stage.cluster.faults.add(api="Produce", applied=True, delay=2.5)
+    fault = stage.cluster.faults.add(api="Produce", applied=True, hang=True, error=7)
+    began = loop.time()
+    writing = asyncio.ensure_future(produce(peer, stage))
+    await asyncio.sleep(1)
+    assert ends(stage) == [1, 1]
+    await writing
+    assert loop.time() - began == pytest.approx(2.5)
+    writing = asyncio.ensure_future(produce(peer, stage))
+    await fault.wait()
+    await asyncio.sleep(1_000)
+    assert ends(stage) == [2, 2]
+    assert not writing.done()
+    fault.release()
+    assert await writing == {0: 7, 1: 7}
+
+
 @pytest.mark.parametrize(("when", "written"), [("before", 0), ("after", 1)])
 async def test_a_connection_is_reset_before_or_after_the_work(
     stage: Stage, when: Any, written: int
