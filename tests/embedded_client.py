@@ -20,6 +20,7 @@ from kafka_async.records.batch import iter_batches
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from kafka_async.embedded.partition import Partition
@@ -172,3 +173,9 @@ class InMemory:
 async def settle() -> None:
     """Let everything run that waits for nothing: virtual time moves on by a millisecond."""
     await asyncio.sleep(0.001)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the event loop run until a condition holds; fails after a day of virtual time."""
+    while not condition():  # noqa: ASYNC110  # virtual time costs nothing
+        await asyncio.sleep(0.001)

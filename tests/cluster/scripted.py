@@ -264,9 +264,3 @@ class World:
             for key in request.coordinator_keys
         ]
         return FindCoordinatorResponse(coordinators=rows)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something is so; under virtual time a wait that never ends fails."""
-    while not condition():  # noqa: ASYNC110  # virtual time costs nothing
-        await asyncio.sleep(0.001)

@@ -1,4 +1,8 @@
-"""The client against scripted brokers: start, metadata, routing, retries, the end of everything."""
+"""A client of the embedded cluster: start, metadata, routing, retries, rebootstrap, and its end.
+
+One test uses a scripted broker: its metadata name no broker at all, and a broker of the embedded
+cluster always names itself.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
 from kafka_async.cluster.destinations import (
     AnyBroker,
@@ -26,6 +31,7 @@ from kafka_async.cluster.destinations import (
 )
 from kafka_async.cluster.lane import LaneKind
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
+from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import (
     BootstrapError,
     BrokerNotAvailableError,
@@ -42,480 +48,506 @@ from kafka_async.errors import (
     TaskDiedError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.hooks import Hooks, Rebootstrapped
-from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
-from kafka_async.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from kafka_async.hooks import Hooks, Rebootstrapped, RequestSent
+from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
+from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
+from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafka_async.protocol.messages.metadata import MetadataResponse
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
-from tests.cluster.scripted import FIND_COORDINATOR, METADATA, ScriptedBroker, World, always, until
-from tests.embedded_client import InMemory
+from tests.cluster.scripted import METADATA, World, always
+from tests.embedded_client import InMemory, until
+
+if TYPE_CHECKING:
+    from kafka_async.embedded.faults import Fault
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-HEARTBEAT, CREATE_TOPICS = HeartbeatRequest.API_KEY, CreateTopicsRequest.API_KEY
-NOT_COORDINATOR, NOT_CONTROLLER, REBOOTSTRAP = 16, 41, 129
+NOT_COORDINATOR, UNKNOWN_MEMBER_ID = 16, 25
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ASK = ListGroupsRequest()
+"""A request that every broker can handle."""
+BEAT = HeartbeatRequest(group_id="g", member_id="m")
+"""A request that the coordinator of group g refuses with UNKNOWN_MEMBER_ID."""
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def freeze(memory: InMemory, *brokers: int) -> list[Fault]:
+    """Let brokers accept connections and requests, and respond to none."""
+    chosen = brokers or tuple(memory.cluster.brokers)
+    return [memory.cluster.faults.add(broker=each, hang=True, count=None) for each in chosen]
+
+
+def hang(memory: InMemory, api: str, broker: int | None = None) -> Fault:
+    """Let requests of one API wait for their response until the fault is removed."""
+    return memory.cluster.faults.add(api=api, broker=broker, hang=True, count=None)
+
+
+def key_at(memory: InMemory, broker: int) -> str:
+    """Return a key that this broker coordinates."""
+    names = map(str, itertools.count())
+    return next(name for name in names if memory.cluster.coordinator_for(name) == broker)
+
+
+async def topic(memory: InMemory, name: str, *leaders: int) -> None:
+    """Create a topic whose partitions have one replica each, at these brokers."""
+    assignments = {index: [leader] for index, leader in enumerate(leaders)}
+    await memory.cluster.create_topic(name, assignments=assignments)
+
+
+def asked(memory: InMemory, since: int = 0) -> list[list[str | None]]:
+    """Return the topics of each metadata request after the first few."""
+    requests = memory.requests(MetadataRequest)[since:]
+    return [[topic.name for topic in request.topics or ()] for request in requests]
+
+
 # -- start and stop -------------------------------------------------------------------------------
 
 
-async def test_a_started_client_knows_the_cluster() -> None:
-    world = World(brokers=3)
-    async with world.client() as client:
+async def test_start_learns_brokers_and_features() -> None:
+    async with InMemory(3) as memory, memory.client() as client:
         assert sorted(client.metadata.brokers) == [1, 2, 3]
-        assert client.metadata.cluster_id == "world"
+        assert client.metadata.cluster_id == memory.cluster.settings.cluster_id
         assert client.finalized_feature("transaction.version") == 2
         assert client.finalized_feature("no.such") == 0
         assert client.clock.monotonic() == now()
 
 
-async def test_nothing_is_left_of_a_stopped_client() -> None:
-    world = World(brokers=2)
-    async with world.client() as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(2))
-        assert world.brokers[2].connections == 1
-    await until(lambda: sum(broker.connections for broker in world.brokers.values()) == 0)
-    await client.stop()
-    with pytest.raises(ClientClosedError, match="closed"):
-        _ = client.metadata
+async def test_stop_closes_every_connection() -> None:
+    async with InMemory(2) as memory:
+        async with memory.client() as client:
+            await client.request(ASK, to=Broker(2))
+            assert memory.connections(2) == 1
+        await until(lambda: memory.connections() == 0)
+        await client.stop()
+        with pytest.raises(ClientClosedError, match="closed"):
+            _ = client.metadata
 
 
-async def test_a_client_that_was_not_started_says_so() -> None:
+async def test_metadata_of_a_client_that_was_not_started_raises() -> None:
     with pytest.raises(ClientClosedError, match="was not started"):
-        _ = World().client().metadata
+        _ = Client("a:1").metadata
 
 
-def fall_silent(broker: ScriptedBroker) -> None:
-    broker.silent = True
+async def test_start_at_a_silent_server_ends_with_the_deadline_and_names_the_cause() -> None:
+    async with InMemory() as memory:
+        freeze(memory)
+        begun = now()
+        with pytest.raises(
+            BootstrapError, match=r"127\.0\.0\.1:9092: it accepts connections but does"
+        ):
+            await memory.client(default_api_timeout_ms=5000).start()
+        assert now() - begun == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize(
-    ("misbehave", "words"),
-    [
-        (fall_silent, "b1:9092: it accepts connections but does"),
-    ],
-)
-async def test_a_wrong_address_ends_with_the_deadline_and_says_why(
-    misbehave: Callable[[ScriptedBroker], None], words: str
-) -> None:
-    world = World()
-    misbehave(world.brokers[1])
-    begun = now()
-    with pytest.raises(BootstrapError, match=words):
-        await world.client(default_api_timeout_ms=5000).start()
-    assert now() - begun == pytest.approx(5.0)
-
-
-async def test_a_wrong_address_is_warned_of_once_until_what_is_wrong_changes(
+async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(brokers=2)
-    world.brokers[1].stop()
-    world.brokers[2].stop()
-
     def warnings() -> list[str]:
         return [row.getMessage() for row in caplog.records if row.levelno == logging.WARNING]
 
-    client = world.client(
-        socket_connection_setup_timeout_ms=1000, bootstrap_refused_timeout_ms=60_000
-    )
-    starting = asyncio.create_task(client.start())
-    await asyncio.sleep(5)
-    (refused,) = warnings()
-    assert "b1:9092: connection refused" in refused
-    assert "b2:9092: connection refused" in refused
-    assert refused.endswith("the client goes on trying")
-    world.brokers[2].start()
-    world.brokers[2].silent = True
-    await asyncio.sleep(10)
-    _, changed = warnings()
-    assert "b1:9092: connection refused" in changed
-    assert "b2:9092: it accepts connections but does not answer" in changed
-    world.brokers[1].start()
-    await starting
-    assert len(warnings()) == 2
-    await client.stop()
+    async with InMemory(2) as memory:
+        one, two = memory.address(1), memory.address(2)
+        await memory.cluster.stop_broker(1)
+        await memory.cluster.stop_broker(2)
+        client = memory.client(
+            socket_connection_setup_timeout_ms=1000, bootstrap_refused_timeout_ms=60_000
+        )
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(5)
+        (refused,) = warnings()
+        assert f"{one}: connection refused" in refused
+        assert f"{two}: connection refused" in refused
+        assert refused.endswith("the client goes on trying")
+        freeze(memory, 2)
+        await memory.cluster.start_broker(2)
+        await asyncio.sleep(10)
+        _, changed = warnings()
+        assert f"{one}: connection refused" in changed
+        assert f"{two}: it accepts connections but does not answer" in changed
+        await memory.cluster.start_broker(1)
+        await starting
+        assert len(warnings()) == 2
+        await client.stop()
 
 
-async def test_a_server_of_several_that_is_down_is_no_warning(
+async def test_start_does_not_warn_while_one_of_several_servers_responds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(brokers=2)
-    world.brokers[1].stop()
-    async with world.client():
-        await asyncio.sleep(1)
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(1)
+        async with memory.client():
+            await asyncio.sleep(1)
     assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
 
 
-async def test_addresses_that_all_refuse_end_the_start_after_some_seconds(
+async def test_start_fails_after_some_seconds_when_every_server_refuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(brokers=2)
-    world.brokers[1].stop()
-    world.brokers[2].stop()
-    dials: Counter[str] = Counter()
-    dial = world.network.dial
+    async with InMemory(2) as memory:
+        for broker in (1, 2):
+            await memory.cluster.stop_broker(broker)
+        dials: Counter[str] = Counter()
+        dial = memory.network.dial
 
-    def counted(factory: Any, host: str, port: int, **options: Any) -> Awaitable[Any]:
-        dials[host] += 1
-        return dial(factory, host, port, **options)
+        def counted(factory: Any, host: str, port: int, **options: Any) -> Awaitable[Any]:
+            dials[f"{host}:{port}"] += 1
+            return dial(factory, host, port, **options)
 
-    monkeypatch.setattr(world.network, "dial", counted)
-    begun = now()
-    with pytest.raises(BootstrapError) as caught:
-        await world.client().start()
-    assert "b1:9092: connection refused: is the broker running" in str(caught.value)
-    assert "b2:9092: connection refused: is the broker running" in str(caught.value)
-    assert 4.0 <= now() - begun < 6.0
-    assert min(dials[host] for host in ("b1", "b2")) >= 3
-
-
-async def test_a_server_that_does_not_refuse_is_waited_for() -> None:
-    world = World(brokers=2)
-    world.brokers[1].stop()
-    world.brokers[2].silent = True
-    begun = now()
-    with pytest.raises(BootstrapError, match="b2:9092: it accepts connections but does not answer"):
-        await world.client(default_api_timeout_ms=20_000).start()
-    assert now() - begun == pytest.approx(20.0)
+        monkeypatch.setattr(memory.network, "dial", counted)
+        begun = now()
+        with pytest.raises(BootstrapError) as caught:
+            await memory.client().start()
+        assert 4.0 <= now() - begun < 6.0
+        for broker in (1, 2):
+            address = memory.address(broker)
+            assert f"{address}: connection refused: is the broker running" in str(caught.value)
+            assert dials[address] >= 3
 
 
-async def test_a_broker_that_starts_within_these_seconds_is_used() -> None:
-    world = World()
-    world.brokers[1].stop()
-    client = world.client()
-    starting = asyncio.create_task(client.start())
-    await asyncio.sleep(3)
-    world.brokers[1].start()
-    await starting
-    await client.stop()
+async def test_start_waits_for_a_server_that_does_not_refuse() -> None:
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(1)
+        freeze(memory, 2)
+        begun = now()
+        silent = f"{memory.address(2)}: it accepts connections but does not answer"
+        with pytest.raises(BootstrapError, match=silent):
+            await memory.client(default_api_timeout_ms=20_000).start()
+        assert now() - begun == pytest.approx(20.0)
 
 
-async def test_a_started_client_that_is_refused_keeps_retrying() -> None:
-    world = World()
-    async with world.client() as client:
-        world.brokers[1].stop()
-        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Broker(1)))
+async def test_start_succeeds_when_a_refusing_server_comes_up_within_seconds() -> None:
+    async with InMemory() as memory:
+        await memory.cluster.stop_broker(1)
+        client = memory.client()
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(3)
+        await memory.cluster.start_broker(1)
+        await starting
+        await client.stop()
+
+
+async def test_a_started_client_keeps_retrying_a_broker_that_refuses() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.stop_broker(1)
+        asking = asyncio.create_task(client.request(ASK, to=Broker(1)))
         await asyncio.sleep(30)
-        world.brokers[1].start()
+        assert not asking.done()
+        await memory.cluster.start_broker(1)
         assert (await asking).error_code == 0
 
 
-async def test_stop_takes_no_time_when_there_is_nothing_to_write() -> None:
-    world = World(brokers=3)
-    client = world.client()
-    await client.start()
-    for node_id, broker in world.brokers.items():
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(node_id))
-        broker.silent = True
-    pending = [
-        client.submit(HeartbeatRequest(group_id="g"), to=Broker(node_id))
-        for node_id in world.brokers
-    ]
-    await asyncio.sleep(1)
-    begun = now()
-    await client.stop()
-    assert now() == begun
-    assert all(isinstance(future.exception(), ClientClosedError) for future in pending)
+async def test_stop_takes_no_time_while_brokers_are_silent() -> None:
+    async with InMemory(3) as memory:
+        client = memory.client()
+        await client.start()
+        for node_id in memory.cluster.brokers:
+            await client.request(ASK, to=Broker(node_id))
+        freeze(memory)
+        pending = [client.submit(ASK, to=Broker(node_id)) for node_id in memory.cluster.brokers]
+        await asyncio.sleep(1)
+        begun = now()
+        await client.stop()
+        assert now() == begun
+        assert all(isinstance(future.exception(), ClientClosedError) for future in pending)
 
 
-async def test_what_cannot_get_better_ends_at_once() -> None:
-    world = World()
-    world.brokers[1].greeting = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+class WebServer(asyncio.Protocol):
+    """Refuses every connection in HTTP."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+async def test_start_fails_at_once_at_a_server_that_is_not_kafka() -> None:
+    network = MemoryNetwork()
+    network.listen(WebServer, "web", 80)
     begun = now()
     with pytest.raises(BootstrapError, match="it answers in HTTP"):
-        await world.client().start()
+        await Client("web:80", dialer=network).start()
     assert now() - begun < 1.0
 
 
-async def test_every_server_that_was_tried_is_named() -> None:
-    world = World(brokers=2)
-    world.brokers[1].stop()
-    world.brokers[2].silent = True
-    with pytest.raises(BootstrapError) as caught:
-        await world.client(default_api_timeout_ms=3000).start()
-    assert "b1:9092: connection refused" in str(caught.value)
-    assert "b2:9092: it accepts connections but does not answer" in str(caught.value)
+async def test_a_failed_start_names_every_server_and_its_cause() -> None:
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(1)
+        freeze(memory, 2)
+        with pytest.raises(BootstrapError) as caught:
+            await memory.client(default_api_timeout_ms=3000).start()
+        assert f"{memory.address(1)}: connection refused" in str(caught.value)
+        silent = f"{memory.address(2)}: it accepts connections but does not answer"
+        assert silent in str(caught.value)
 
 
-async def test_one_good_server_is_enough() -> None:
-    world = World(brokers=3)
-    world.brokers[1].stop()
-    world.brokers[2].stop()
-    async with world.client() as client:
-        assert sorted(client.metadata.brokers) == [3]
+async def test_start_needs_one_server_that_responds() -> None:
+    async with InMemory(3) as memory:
+        await memory.cluster.stop_broker(1)
+        await memory.cluster.stop_broker(2)
+        async with memory.client() as client:
+            assert sorted(client.metadata.brokers) == [3]
 
 
-async def test_a_cluster_that_comes_up_late_is_waited_for() -> None:
-    world = World()
-    world.brokers[1].stop()
-    client = world.client(bootstrap_refused_timeout_ms=30_000)
-    starting = asyncio.create_task(client.start())
-    await asyncio.sleep(20)
-    world.brokers[1].start()
-    await starting
-    assert list(client.metadata.brokers) == [1]
-    await client.stop()
-
-
-async def test_cancelling_start_leaves_nothing() -> None:
-    world = World()
-    world.brokers[1].silent = True
-    starting = asyncio.create_task(world.client().start())
-    await until(lambda: world.brokers[1].connections == 1)
-    starting.cancel()
-    with pytest.raises(asyncio.CancelledError):
+async def test_start_waits_for_the_configured_time_while_servers_refuse() -> None:
+    async with InMemory() as memory:
+        await memory.cluster.stop_broker(1)
+        client = memory.client(bootstrap_refused_timeout_ms=30_000)
+        starting = asyncio.create_task(client.start())
+        await asyncio.sleep(20)
+        await memory.cluster.start_broker(1)
         await starting
-    await until(lambda: world.brokers[1].connections == 0)
+        assert list(client.metadata.brokers) == [1]
+        await client.stop()
 
 
-async def test_a_client_belongs_to_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with World().client() as client:
+async def test_a_cancelled_start_closes_its_connection() -> None:
+    async with InMemory() as memory:
+        (frozen,) = freeze(memory)
+        starting = asyncio.create_task(memory.client().start())
+        await frozen.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert memory.connections() == 1  # the broker notices with its response
+        frozen.release()
+        await until(lambda: memory.connections() == 0)
+
+
+async def test_a_request_in_a_forked_process_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with InMemory() as memory, memory.client() as client:
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             with pytest.raises(IllegalStateError, match="fork"):
-                await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
+                await client.request(ASK, to=AnyBroker())
 
 
-async def test_a_client_that_is_forgotten_while_started_warns() -> None:
-    world = World()
-    client = world.client()
-    await client.start()
-    supervisor, parts = client.supervisor, client._parts  # pyright: ignore[reportPrivateUsage]
-    with pytest.warns(ResourceWarning, match="started and never stopped"):  # noqa: PT031
-        del client
-        gc.collect()
-    assert parts is not None
-    await parts.brokers.close(ClientClosedError(), timeout=1)
-    await supervisor.stop()
+async def test_a_started_client_that_is_collected_warns() -> None:
+    async with InMemory() as memory:
+        client = memory.client()
+        await client.start()
+        supervisor, parts = client.supervisor, client._parts  # pyright: ignore[reportPrivateUsage]
+        with pytest.warns(ResourceWarning, match="started and never stopped"):  # noqa: PT031
+            del client
+            gc.collect()
+        assert parts is not None
+        await parts.brokers.close(ClientClosedError(), timeout=1)
+        await supervisor.stop()
 
 
-async def test_options_come_from_a_config_too() -> None:
-    world = World()
-    config = world.client(client_id="from-config").config
-    async with Client.from_config(config, dialer=world.network) as client:
-        assert client.config.client_id == "from-config"
+async def test_a_client_can_be_made_from_a_config_or_from_properties() -> None:
+    async with InMemory() as memory:
+        config = memory.client(client_id="from-config").config
+        async with Client.from_config(config, dialer=memory.network) as client:
+            assert client.config.client_id == "from-config"
     assert Client.from_properties({"bootstrap.servers": "a:1"}).config.bootstrap_servers == ("a:1",)
 
 
 # -- requests -------------------------------------------------------------------------------------
 
 
-async def test_requests_go_where_they_belong() -> None:
-    world = World(brokers=3)
-    world.add("t", 2, 3)
-    world.coordinator, world.controller = 3, 2
-    places: list[tuple[Destination, int]] = [
-        (Broker(1), 1),
-        (Leader(P0), 2),
-        (Leader(P1), 3),
-        (GroupCoordinator("g"), 3),
-        (TransactionCoordinator("x"), 3),
-        (Controller(), 2),
-    ]
-    async with world.client() as client:
-        for to, expected in places:
-            for broker in world.brokers.values():
-                broker.seen.clear()
-            await client.request(HeartbeatRequest(group_id="g"), to=to)
-            found = [n for n, broker in world.brokers.items() if broker.asked(HEARTBEAT)]
-            assert found == [expected], to
-        await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
+async def test_requests_are_sent_to_their_destination() -> None:
+    async with InMemory(3) as memory:
+        await topic(memory, "t", 2, 3)
+        places: list[tuple[Destination, int]] = [
+            (Broker(1), 1),
+            (Leader(P0), 2),
+            (Leader(P1), 3),
+            (GroupCoordinator(key_at(memory, 3)), 3),
+            (TransactionCoordinator(key_at(memory, 2)), 2),
+            (Controller(), 1),
+        ]
+        async with memory.client(3, 2) as client:
+            for to, expected in places:
+                memory.received.clear()
+                await client.request(ASK, to=to)
+                found = [n for n in memory.cluster.brokers if memory.requests(type(ASK), n)]
+                assert found == [expected], to
+            await client.request(ASK, to=AnyBroker())
 
 
 async def test_a_submitted_request_may_be_awaited_later_or_forgotten() -> None:
-    world = World()
-    async with world.client() as client:
-        first = client.submit(HeartbeatRequest(group_id="g"), to=Broker(1))
-        client.submit(HeartbeatRequest(group_id="g"), to=Broker(9), timeout=1.0)
-        assert isinstance(await first, HeartbeatResponse)
-        last = client.submit(HeartbeatRequest(group_id="g"), to=Broker(9), timeout=1.0)
+    async with InMemory() as memory, memory.client() as client:
+        first = client.submit(ASK, to=Broker(1))
+        client.submit(ASK, to=Broker(9), timeout=1.0)
+        assert isinstance(await first, ListGroupsResponse)
+        last = client.submit(ASK, to=Broker(9), timeout=1.0)
         with pytest.raises(BrokerNotAvailableError, match="no broker 9 now; it has 1"):
             await last
 
 
-async def test_a_lost_connection_is_retried() -> None:
-    world = World()
-
-    def drop_once(peer: Any, header: Any, request: Any) -> None:
-        del world.answers[HEARTBEAT]
-        peer.drop()
-
-    world.answers[HEARTBEAT] = drop_once
-    async with world.client() as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        assert len(world.brokers[1].asked(HEARTBEAT)) == 2
-        world.answers[HEARTBEAT] = drop_once
-        with pytest.raises(KafkaConnectionError, match=r"b1:9092 \(broker 1\), general lane"):
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), retry=False)
+async def test_retries_a_request_whose_connection_is_lost() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        memory.cluster.faults.add(api="ListGroups", disconnect="before")
+        await client.request(ASK, to=Broker(1))
+        assert len(memory.requests(ListGroupsRequest)) == 2
+        memory.cluster.faults.add(api="ListGroups", disconnect="before")
+        place = rf"{memory.address(1)} \(broker 1\), general lane"
+        with pytest.raises(KafkaConnectionError, match=place):
+            await client.request(ASK, to=Broker(1), retry=False)
+        assert len(memory.requests(ListGroupsRequest)) == 3
 
 
-async def test_a_request_without_answer_ends_with_its_deadline() -> None:
-    world = World()
-    async with world.client() as client:
-        world.brokers[1].held.add(HEARTBEAT)
+async def test_a_request_without_response_ends_with_its_deadline() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        hang(memory, "ListGroups")
         begun = now()
-        with pytest.raises(KafkaTimeoutError, match="no answer to Heartbeat for 7 s"):
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), timeout=7.0)
+        with pytest.raises(KafkaTimeoutError, match="no answer to ListGroups for 7 s"):
+            await client.request(ASK, to=Broker(1), timeout=7.0)
         assert now() - begun == pytest.approx(7.0)
 
 
 async def test_retries_end_with_the_deadline() -> None:
-    world = World()
-    async with world.client() as client:
-        world.brokers[1].stop()
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.stop_broker(1)
         begun = now()
         with pytest.raises(KafkaTimeoutError, match="connection refused"):
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), timeout=10.0)
+            await client.request(ASK, to=Broker(1), timeout=10.0)
         assert 8.0 < now() - begun <= 10.0
 
 
-async def test_a_coordinator_that_moved_is_looked_up_again() -> None:
-    world = World(brokers=2)
-    world.brokers[1].answers[HEARTBEAT] = always(HeartbeatResponse(error_code=NOT_COORDINATOR))
-    async with world.client() as client:
-        asking = asyncio.create_task(
-            client.request(HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), timeout=20.0)
-        )
-        await until(lambda: bool(world.brokers[1].asked(HEARTBEAT)))
-        world.coordinator = 2
-        assert (await asking).error_code == 0
-        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == 2
+async def test_looks_a_coordinator_up_again_after_not_coordinator() -> None:
+    async with InMemory(2) as memory:
+        owner = memory.cluster.coordinator_for("g")
+        assert owner is not None
+        other = 3 - owner
+        await memory.cluster.stop_broker(owner)
+        async with memory.client() as client:
+            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == other
+            await memory.cluster.start_broker(owner)  # and the group moves back
+            response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=20.0)
+            assert response.error_code == UNKNOWN_MEMBER_ID
+            assert [row.broker for row in memory.received if row.request == BEAT] == [other, owner]
+            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
 
 
-async def test_an_answer_that_still_says_so_at_the_deadline_is_returned() -> None:
-    world = World()
-    world.answers[HEARTBEAT] = always(HeartbeatResponse(error_code=NOT_COORDINATOR))
-    async with world.client() as client:
-        answer = await client.request(
-            HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), timeout=3.0
-        )
-        assert answer.error_code == NOT_COORDINATOR
-        once = len(world.brokers[1].asked(HEARTBEAT))
-        await client.request(HeartbeatRequest(group_id="g"), to=GroupCoordinator("g"), retry=False)
-        assert len(world.brokers[1].asked(HEARTBEAT)) == once + 1
+async def test_returns_not_coordinator_when_it_persists_until_the_deadline() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        memory.cluster.faults.add(api="Heartbeat", error="NOT_COORDINATOR", count=None)
+        response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=3.0)
+        assert response.error_code == NOT_COORDINATOR
+        once = len(memory.requests(HeartbeatRequest))
+        assert once > 1
+        await client.request(BEAT, to=GroupCoordinator("g"), retry=False)
+        assert len(memory.requests(HeartbeatRequest)) == once + 1
 
 
-async def test_slow_requests_share_a_connection_apart_from_the_others() -> None:
-    world = World()
-    async with world.client() as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        world.brokers[1].held.add(CREATE_TOPICS)
+async def test_slow_requests_share_a_second_connection() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        await client.request(ASK, to=Broker(1))
+        slowed = hang(memory, "CreateTopics")
         slow = client.submit(CreateTopicsRequest(), to=Controller(), timeout=20.0)
-        await until(lambda: bool(world.brokers[1].asked(CREATE_TOPICS)))
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        assert world.brokers[1].connections == 2
+        await slowed.wait()
+        await client.request(ASK, to=Broker(1))
+        assert memory.connections(1) == 2
         with pytest.raises(KafkaTimeoutError):
             await slow
-        world.brokers[1].held.clear()
-        world.brokers[1].drop()
+        slowed.remove()
+        await memory.cluster.disconnect(1)
         for _ in range(3):
             await client.request(CreateTopicsRequest(), to=Controller())
-        assert world.brokers[1].connections == 1
+        assert memory.connections(1) == 1
 
 
-async def test_slow_requests_wait_for_their_brokers_throttle_window() -> None:
-    world = World(brokers=2)
-    world.answers[CREATE_TOPICS] = always(CreateTopicsResponse(throttle_time_ms=3000))
-    async with world.client() as client:
+async def test_slow_requests_wait_for_the_throttle_window_of_their_broker() -> None:
+    hooks = Hooks()
+    sent: list[float] = []
+
+    def note(event: RequestSent) -> None:
+        if event.api_key == CreateTopicsRequest.API_KEY:
+            sent.append(now() - begun)
+
+    hooks.listen(RequestSent, note)
+    async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
+        memory.cluster.faults.add(api="CreateTopics", throttle=3.0, count=None)
         begun = now()
-        sent: list[float] = []
         for _ in range(3):
             await client.request(CreateTopicsRequest(), to=Broker(1))
-            sent.append(now() - begun)
         assert sent == pytest.approx([0.0, 3.0, 6.0])
         await client.request(CreateTopicsRequest(), to=Broker(2))
-        assert now() - begun == pytest.approx(6.0)  # the other broker has a window of its own
+        assert sent[3] == pytest.approx(6.0)  # the windows of brokers are apart
+        assert memory.connections(1) <= 2
 
 
-async def test_the_version_can_be_bounded() -> None:
-    world = World()
-    async with world.client() as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1), max_version=2)
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-    versions = [h.api_version for h, _ in world.brokers[1].seen if h.api_key == HEARTBEAT]
-    assert versions == [2, 4]
+async def test_the_version_of_a_request_can_be_bounded() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        await client.request(ASK, to=Broker(1), max_version=2)
+        await client.request(ASK, to=Broker(1))
+        versions = [row.version for row in memory.received if row.request == ASK]
+        assert versions == [2, ListGroupsRequest.VERSIONS.max]
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_a_request_may_be_cancelled_at_any_step(steps: int) -> None:
-    world = World(brokers=2)
-    world.add("t", 2)
-    async with world.client() as client:
-        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Leader(P0)))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        asking.cancel()
-        await asyncio.wait([asking])
-        assert isinstance(
-            await client.request(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=1.0),
-            HeartbeatResponse,
-        )
+async def test_a_request_can_be_cancelled_at_any_step(steps: int) -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 2)
+        async with memory.client() as client:
+            asking = asyncio.create_task(client.request(ASK, to=Leader(P0)))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+            response = await client.request(ASK, to=Leader(P0), timeout=1.0)
+            assert response.error_code == 0
 
 
-@pytest.mark.parametrize("allowed", [["b?", "*.corp"], "b?,*.corp", "b1"])
-async def test_brokers_elsewhere_are_refused_if_only_some_are_allowed(allowed: Any) -> None:
-    world = World(brokers=2)
-    world.brokers[2].host = "evil.example"
-    async with world.client("b1:9092", allowed_broker_hosts=allowed) as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        with pytest.raises(InvalidConfigurationError, match=r"evil\.example:9092 .*allowed_broker"):
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(2), timeout=5.0)
+@pytest.mark.parametrize("allowed", [["127.*", "*.corp"], "127.?.0.*,*.corp", "127.0.0.1"])
+async def test_requests_to_hosts_that_are_not_allowed_raise(allowed: Any) -> None:
+    async with (
+        InMemory(2, advertised_hosts={2: "evil.example"}) as memory,
+        memory.client(1, allowed_broker_hosts=allowed) as client,
+    ):
+        await client.request(ASK, to=Broker(1))
+        with pytest.raises(InvalidConfigurationError, match=r"evil\.example:\d+ .*allowed_broker"):
+            await client.request(ASK, to=Broker(2), timeout=5.0)
 
 
 # -- coordinators ---------------------------------------------------------------------------------
 
 
-async def test_a_coordinator_is_looked_up_once() -> None:
-    world = World(brokers=2)
-    world.coordinator = 2
-    async with world.client() as client:
+async def test_a_coordinator_is_looked_up_once_until_it_is_forgotten() -> None:
+    async with InMemory(2) as memory, memory.client() as client:
+        owner = memory.cluster.coordinator_for("g")
+        assert owner is not None
         for _ in range(3):
-            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == 2
-        asked = [broker.asked(FIND_COORDINATOR) for broker in world.brokers.values()]
-        assert sum(map(len, asked)) == 1
+            assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
+        assert len(memory.requests(FindCoordinatorRequest)) == 1
+        await memory.cluster.stop_broker(owner)
         client.forget_coordinator(CoordinatorKind.GROUP, "g")
-        world.coordinator = 1
-        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == 1
+        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == 3 - owner
 
 
 @pytest.mark.parametrize(("version", "requests"), [(3, 3), (6, 1)])
-async def test_several_keys_are_one_request_where_that_is_known(
+async def test_several_coordinators_are_one_request_where_the_version_allows(
     version: int, requests: int
 ) -> None:
-    world = World()
-    world.max_versions[FIND_COORDINATOR] = version
-    async with world.client() as client:
+    async with InMemory(api_versions={10: (0, version)}) as memory, memory.client() as client:
         found = await client.coordinators(CoordinatorKind.GROUP, ["a", "b", "c"], timeout=5.0)
         assert found == {"a": 1, "b": 1, "c": 1}
-        assert len(world.brokers[1].asked(FIND_COORDINATOR)) == requests
+        assert len(memory.requests(FindCoordinatorRequest)) == requests
 
 
-async def test_a_coordinator_that_is_not_there_yet_is_asked_for_until_the_deadline() -> None:
-    world = World()
-    rows = [Coordinator(key="g", node_id=-1, error_code=15, error_message=None)]
-    world.answers[FIND_COORDINATOR] = always(FindCoordinatorResponse(coordinators=rows))
-    async with world.client() as client:
+async def test_retries_an_unavailable_coordinator_until_the_deadline() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        fault = memory.cluster.faults.add(
+            api="FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", count=None
+        )
         with pytest.raises(CoordinatorNotAvailableError, match="g"):
             await client.coordinator(CoordinatorKind.GROUP, "g", timeout=3.0)
         finding = asyncio.create_task(client.coordinator(CoordinatorKind.GROUP, "g", timeout=9.0))
         await asyncio.sleep(2)
-        del world.answers[FIND_COORDINATOR]
+        fault.remove()
         assert await finding == 1
 
 
 # -- metadata -------------------------------------------------------------------------------------
 
 
-async def test_metadata_of_a_topic_is_waited_for() -> None:
+async def test_metadata_for_waits_until_the_topic_exists() -> None:
     async with InMemory() as memory, memory.client() as client:
         waiting = asyncio.create_task(client.metadata_for(["t"], timeout=30.0))
         await asyncio.sleep(5)
@@ -524,7 +556,7 @@ async def test_metadata_of_a_topic_is_waited_for() -> None:
         assert (await waiting).partitions("t") == 2
 
 
-async def test_a_topic_that_does_not_come_is_unknown() -> None:
+async def test_metadata_for_raises_when_the_topic_does_not_appear_in_time() -> None:
     async with InMemory() as memory, memory.client() as client:
         begun = now()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"^t: "):
@@ -532,7 +564,7 @@ async def test_a_topic_that_does_not_come_is_unknown() -> None:
         assert 3.0 < now() - begun <= 5.0
 
 
-async def test_a_topic_that_can_never_be_is_refused_at_once() -> None:
+async def test_metadata_for_refuses_an_invalid_name_at_once() -> None:
     async with InMemory() as memory, memory.client() as client:
         begun = now()
         with pytest.raises(InvalidTopicError):
@@ -540,7 +572,7 @@ async def test_a_topic_that_can_never_be_is_refused_at_once() -> None:
         assert now() - begun < 1.0
 
 
-async def test_a_topic_is_created_only_if_that_is_asked_for() -> None:
+async def test_metadata_for_creates_a_topic_only_when_allowed() -> None:
     async with InMemory(auto_create_topics=True) as memory, memory.client() as client:
         with pytest.raises(UnknownTopicOrPartitionError):
             await client.metadata_for(["t"], timeout=1.0)
@@ -548,22 +580,21 @@ async def test_a_topic_is_created_only_if_that_is_asked_for() -> None:
         assert cluster.partitions("t") == 1
 
 
-async def test_without_an_answer_the_deadline_says_why() -> None:
-    world = World()
-    async with world.client() as client:
-        world.brokers[1].stop()
+async def test_metadata_for_names_the_cause_when_no_broker_responds() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.stop_broker(1)
         with pytest.raises(KafkaTimeoutError, match=r"no metadata within 5 s.*refused"):
             await client.metadata_for(["t"], timeout=5.0)
 
 
-async def test_topics_are_found_by_id() -> None:
+async def test_refresh_metadata_finds_topics_by_id() -> None:
     async with InMemory() as memory, memory.client() as client:
-        topic = await memory.cluster.create_topic("t")
-        cluster = await client.refresh_metadata(topic_ids=[topic.id])
-        assert cluster.topic_name(topic.id) == "t"
+        created = await memory.cluster.create_topic("t")
+        cluster = await client.refresh_metadata(topic_ids=[created.id])
+        assert cluster.topic_name(created.id) == "t"
 
 
-async def test_all_topics_can_be_asked_for() -> None:
+async def test_refresh_metadata_can_fetch_all_topics() -> None:
     async with InMemory() as memory, memory.client() as client:
         await memory.cluster.create_topic("t")
         await memory.cluster.create_topic("u")
@@ -571,225 +602,228 @@ async def test_all_topics_can_be_asked_for() -> None:
         assert sorted((await client.refresh_metadata(all_topics=True)).topics) == ["t", "u"]
 
 
-async def test_tracked_topics_are_asked_for_at_once_and_kept_fresh() -> None:
-    world = World(brokers=2)
-    world.add("t", 1)
-    async with world.client(metadata_max_age_ms=60_000) as client:
-        client.track_topics(["t"])
-        await until(lambda: client.metadata.leader(P0) == (1, 0))
-        world.topics["t"], world.epochs["t"] = [2], 1
-        await asyncio.sleep(61)
-        assert client.metadata.leader(P0) == (2, 1)
+async def test_tracked_topics_are_fetched_at_once_and_refreshed_by_age() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 1)
+        async with memory.client(metadata_max_age_ms=60_000) as client:
+            client.track_topics(["t"])
+            await until(lambda: client.metadata.leader(P0) == (1, 0))
+            await memory.cluster.move_leader(P0, 2)
+            await asyncio.sleep(61)
+            assert client.metadata.leader(P0) == (2, 1)
 
 
-async def test_topics_nobody_tracks_are_forgotten_after_a_while() -> None:
-    world = World()
-    world.add("t", 1)
-    async with world.client(metadata_max_age_ms=60_000) as client:
-        client.track_topics(["t"])
-        client.track_topics(["t"])
-        await until(lambda: client.metadata.topic("t") is not None)
-        client.untrack_topics(["t"])
-        await asyncio.sleep(200)
-        assert client.metadata.topic("t") is not None
-        client.untrack_topics(["t"])
-        await asyncio.sleep(200)
-        assert client.metadata.topic("t") is None
+async def test_untracked_topics_are_dropped_after_some_time() -> None:
+    async with InMemory() as memory:
+        await memory.cluster.create_topic("t")
+        async with memory.client(metadata_max_age_ms=60_000) as client:
+            client.track_topics(["t"])
+            client.track_topics(["t"])
+            await until(lambda: client.metadata.topic("t") is not None)
+            client.untrack_topics(["t"])
+            await asyncio.sleep(200)
+            assert client.metadata.topic("t") is not None
+            client.untrack_topics(["t"])
+            await asyncio.sleep(200)
+            assert client.metadata.topic("t") is None
 
 
-async def test_a_nudge_renews_metadata_and_many_are_one() -> None:
-    world = World(brokers=2)
-    world.add("t", 1)
-    async with world.client() as client:
-        client.track_topics(["t"])
-        await until(lambda: client.metadata.leader(P0) is not None)
-        before = sum(len(broker.asked(METADATA)) for broker in world.brokers.values())
-        world.topics["t"], world.epochs["t"] = [2], 1
-        for _ in range(100):
+async def test_many_update_requests_are_one_metadata_request() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 1)
+        async with memory.client() as client:
+            client.track_topics(["t"])
+            await until(lambda: client.metadata.leader(P0) is not None)
+            before = len(asked(memory))
+            await memory.cluster.move_leader(P0, 2)
+            for _ in range(100):
+                client.request_metadata_update()
+            await until(lambda: client.metadata.leader(P0) == (2, 1))
+            await asyncio.sleep(1)
+            assert len(asked(memory)) == before + 1
+
+
+async def test_an_update_request_for_topics_being_fetched_sends_no_second_request() -> None:
+    async with InMemory() as memory:
+        await memory.cluster.create_topic("t")
+        async with memory.client() as client:
+            before = len(asked(memory))
+            client.track_topics(["t"])
             client.request_metadata_update()
-        await until(lambda: client.metadata.leader(P0) == (2, 1))
-        await asyncio.sleep(1)
-        after = sum(len(broker.asked(METADATA)) for broker in world.brokers.values())
-        assert after == before + 1
+            await asyncio.sleep(10)
+            assert asked(memory, before) == [["t"]]
 
 
-async def test_a_nudge_about_topics_that_are_asked_for_anyway_asks_no_second_time() -> None:
-    world = World(brokers=1)
-    world.add("t", 1)
-    async with world.client() as client:
-        before = len(asked(world))
-        client.track_topics(["t"])
-        client.request_metadata_update()
-        await asyncio.sleep(10)
-        assert [list(topics) for topics in asked(world, before)] == [["t"]]
+async def test_a_tracked_topic_without_leader_is_refetched_at_a_bounded_rate() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 2)
+        await memory.cluster.stop_broker(2)
+        async with memory.client(1) as client:
+            client.track_topics(["t"])
+            await asyncio.sleep(10)
+            assert 8 <= len(asked(memory)) <= 25
+            await memory.cluster.start_broker(2)
+            await asyncio.sleep(1.5)
+            leader = client.metadata.leader(P0)
+            assert leader is not None
+            assert leader[0] == 2
 
 
-async def test_a_tracked_topic_without_leader_is_asked_about_again_but_not_in_a_storm() -> None:
-    world = World()
-    world.add("t", -1)
-    async with world.client() as client:
-        client.track_topics(["t"])
-        await asyncio.sleep(10)
-        assert 8 <= len(world.brokers[1].asked(METADATA)) <= 25
-        world.topics["t"], world.epochs["t"] = [1], 1
-        await asyncio.sleep(1.5)
-        assert client.metadata.leader(P0) == (1, 1)
+async def test_a_request_to_a_leader_waits_until_there_is_one() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 2)
+        await memory.cluster.stop_broker(2)
+        async with memory.client(1) as client:
+            with pytest.raises(LeaderNotAvailableError, match="t-0"):
+                await client.request(ASK, to=Leader(P0), timeout=2.0)
+            asking = client.submit(ASK, to=Leader(P0), timeout=20.0)
+            await asyncio.sleep(1)
+            assert not asking.done()
+            await memory.cluster.start_broker(2)
+            await asking
+            assert len(memory.requests(ListGroupsRequest, 2)) == 1
 
 
-async def test_a_leader_is_waited_for() -> None:
-    world = World()
-    world.add("t", -1)
-    async with world.client() as client:
-        with pytest.raises(LeaderNotAvailableError, match="t-0"):
-            await client.request(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=2.0)
-        asking = client.submit(HeartbeatRequest(group_id="g"), to=Leader(P0), timeout=20.0)
-        await asyncio.sleep(1)
-        world.topics["t"] = [1]
-        await asking
+async def test_metadata_for_fetches_no_topics_that_are_tracked() -> None:
+    async with InMemory() as memory:
+        for name in ("t", "u", "v"):
+            await memory.cluster.create_topic(name)
+        async with memory.client() as client:
+            client.track_topics(["t", "u"])
+            await until(lambda: len(client.metadata.topics) == 2)
+            before = len(asked(memory))
+            await client.metadata_for(["v"], timeout=1.0)
+            assert sorted(client.metadata.topics) == ["t", "u", "v"]
+            assert asked(memory, before) == [["v"]]
 
 
-def asked(world: World, since: int = 0) -> list[list[str]]:
-    """The topics of each metadata request but so many."""
-    requests = world.brokers[1].asked(METADATA)[since:]
-    return [[topic.name for topic in request.topics] for request in requests]
-
-
-async def test_one_topic_more_is_asked_for_without_those_that_are_tracked() -> None:
-    world = World()
-    for name in ("t", "u", "v"):
-        world.add(name, 1)
-    async with world.client() as client:
-        client.track_topics(["t", "u"])
-        await until(lambda: len(client.metadata.topics) == 2)
-        before = len(asked(world))
-        await client.metadata_for(["v"], timeout=1.0)
-        assert sorted(client.metadata.topics) == ["t", "u", "v"]
-        assert asked(world, before) == [["v"]]
-
-
-async def test_thousands_of_topics_are_asked_for_some_hundred_a_request() -> None:
-    world = World()
+async def test_metadata_of_many_topics_is_fetched_125_per_request() -> None:
     names = [f"topic-{number:04}" for number in range(300)]
-    for name in names:
-        world.add(name, 1)
-    async with world.client() as client:
-        heard: list[ClusterMetadata] = []
-        client.on_metadata(heard.append)
-        before = len(asked(world))
-        client.track_topics(names)
-        await until(lambda: len(client.metadata.topics) == len(names))
-        assert asked(world, before) == [names[:125], names[125:250], names[250:]]
-        await client.refresh_metadata()
-        assert [len(some) for some in asked(world, before + 3)] == [125, 125, 50]
-        assert [len(metadata.topics) for metadata in heard] == [len(names)] * 2
+    async with InMemory() as memory:
+        for name in names:
+            await memory.cluster.create_topic(name)
+        async with memory.client() as client:
+            heard: list[ClusterMetadata] = []
+            client.on_metadata(heard.append)
+            before = len(asked(memory))
+            client.track_topics(names)
+            await until(lambda: len(client.metadata.topics) == len(names))
+            assert asked(memory, before) == [names[:125], names[125:250], names[250:]]
+            await client.refresh_metadata()
+            assert [len(some) for some in asked(memory, before + 3)] == [125, 125, 50]
+            assert [len(metadata.topics) for metadata in heard] == [len(names)] * 2
 
 
-async def test_only_what_lacks_a_leader_is_asked_about_again() -> None:
-    world = World()
-    world.add("t", -1)
-    world.add("u", 1)
-    async with world.client() as client:
-        client.track_topics(["t", "u"])
-        await until(lambda: len(client.metadata.topics) == 2)
-        before = len(asked(world))
-        await asyncio.sleep(5)
-        again = asked(world, before)
-        assert again == [["t"]] * len(again)
-        assert again
+async def test_only_topics_without_leader_are_refetched() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 2)
+        await topic(memory, "u", 1)
+        await memory.cluster.stop_broker(2)
+        async with memory.client(1) as client:
+            client.track_topics(["t", "u"])
+            await until(lambda: len(client.metadata.topics) == 2)
+            before = len(asked(memory))
+            await asyncio.sleep(5)
+            again = asked(memory, before)
+            assert again == [["t"]] * len(again)
+            assert again
 
 
-async def test_small_rounds_that_keep_coming_do_not_put_off_a_nudge() -> None:
-    world = World(brokers=1)
-    for name in ("t", *map(str, range(100))):
-        world.add(name, 1)
-    async with world.client(retry_backoff_ms=100) as client:
-        client.track_topics(["t"])
-        await until(lambda: client.metadata.leader(P0) is not None)
-        before = len(asked(world))
-        client.request_metadata_update()
-        for name in map(str, range(100)):
-            await client.metadata_for([name], timeout=1.0)
-            await asyncio.sleep(0.01)
-        assert any("t" in topics for topics in asked(world, before))
+async def test_repeated_small_requests_do_not_postpone_a_requested_update() -> None:
+    names = list(map(str, range(100)))
+    async with InMemory() as memory:
+        for name in ("t", *names):
+            await memory.cluster.create_topic(name)
+        async with memory.client(retry_backoff_ms=100) as client:
+            client.track_topics(["t"])
+            await until(lambda: client.metadata.leader(P0) is not None)
+            before = len(asked(memory))
+            client.request_metadata_update()
+            for name in names:
+                await client.metadata_for([name], timeout=1.0)
+                await asyncio.sleep(0.01)
+            assert any("t" in topics for topics in asked(memory, before))
 
 
-async def test_many_hints_are_one_change() -> None:
-    world = World(brokers=2)
-    world.add("t", 1, 1)
-    async with world.client() as client:
-        await client.metadata_for(["t"], timeout=1.0)
-        heard: list[ClusterMetadata] = []
-        client.on_metadata(heard.append)
-        client.note_leaders([LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)])
-        assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
-        client.note_leaders([LeaderHint(P0, 1, 0)])
-        assert heard == [client.metadata]
+async def test_many_leader_hints_are_one_change_of_metadata() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 1, 1)
+        async with memory.client() as client:
+            await client.metadata_for(["t"], timeout=1.0)
+            heard: list[ClusterMetadata] = []
+            client.on_metadata(heard.append)
+            client.note_leaders([LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)])
+            assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
+            client.note_leaders([LeaderHint(P0, 1, 0)])
+            assert heard == [client.metadata]
 
 
-async def test_a_hint_at_a_leader_is_taken_in() -> None:
-    world = World(brokers=2)
-    world.add("t", 1)
-    async with world.client() as client:
-        cluster = await client.metadata_for(["t"], timeout=1.0)
-        heard: list[object] = []
-        stop = client.on_metadata(heard.append)
-        client.note_leader(P0, 2, 1, cluster.brokers[2])
-        client.note_leader(P0, 1, 0, cluster.brokers[1])
-        assert client.metadata.leader(P0) == (2, 1)
-        assert heard == [client.metadata]
-        stop()
-        stop()
-        client.note_leader(P0, 1, 2)
-        assert len(heard) == 1
+async def test_a_leader_hint_of_a_newer_epoch_changes_metadata() -> None:
+    async with InMemory(2) as memory:
+        await topic(memory, "t", 1)
+        async with memory.client() as client:
+            cluster = await client.metadata_for(["t"], timeout=1.0)
+            heard: list[object] = []
+            stop = client.on_metadata(heard.append)
+            client.note_leader(P0, 2, 1, cluster.brokers[2])
+            client.note_leader(P0, 1, 0, cluster.brokers[1])
+            assert client.metadata.leader(P0) == (2, 1)
+            assert heard == [client.metadata]
+            stop()
+            stop()
+            client.note_leader(P0, 1, 2)
+            assert len(heard) == 1
 
 
-async def test_hints_that_keep_coming_do_not_hold_up_large_metadata(
+async def test_repeated_leader_hints_do_not_postpone_large_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World()
-    world.add("t", 1)
-    world.add("wide", *[1] * 1_001)
     merged = ClusterMetadata.merged
-    async with world.client() as client:
-        await client.metadata_for(["t"], timeout=1.0)
-        epochs = itertools.count(1)
+    async with InMemory() as memory:
+        await memory.cluster.create_topic("t")
+        await memory.cluster.create_topic("wide", 1_001)
+        async with memory.client() as client:
+            await client.metadata_for(["t"], timeout=1.0)
+            epochs = itertools.count(1)
 
-        def hinted(*args: Any, **options: Any) -> ClusterMetadata:
-            client.note_leader(P0, 1, next(epochs))
-            return merged(*args, **options)
+            def hinted(*args: Any, **options: Any) -> ClusterMetadata:
+                client.note_leader(P0, 1, next(epochs))
+                return merged(*args, **options)
 
-        monkeypatch.setattr(ClusterMetadata, "merged", hinted)
-        async with asyncio.timeout(5):
-            cluster = await client.metadata_for(["wide"], timeout=1.0)
-        assert cluster.partitions("wide") == 1_001
+            monkeypatch.setattr(ClusterMetadata, "merged", hinted)
+            async with asyncio.timeout(5):
+                cluster = await client.metadata_for(["wide"], timeout=1.0)
+            assert cluster.partitions("wide") == 1_001
+            assert next(epochs) > 1
 
 
 @pytest.mark.parametrize("tracked", [True, False], ids=["tracked", "untracked"])
-async def test_what_is_tracked_while_large_metadata_is_merged_counts(
+async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
     monkeypatch: pytest.MonkeyPatch, tracked: bool
 ) -> None:
-    world = World()
-    world.add("late", -1)
-    world.add("wide", *[1] * 1_001)
+    async with InMemory(2) as memory:
+        await topic(memory, "late", 2)
+        await topic(memory, "wide", *[1] * 1_001)
+        await memory.cluster.stop_broker(2)
 
-    async def offload(_: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
-        (client.untrack_topics if tracked else client.track_topics)(["late"])
-        result = function(*args)
-        (client.track_topics if tracked else client.untrack_topics)(["late"])
-        return result
+        async def offload(_: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
+            (client.untrack_topics if tracked else client.track_topics)(["late"])
+            result = function(*args)
+            (client.track_topics if tracked else client.untrack_topics)(["late"])
+            return result
 
-    monkeypatch.setattr(Supervisor, "offload", offload)
-    async with world.client() as client:
-        await client.metadata_for(["late", "wide"], timeout=1.0)
-        await client.refresh_metadata()
-        before = len(asked(world))
-        await asyncio.sleep(5)
-        again = asked(world, before)
-        assert again == [["late"]] * len(again)
-        assert bool(again) == tracked
+        monkeypatch.setattr(Supervisor, "offload", offload)
+        async with memory.client(1) as client:
+            await client.metadata_for(["late", "wide"], timeout=1.0)
+            await client.refresh_metadata()
+            before = len(asked(memory))
+            await asyncio.sleep(5)
+            again = asked(memory, before)
+            assert again == [["late"]] * len(again)
+            assert bool(again) == tracked
 
 
-async def test_a_broker_that_knows_no_brokers_is_asked_again() -> None:
+async def test_start_retries_a_broker_that_knows_no_brokers() -> None:
     world = World()
     world.answers[METADATA] = always(MetadataResponse())
     client = world.client()
@@ -811,174 +845,174 @@ def heard_of(hooks: Hooks) -> list[str]:
     return reasons
 
 
-async def test_when_all_known_brokers_are_gone_the_servers_are_asked_again() -> None:
-    world = World(brokers=3)
+async def test_rebootstraps_when_no_known_broker_can_be_reached() -> None:
     hooks = Hooks()
     reasons = heard_of(hooks)
-    world.brokers[3].stop()
-    async with world.client("b1:9092,b2:9092,b3:9092", hooks=hooks) as client:
-        assert sorted(client.metadata.brokers) == [1, 2]
-        world.brokers[3].start()
-        world.brokers[1].stop()
-        world.brokers[2].stop()
-        await asyncio.sleep(1)
-        cluster = await client.refresh_metadata(timeout=20.0)
-        assert sorted(cluster.brokers) == [3]
-        assert reasons == ["no known broker is available"]
+    async with InMemory(3) as memory:
+        await memory.cluster.stop_broker(3)
+        async with memory.client(hooks=hooks) as client:
+            assert sorted(client.metadata.brokers) == [1, 2]
+            await memory.cluster.start_broker(3)
+            await memory.cluster.stop_broker(1)
+            await memory.cluster.stop_broker(2)
+            await asyncio.sleep(1)
+            cluster = await client.refresh_metadata(timeout=20.0)
+            assert sorted(cluster.brokers) == [3]
+            assert reasons == ["no known broker is available"]
 
 
-async def test_the_strategy_none_waits_for_the_brokers_it_knows() -> None:
-    world = World(brokers=2)
-    world.brokers[2].stop()
-    async with world.client(metadata_recovery_strategy="none") as client:
-        world.brokers[2].start()
-        world.brokers[1].stop()
-        with pytest.raises(KafkaTimeoutError):
-            await client.refresh_metadata(timeout=20.0)
-        world.brokers[1].start()
-        assert sorted((await client.refresh_metadata(timeout=20.0)).brokers) == [1, 2]
+async def test_without_rebootstrap_only_known_brokers_are_retried() -> None:
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(2)
+        async with memory.client(metadata_recovery_strategy="none") as client:
+            await memory.cluster.start_broker(2)
+            await memory.cluster.stop_broker(1)
+            with pytest.raises(KafkaTimeoutError):
+                await client.refresh_metadata(timeout=20.0)
+            await memory.cluster.start_broker(1)
+            assert sorted((await client.refresh_metadata(timeout=20.0)).brokers) == [1, 2]
 
 
-async def test_brokers_that_answer_nothing_for_the_triggers_time_are_given_up() -> None:
-    world = World(brokers=2)
+async def test_rebootstraps_after_the_trigger_time_without_metadata() -> None:
     hooks = Hooks()
     reasons = heard_of(hooks)
-    world.brokers[2].stop()
-    async with world.client(
-        hooks=hooks, metadata_recovery_rebootstrap_trigger_ms=40_000, request_timeout_ms=10_000
-    ) as client:
-        world.brokers[2].start()
-        world.brokers[1].held.add(METADATA)
-        cluster = await client.refresh_metadata(timeout=120.0)
-        assert reasons == ["no metadata for 40 s"]
-        assert sorted(cluster.brokers) == [1, 2]
+    async with InMemory(2) as memory:
+        await memory.cluster.stop_broker(2)
+        async with memory.client(
+            hooks=hooks, metadata_recovery_rebootstrap_trigger_ms=40_000, request_timeout_ms=10_000
+        ) as client:
+            await memory.cluster.start_broker(2)
+            hang(memory, "Metadata", 1)
+            cluster = await client.refresh_metadata(timeout=120.0)
+            assert reasons == ["no metadata for 40 s"]
+            assert sorted(cluster.brokers) == [1, 2]
 
 
-async def test_a_broker_may_ask_for_it_and_what_was_under_way_fails() -> None:
-    world = World(brokers=2)
+async def test_rebootstrap_required_in_metadata_fails_requests_in_flight() -> None:
     hooks = Hooks()
     reasons = heard_of(hooks)
-    async with world.client("b2:9092", hooks=hooks) as client:
-        world.brokers[1].held.add(HEARTBEAT)
+    async with InMemory(2) as memory, memory.client(2, hooks=hooks) as client:
+        held = hang(memory, "Heartbeat", 1)
         lane = client.lane(1, LaneKind.COORDINATOR, None)
-        parked = asyncio.create_task(lane.send(HeartbeatRequest(group_id="g"), timeout=100.0))
-        await until(lambda: bool(world.brokers[1].asked(HEARTBEAT)))
-
-        def once(peer: Any, header: Any, request: Any) -> MetadataResponse:
-            world.answers.clear()
-            return MetadataResponse(error_code=REBOOTSTRAP)
-
-        world.answers[METADATA] = once
+        parked = asyncio.create_task(lane.send(BEAT, timeout=100.0))
+        await held.wait()
+        memory.cluster.faults.add(api="Metadata", error="REBOOTSTRAP_REQUIRED")
         await client.refresh_metadata(timeout=20.0)
         assert len(reasons) == 1
         assert "REBOOTSTRAP_REQUIRED" in reasons[0]
         with pytest.raises(KafkaConnectionError, match="bootstraps again"):
             await parked
-        world.brokers[1].held.clear()
-        assert isinstance(
-            await lane.send(HeartbeatRequest(group_id="g"), timeout=1.0), HeartbeatResponse
-        )
+        held.remove()
+        assert isinstance(await lane.send(BEAT, timeout=1.0), HeartbeatResponse)
 
 
-async def test_a_stranger_at_a_brokers_address_is_a_reason_too() -> None:
-    world = World(brokers=2)
+async def test_rebootstraps_when_another_cluster_took_the_addresses() -> None:
     hooks = Hooks()
     reasons = heard_of(hooks)
-    async with world.client("b2:9092", hooks=hooks) as client:
-        world.brokers[1].drop()
-        world.brokers[2].drop()
-        for broker in world.brokers.values():
-            broker.answers[18] = always(ApiVersionsResponse(error_code=REBOOTSTRAP))
-        updating = asyncio.create_task(client.refresh_metadata(timeout=20.0))
-        await until(lambda: bool(reasons))
-        for broker in world.brokers.values():
-            broker.answers.clear()
-        await updating
+    async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
+        ports = [broker.port for broker in memory.cluster.brokers.values()]
+        for broker in memory.cluster.brokers:
+            await memory.cluster.stop_broker(broker)
+        async with EmbeddedCluster(
+            2, ports=ports, network=memory.network, cluster_id="another"
+        ) as another:
+            cluster = await client.refresh_metadata(timeout=20.0)
+            assert len(reasons) == 1
+            assert "another broker or cluster responds at this address" in reasons[0]
+            assert cluster.cluster_id == "another"
+            assert another.failures == []
+            await client.stop()
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
 async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: Any) -> None:
-    world = World(brokers=2)
-    async with world.client("b1:9092", metadata_recovery_strategy=strategy) as client:
-        refused = always(ApiVersionsResponse(error_code=REBOOTSTRAP))
-        world.brokers[2].answers[18] = refused
+    async with (
+        InMemory(2) as memory,
+        memory.client(1, metadata_recovery_strategy=strategy) as client,
+    ):
+        refused = memory.cluster.faults.add(
+            api="ApiVersions", broker=2, error="REBOOTSTRAP_REQUIRED", count=None
+        )
         with pytest.raises(KafkaConnectionError, match="another broker or cluster") as raised:
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(2), retry=False)
+            await client.request(ASK, to=Broker(2), retry=False)
         assert isinstance(raised.value.__cause__, RebootstrapRequiredError)
-        asking = asyncio.create_task(client.request(HeartbeatRequest(group_id="g"), to=Broker(2)))
+        asking = asyncio.create_task(client.request(ASK, to=Broker(2)))
         await asyncio.sleep(3)
-        world.brokers[2].answers.clear()
+        assert not asking.done()
+        refused.remove()
         assert (await asking).error_code == 0
 
 
-async def test_without_rebootstrap_brokers_are_not_asked_who_they_are() -> None:
-    world = World(brokers=2)
-    async with world.client(metadata_recovery_strategy="none") as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(2))
-        asked = [request for broker in world.brokers.values() for request in broker.asked(18)]
-        assert {(request.cluster_id, request.node_id) for request in asked} == {(None, -1)}
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+async def test_brokers_are_asked_for_their_identity_only_with_rebootstrap(strategy: Any) -> None:
+    async with (
+        InMemory(2) as memory,
+        memory.client(1, metadata_recovery_strategy=strategy) as client,
+    ):
+        await client.request(ASK, to=Broker(2))
+        named = {(each.cluster_id, each.node_id) for each in memory.requests(ApiVersionsRequest, 2)}
+        cluster_id = memory.cluster.settings.cluster_id
+        assert named == ({(None, -1)} if strategy == "none" else {(cluster_id, 2)})
 
 
 # -- the end --------------------------------------------------------------------------------------
 
 
-async def pending(client: Client, world: World) -> list[Awaitable[object]]:
-    world.brokers[1].held.add(HEARTBEAT)
+async def pending(client: Client, memory: InMemory) -> list[Awaitable[object]]:
+    hang(memory, "ListGroups")
     lane = client.lane(1, LaneKind.FETCH, None)
     await lane.connect(1.0)
     waits: list[Awaitable[object]] = [
-        lane.submit(HeartbeatRequest(group_id="g"), timeout=100.0),
-        asyncio.ensure_future(client.request(HeartbeatRequest(group_id="g"), to=Broker(1))),
+        lane.submit(ASK, timeout=100.0),
+        asyncio.ensure_future(client.request(ASK, to=Broker(1))),
         asyncio.ensure_future(client.metadata_for(["nowhere"], timeout=100.0)),
         asyncio.ensure_future(client.pause(100.0)),
-        client.submit(HeartbeatRequest(group_id="g"), to=Broker(1)),
+        client.submit(ASK, to=Broker(1)),
     ]
     await asyncio.sleep(1)
     return waits
 
 
-async def test_stopping_fails_everything_that_waits() -> None:
-    world = World()
-    client = world.client()
-    await client.start()
-    waits = await pending(client, world)
-    begun = now()
-    await client.stop()
-    for outcome in await asyncio.gather(*waits, return_exceptions=True):
-        assert isinstance(outcome, ClientClosedError)
-    assert now() - begun < 1.0
+async def test_stop_fails_everything_that_waits() -> None:
+    async with InMemory() as memory:
+        client = memory.client()
+        await client.start()
+        waits = await pending(client, memory)
+        begun = now()
+        await client.stop()
+        for outcome in await asyncio.gather(*waits, return_exceptions=True):
+            assert isinstance(outcome, ClientClosedError)
+        assert now() - begun < 1.0
 
 
 async def test_a_task_that_dies_fails_everything_that_waits_at_once() -> None:
-    world = World()
-    client = world.client()
-    await client.start()
-    waits = await pending(client, world)
-    begun = now()
-
     async def die() -> None:
         raise ZeroDivisionError("a bug")
 
-    client.supervisor.spawn(die, name="doomed")
-    for outcome in await asyncio.gather(*waits, return_exceptions=True):
-        assert isinstance(outcome, TaskDiedError)
-    assert now() == begun
-    with pytest.raises(TaskDiedError):
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-    await client.stop()
+    async with InMemory() as memory:
+        client = memory.client()
+        await client.start()
+        waits = await pending(client, memory)
+        begun = now()
+        client.supervisor.spawn(die, name="doomed")
+        for outcome in await asyncio.gather(*waits, return_exceptions=True):
+            assert isinstance(outcome, TaskDiedError)
+        assert now() == begun
+        with pytest.raises(TaskDiedError):
+            await client.request(ASK, to=Broker(1))
+        await client.stop()
 
 
-async def test_a_listener_that_raises_is_a_bug_and_ends_the_client() -> None:
-    world = World()
-    client = world.client()
-    await client.start()
-
+async def test_a_listener_that_raises_ends_the_client() -> None:
     def listener(_: object) -> None:
         raise ZeroDivisionError
 
-    client.on_metadata(listener)
-    with pytest.raises(KafkaError):
-        await client.refresh_metadata(timeout=5.0)
-    with pytest.raises(TaskDiedError):
-        _ = client.metadata
-    await client.stop()
+    async with InMemory() as memory:
+        client = memory.client()
+        await client.start()
+        client.on_metadata(listener)
+        with pytest.raises(KafkaError):
+            await client.refresh_metadata(timeout=5.0)
+        with pytest.raises(TaskDiedError):
+            _ = client.metadata
+        await client.stop()

@@ -16,12 +16,15 @@ from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import KafkaTimeoutError
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition
-from tests.cluster.scripted import METADATA, World, until
+from tests.embedded_client import InMemory, until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-HEARTBEAT = HeartbeatRequest.API_KEY
+ASK = ListGroupsRequest()
+"""A request that every broker can handle."""
 P0 = TopicPartition("t", 0)
 
 
@@ -29,88 +32,77 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def asked(world: World) -> list[int]:
-    """How many metadata requests each broker has seen."""
-    return [len(broker.asked(METADATA)) for broker in world.brokers.values()]
+def asked(memory: InMemory) -> list[int]:
+    """Return how many metadata requests each broker began to handle."""
+    return [len(memory.requests(MetadataRequest, broker)) for broker in memory.cluster.brokers]
 
 
 async def test_one_metadata_request_is_enough_while_brokers_respond() -> None:
-    world = World(brokers=3)
-    async with world.client() as client:
-        before = sum(asked(world))
+    async with InMemory(3) as memory, memory.client() as client:
+        before = sum(asked(memory))
         for _ in range(10):
             await client.refresh_metadata()
-        assert sum(asked(world)) - before == 10
+        assert sum(asked(memory)) - before == 10
 
 
 async def test_a_metadata_request_is_sent_to_a_second_broker_after_a_short_delay() -> None:
-    world = World(brokers=2)
-    async with world.client("b1:9092") as client:
-        await client.request(
-            HeartbeatRequest(group_id="g"), to=Broker(1)
-        )  # the only one that is connected
-        before, begun = asked(world), now()
-        world.brokers[1].held.add(METADATA)
+    async with InMemory(2) as memory, memory.client(1) as client:
+        await client.request(ASK, to=Broker(1))  # the only one that is connected
+        before, begun = asked(memory), now()
+        memory.cluster.faults.add(api="Metadata", broker=1, hang=True, count=None)
         await client.refresh_metadata()
         assert now() - begun == pytest.approx(HEDGE_AFTER)
-        assert [b - a for a, b in zip(before, asked(world), strict=True)] == [1, 1]
+        assert [b - a for a, b in zip(before, asked(memory), strict=True)] == [1, 1]
 
 
-async def test_the_first_response_wins_wherever_it_comes_from() -> None:
-    world = World(brokers=2)
-    async with world.client("b1:9092") as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        for broker in world.brokers.values():
-            broker.held.add(METADATA)
+async def test_the_first_metadata_response_wins() -> None:
+    async with InMemory(2) as memory, memory.client(1) as client:
+        await client.request(ASK, to=Broker(1))
+        first, second = (
+            memory.cluster.faults.add(api="Metadata", broker=broker, hang=True, count=None)
+            for broker in (1, 2)
+        )
         begun = now()
         updating = asyncio.create_task(client.refresh_metadata())
-        await asyncio.sleep(HEDGE_AFTER + 1)
-        (peer,) = [peer for peer in world.brokers[1].peers if peer.open]
-        header, request = peer.seen[-1]
-        assert header.api_key == METADATA
-        peer.say(header, world.metadata(request))  # type: ignore[arg-type]  # by its key
+        await second.wait()
+        await asyncio.sleep(1)
+        assert not updating.done()
+        first.remove()
         await updating
         assert now() - begun == pytest.approx(HEDGE_AFTER + 1)
-        world.brokers[2].held.clear()
-        world.brokers[2].drop()
+        second.remove()
         await client.refresh_metadata()
 
 
-async def test_waits_for_the_only_broker_there_is() -> None:
-    world = World()
-    async with world.client() as client:
-        world.brokers[1].held.add(METADATA)
+async def test_metadata_waits_for_the_only_broker_there_is() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        frozen = memory.cluster.faults.add(api="Metadata", hang=True, count=None)
         updating = asyncio.create_task(client.refresh_metadata())
         await asyncio.sleep(5)
-        (peer,) = [peer for peer in world.brokers[1].peers if peer.open]
-        header, request = peer.seen[-1]
-        peer.say(header, world.metadata(request))  # type: ignore[arg-type]  # by its key
+        assert not updating.done()
+        frozen.remove()
         await updating
-        assert asked(world) == [2]
+        assert asked(memory) == [2]
 
 
 async def test_a_broker_with_a_request_overdue_is_the_last_choice() -> None:
-    world = World(brokers=2)
-    async with world.client("b1:9092") as client:
-        world.brokers[1].held.add(HEARTBEAT)
+    async with InMemory(2) as memory, memory.client(1) as client:
+        frozen = memory.cluster.faults.add(api="Heartbeat", broker=1, hang=True, count=None)
         with pytest.raises(KafkaTimeoutError):
             await client.request(
                 HeartbeatRequest(group_id="g"), to=Broker(1), timeout=5.0, retry=False
             )
-        world.brokers[1].held.clear()
-        world.brokers[1].held.add(METADATA)
-        before, begun = asked(world), now()
+        before, begun = asked(memory), now()
         for _ in range(5):
             await client.refresh_metadata()
-            await client.request(HeartbeatRequest(group_id="g"), to=AnyBroker())
+            await client.request(ASK, to=AnyBroker())
         assert now() == begun
-        assert [b - a for a, b in zip(before, asked(world), strict=True)] == [0, 5]
-        world.brokers[1].held.clear()
-        world.brokers[1].drop()
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))  # it responds again
-        world.brokers[2].stop()
+        assert [b - a for a, b in zip(before, asked(memory), strict=True)] == [0, 5]
+        frozen.remove()
+        await client.request(ASK, to=Broker(1))  # it responds again
+        await memory.cluster.stop_broker(2)
         await client.refresh_metadata()
-        assert asked(world)[0] > before[0]
+        assert asked(memory)[0] > before[0]
 
 
 # -- partitions of a frozen leader ----------------------------------------------------------------

@@ -32,7 +32,8 @@ from kafka_async.hooks import (
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafka_async.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.cluster.scripted import ScriptedBroker, World, always, never, until
+from tests.cluster.scripted import ScriptedBroker, World, always, never
+from tests.embedded_client import until
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client

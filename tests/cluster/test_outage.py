@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from kafka_async.cluster.destinations import Broker
 from kafka_async.cluster.outage import OutageLog
-from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
-from tests.cluster.scripted import World, until
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest
+from tests.embedded_client import InMemory, until
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -38,25 +38,24 @@ def test_measures_an_outage_and_begins_anew_with_the_next() -> None:
     assert log.unreachable(32.0) == 10.0
 
 
-def stop(world: World) -> Callable[[], None]:
-    for broker in world.brokers.values():
-        broker.stop()
+async def stop(memory: InMemory) -> Callable[[], Awaitable[None]]:
+    """Stop all brokers; the returned function starts them."""
+    for broker in memory.cluster.brokers:
+        await memory.cluster.stop_broker(broker)
 
-    def start() -> None:
-        for broker in world.brokers.values():
-            broker.start()
+    async def start() -> None:
+        for broker in memory.cluster.brokers:
+            await memory.cluster.start_broker(broker)
 
     return start
 
 
-def freeze(world: World) -> Callable[[], None]:
-    for broker in world.brokers.values():
-        broker.silent = True
+async def freeze(memory: InMemory) -> Callable[[], Awaitable[None]]:
+    """Freeze all brokers; the returned function lets them go on."""
+    frozen = memory.cluster.faults.add(hang=True, count=None)
 
-    def thaw() -> None:
-        for broker in world.brokers.values():
-            broker.silent = False
-            broker.drop()
+    async def thaw() -> None:
+        frozen.remove()
 
     return thaw
 
@@ -67,26 +66,30 @@ def freeze(world: World) -> Callable[[], None]:
 @pytest.mark.parametrize("begin", [stop, freeze])
 async def test_an_outage_is_logged_from_its_onset_to_its_end(
     caplog: pytest.LogCaptureFixture,
-    begin: Callable[[World], Callable[[], None]],
+    begin: Callable[[InMemory], Awaitable[Callable[[], Awaitable[None]]]],
     strategy: str,
 ) -> None:
-    world = World(brokers=2)
-    async with world.client(
-        metadata_recovery_strategy=strategy, request_timeout_ms=2_000, metadata_max_age_ms=10_000
-    ) as client:
-        for node_id in world.brokers:
-            await client.request(HeartbeatRequest(group_id="g"), to=Broker(node_id))
-        end = begin(world)
+    async with (
+        InMemory(2) as memory,
+        memory.client(
+            metadata_recovery_strategy=strategy,
+            request_timeout_ms=2_000,
+            metadata_max_age_ms=10_000,
+        ) as client,
+    ):
+        for node_id in memory.cluster.brokers:
+            await client.request(ListGroupsRequest(), to=Broker(node_id))
+        end = await begin(memory)
         await until(lambda: bool(warnings(caplog)))
         (onset,) = warnings(caplog)
-        assert onset.startswith("no broker of the cluster can be reached: b")
+        assert onset.startswith("no broker of the cluster can be reached: 127.0.0.1:")
         assert onset.endswith("; the client keeps retrying")
         assert client.health().state == "degraded"
         await asyncio.sleep(100)
         assert 3 <= len(warnings(caplog)) <= 4  # after 10 s, 30 s and 70 s
         assert " for 1" in warnings(caplog)[1]
         caplog.clear()
-        end()
+        await end()
         await until(lambda: bool(warnings(caplog)))
         (recovered,) = warnings(caplog)
         assert recovered.startswith("the cluster can be reached again, after 1")
@@ -100,10 +103,9 @@ async def test_an_outage_is_logged_from_its_onset_to_its_end(
 async def test_the_loss_of_one_broker_of_several_is_no_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World(brokers=3)
-    async with world.client(metadata_max_age_ms=5_000) as client:
-        await client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
-        world.brokers[1].stop()
+    async with InMemory(3) as memory, memory.client(metadata_max_age_ms=5_000) as client:
+        await client.request(ListGroupsRequest(), to=Broker(1))
+        await memory.cluster.stop_broker(1)
         await asyncio.sleep(60)
         await client.refresh_metadata()
         assert warnings(caplog) == []

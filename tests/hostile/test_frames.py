@@ -24,7 +24,8 @@ from kafka_async.protocol.header import encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
-from tests.cluster.scripted import Peer, ScriptedBroker, World, always, until
+from tests.cluster.scripted import Peer, ScriptedBroker, World, always
+from tests.embedded_client import until
 from tests.hostile.measure import MIB, allocating_at_most, growing_at_most
 
 if TYPE_CHECKING:

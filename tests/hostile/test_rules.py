@@ -27,7 +27,8 @@ from kafka_async.protocol.messages.produce import (
 )
 from kafka_async.protocol.spec import Array, Fixed, Sized
 from kafka_async.types import Node, TopicPartition
-from tests.cluster.scripted import World, always, until
+from tests.cluster.scripted import World, always
+from tests.embedded_client import until
 from tests.protocol.samples import all_classes
 
 if TYPE_CHECKING:
