@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kafka_async.errors import DeliveryError, DeliveryFailure
 
 if TYPE_CHECKING:
+    from kafka_async.producer.failure_log import FailureLog
     from kafka_async.producer.outcome import BatchOutcome, Undesignated
 
 __all__ = ["Failures", "delivery_error"]
@@ -18,12 +19,19 @@ class Failures:
     """Failed batches since the last report. Beyond a thousand, only their number is kept."""
 
     def __init__(self) -> None:
+        self._log: FailureLog | None = None
         self._outcomes: list[BatchOutcome | Undesignated] = []
         self._more = 0
         self._pruned = 0
 
+    def log_to(self, log: FailureLog) -> None:
+        """Have `log` warn of failures that are not taken and that no task awaits."""
+        self._log = log
+
     def add(self, outcome: BatchOutcome | Undesignated) -> None:
         """Note a failure."""
+        if self._log is not None:
+            self._log.add(outcome)
         self._pruned += 1
         if len(self._outcomes) >= _KEPT <= self._pruned * 10:  # a look at all of them takes time
             self._outcomes = [kept for kept in self._outcomes if kept.unreported() is not None]
@@ -38,6 +46,8 @@ class Failures:
         rows = [row for outcome in self._outcomes if (row := outcome.unreported()) is not None]
         more, self._more = self._more, 0
         self._outcomes.clear()
+        if self._log is not None:
+            self._log.clear()
         return delivery_error(rows, more) if rows or more else None
 
 

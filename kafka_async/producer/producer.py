@@ -26,6 +26,7 @@ from kafka_async.errors import (
 )
 from kafka_async.foreign_names import PRODUCER, check_construction, explain
 from kafka_async.producer.accumulator import A_TURN, Accumulator
+from kafka_async.producer.failure_log import FailureLog
 from kafka_async.producer.idempotence import Sequencer
 from kafka_async.producer.preload import preload
 from kafka_async.producer.sender import Sender
@@ -173,7 +174,10 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         accumulator = Accumulator(self.config, sequencer, loop.create_future, rng)
         sender = Sender(self.config, self.client, accumulator, self._supervisor, rng)
         self._accumulator, self._sender = accumulator, sender
-        if self.config.transactional_id is not None:
+        self._failure_log = FailureLog(loop, sender.now)
+        if self.config.transactional_id is None:
+            accumulator.ledger.failures.log_to(self._failure_log)
+        else:  # the next transactional call raises what failed
             self.driver = TransactionDriver(
                 self.config, self.client, accumulator, sender, self._supervisor, rng
             )
@@ -281,6 +285,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             closed = ClientClosedError(f"{self._supervisor.name} is closed")
             accumulator.ledger.fail_all(closed, sender.now())
             accumulator.memory.wake_all()
+            self._failure_log.clear()
             lanes = sender.close() + ([] if self.driver is None else self.driver.lanes)
             await close_lanes(lanes, deadline - self._supervisor.loop.time())
         await self._supervisor.stop()
