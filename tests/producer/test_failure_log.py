@@ -132,8 +132,9 @@ async def test_a_transaction_raises_its_failures_and_logs_none(
     await stage.topic("clicks")
     async with producer_of(stage, transactional_id="t") as producer:
         stage.cluster.faults.add(api="Produce", error="MESSAGE_TOO_LARGE", count=None)
+        transaction = await producer.begin()
+        await transaction.enqueue("clicks", b"v")
+        await asyncio.sleep(5)
         with pytest.raises(KafkaError):
-            async with producer.transaction() as transaction:
-                await transaction.enqueue("clicks", b"v")
-                await asyncio.sleep(5)
+            await transaction.commit()
     assert warnings(caplog) == []
