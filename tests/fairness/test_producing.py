@@ -16,7 +16,7 @@ from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
 from tests.fairness.conftest import FAST, RECORDS, USUAL, VALUE
 from tests.fairness.work import MOST_STEPS, SLICE, Meter, check, steps
-from tests.producer.scripted import Bench
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -205,7 +205,8 @@ async def test_linger_is_kept_within_5_ms_beside_a_tight_loop(keyed: bool) -> No
 
     topics = {"clicks": [1], "audit": [1]}
     async with Bench(topics, linger_ms=LINGER, batch_size=1 << 24) as bench:
-        bench.cluster.hooks.listen(BatchClosed, hear)
+        await bench.producer.send("clicks", VALUE)  # so that it is connected
+        bench.producer.client.hooks.listen(BatchClosed, hear)
         begun = loop.time()
         await bench.producer.enqueue("audit", VALUE)
         while not closed and loop.time() < begun + 1:

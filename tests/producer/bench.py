@@ -26,6 +26,8 @@ for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
 class Bench:
     """Runs a cluster and a producer that does not linger: `async with Bench({"clicks": [1]})`.
 
+    The producer's client knows the topics: what is sent first is sent at once.
+
     Args:
         topics: The leaders of each topic's partitions, as ids of brokers from 1 on; -1 for a
             partition whose only replica is stopped.
@@ -64,6 +66,8 @@ class Bench:
         self.renew()
         try:
             await self.producer.start()
+            self.producer.client.track_topics(self._topics)
+            await self.producer.client.metadata_for(self._topics, timeout=1)
         except BaseException:
             await self.memory.__aexit__(None, None, None)
             raise

@@ -16,7 +16,7 @@ from kafka_async.producer import compressing
 from kafka_async.producer.compressing import COMPRESSED_IN_LOOP, COMPRESSED_IN_LOOP_ABOVE, IN_A_TURN
 from kafka_async.records.compression import Codec
 from kafka_async.supervisor import Supervisor
-from tests.producer.scripted import Answer, Bench
+from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -45,7 +45,7 @@ async def test_batches_are_compressed_and_keep_their_order(codec: str) -> None:
         values = [b"%06d" % n * 20 for n in range(5000)]
         await bench.producer.send_many("clicks", values)
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == values
+        assert bench.values("clicks") == values
         statistics = bench.producer.statistics()
         assert statistics.byte_total < sum(map(len, values)) / 2
         assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
@@ -139,21 +139,20 @@ async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
             await others[0]
             await others[1]
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == values[1:]
+        assert bench.values("clicks") == values[1:]
 
 
 async def test_a_batch_behind_others_fills_up_until_it_is_its_turn() -> None:
     async with Bench({"clicks": [1]}, compression_type="lz4", linger_ms=5) as bench:
         closed: list[int] = []
         await bench.producer.send("clicks", b"first")
-        bench.cluster.hooks.listen(BatchClosed, lambda event: closed.append(event.records))
-        answering = asyncio.Event()
+        bench.producer.client.hooks.listen(BatchClosed, lambda event: closed.append(event.records))
+        hold = bench.hold()
         most = bench.config.max_in_flight_requests_per_connection
-        bench.cluster.script += [Answer(hold=answering)] * most
         for _ in range(50):
             await bench.producer.enqueue("clicks", b"v")
             await asyncio.sleep(0.01)
-        answering.set()
+        hold.release()
         await bench.producer.flush()
         # Those under way, one that was compressed ahead, and all the others together.
         assert closed == [1] * (most + 1) + [50 - most - 1]

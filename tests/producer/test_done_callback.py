@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.errors import TopicAuthorizationError
-from tests.producer.scripted import Answer, Bench, turns
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
@@ -24,7 +25,7 @@ async def test_callback_is_called_once_with_the_delivery_when_its_record_is_ackn
         deliveries = [await bench.producer.enqueue("clicks", b"v") for _ in range(3)]
         for delivery in deliveries:
             delivery.add_done_callback(heard.append)
-        await turns()
+        await settle()
         assert not heard  # a callback does not end the lingering
         await asyncio.sleep(LINGER_MS / 1000 + 0.001)
         assert heard == deliveries
@@ -38,14 +39,14 @@ async def test_callback_is_called_soon_if_the_outcome_is_known() -> None:
         heard: list[Delivery] = []
         delivery.add_done_callback(heard.append)
         assert not heard
-        await turns(2)
+        await settle()
         assert heard == [delivery]
 
 
 @pytest.mark.parametrize("topic", ["clicks", "unknown"])
 async def test_callback_is_called_when_the_record_fails(topic: str) -> None:
     async with Bench({"clicks": [1]}, max_block_ms=1000) as bench:
-        bench.cluster.script.append(Answer(code=29))
+        bench.refuse("TOPIC_AUTHORIZATION_FAILED")
         errors: list[BaseException | None] = []
         delivery = await bench.producer.enqueue(topic, b"v")
         delivery.add_done_callback(lambda it: errors.append(it.exception()))
@@ -61,9 +62,9 @@ async def test_callback_of_a_record_whose_topic_becomes_known() -> None:
         heard: list[Delivery] = []
         delivery = await bench.producer.enqueue("clicks", b"v")
         delivery.add_done_callback(heard.append)
-        bench.cluster.set_topic("clicks", [1])
+        await bench.cluster.create_topic("clicks")
         await delivery
-        await turns(2)
+        await settle()
         assert heard == [delivery]
 
 
@@ -75,5 +76,5 @@ async def test_what_a_callback_raises_goes_to_the_exception_handler() -> None:
         delivery = await bench.producer.enqueue("clicks", b"v")
         delivery.add_done_callback(lambda _: 1 // 0)
         assert (await delivery).offset == 0
-        await turns(2)
+        await settle()
         assert [type(error) for error in reported] == [ZeroDivisionError]

@@ -17,7 +17,7 @@ from kafka_async.errors import ClientClosedError
 from kafka_async.kernel import IMPLEMENTATION
 from kafka_async.producer import writer
 from kafka_async.producer.transaction import Transaction
-from tests.producer.scripted import Bench
+from tests.producer.bench import Bench
 
 TOPICS = {"clicks": [1]}
 WRITERS = [Producer, Transaction]
@@ -46,7 +46,7 @@ async def test_tasks_may_run_it() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.producer.send, "clicks", b"6")
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == [b"%d" % number for number in range(7)]
+        assert bench.values("clicks") == [b"%d" % number for number in range(7)]
 
 
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
@@ -60,7 +60,7 @@ async def test_a_task_cancelled_before_it_began_has_appended_nothing() -> None:
         await asyncio.wait({task})
         assert task.cancelled()
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == [b"0"]
+        assert bench.values("clicks") == [b"0"]
 
 
 @pytest.mark.asyncio
@@ -71,7 +71,7 @@ async def test_a_call_that_is_never_awaited_is_warned_of() -> None:
         with pytest.warns(RuntimeWarning, match="enqueue.* was never awaited"):
             bench.producer.enqueue("clicks", b"1")
         await bench.producer.flush()
-        assert bench.cluster.log("clicks").values == [b"0"]
+        assert bench.values("clicks") == [b"0"]
 
 
 @pytest.mark.asyncio
@@ -81,7 +81,7 @@ async def test_nowait_records_have_the_time_of_their_call() -> None:
         stamps: list[int] = []
         for _ in range(3):
             deliveries = [bench.producer.enqueue_nowait("clicks", b"v") for _ in range(3)]
-            now = int(bench.cluster.clock.wall() * 1000)
+            now = int(bench.producer.client.clock.wall() * 1000)
             assert all(abs(delivery.timestamp - now) <= 2 for delivery in deliveries)
             stamps.append(deliveries[0].timestamp)
             await asyncio.sleep(0.01)
@@ -148,7 +148,7 @@ async def test_a_subclass_may_have_its_own_and_send_uses_it() -> None:
         bench.producer.__class__ = Loud
         await bench.producer.enqueue("clicks", b"a")
         await bench.producer.send("clicks", b"b", key=b"k")
-        assert bench.cluster.log("clicks").values == [b"A", b"B"]
+        assert bench.values("clicks") == [b"A", b"B"]
 
 
 @pytest.mark.skipif(IMPLEMENTATION == "python", reason="plain Python has nothing quicker")

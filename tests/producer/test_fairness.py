@@ -11,7 +11,7 @@ import pytest
 from kafka_async.clock import ticker
 from kafka_async.producer import writer
 from kafka_async.producer.accumulator import Accumulator
-from tests.producer.scripted import Bench
+from tests.producer.bench import Bench
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,10 +12,10 @@ from kafka_async.errors import DeliveryError, KafkaError
 from kafka_async.hooks import BatchAcknowledged, BatchFailed, Hooks
 from kafka_async.producer.producer import Producer
 from kafka_async.types import Health, TopicPartition
-from tests.producer.scripted import Answer, Bench, turns
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.messages.produce import ProduceResponse
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -139,15 +139,7 @@ async def test_records_that_expire_are_counted_and_emit_an_event(stage: Stage) -
 
 async def test_statistics_have_the_throttle_time() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        produced = bench.cluster.produced
-        times = iter([0, 300, 0])
-
-        def throttled(*args: Any, **options: Any) -> ProduceResponse:
-            response = produced(*args, **options)
-            response.throttle_time_ms = next(times)
-            return response
-
-        bench.cluster.produced = throttled
+        bench.faults.add(api="Produce", skip=1, throttle=0.3)
         for _ in range(3):
             await bench.producer.send("clicks", b"v")
         statistics = bench.producer.statistics()
@@ -158,12 +150,12 @@ async def test_statistics_have_the_throttle_time() -> None:
 async def test_seconds_of_an_acknowledged_batch_are_without_its_linger() -> None:
     async with Bench({"clicks": [1]}, linger_ms=500) as bench:
         seconds: list[float] = []
-        bench.cluster.hooks.listen(BatchAcknowledged, lambda event: seconds.append(event.seconds))
-        hold = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=hold))
+        hooks = bench.producer.client.hooks
+        hooks.listen(BatchAcknowledged, lambda event: seconds.append(event.seconds))
+        hold = bench.hold()
         delivery = await bench.producer.enqueue("clicks", b"v")
         await asyncio.sleep(2.5)
-        hold.set()
-        await turns()
+        hold.release()
+        await settle()
         assert delivery.done()
         assert seconds == [pytest.approx(2.0, abs=0.05)]

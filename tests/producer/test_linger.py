@@ -18,7 +18,7 @@ from kafka_async.clock import MemoryNetwork
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.hooks import BatchClosed
 from kafka_async.producer.preload import preload
-from tests.producer.scripted import turns
+from tests.embedded_client import settle
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
@@ -172,7 +172,7 @@ async def test_flush_and_done_do_not_make_later_records_leave_early() -> None:
         assert on.elapsed == 0
         assert delivery.done()
         later = await on.producer.enqueue("clicks", b"v", partition=0)
-        await turns()
+        await settle()
         assert not later.done()
         await asyncio.sleep(LINGER + 0.001)
         assert later.done()
@@ -303,7 +303,7 @@ async def test_batch_behind_one_in_flight_is_not_taken_along() -> None:
         await held.wait(1)
         behind = await on.producer.enqueue("clicks", b"v", partition=0)
         second = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=1))
-        await turns()
+        await settle()
         held.release()
         await asyncio.gather(first, second)
         assert [sent.partitions for sent in on.sent] == [[0], [1]]
@@ -315,7 +315,7 @@ async def test_full_batches_are_not_followed_by_small_ones() -> None:
         value, batch_size = bytes(1000), on.producer.config.batch_size
         for _ in range(10 * batch_size // len(value)):
             await on.producer.enqueue("clicks", value)
-        await turns()
+        await settle()
         full = [batch.records for batch in on.batches]
         assert len(full) >= 9
         assert min(full) > 0.95 * batch_size / len(value)

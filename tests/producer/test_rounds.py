@@ -10,7 +10,7 @@ import pytest
 from kafka_async.errors import TaskDiedError
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.ledger import Ledger
-from tests.producer.scripted import Bench, turns
+from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -32,7 +32,8 @@ async def test_a_fault_in_the_sender_ends_the_producer_at_once(
 
 
 async def test_an_idle_producer_sleeps() -> None:
-    async with Bench({"clicks": [1]}, linger_ms=5) as bench:
+    forever: Any = {"metadata_max_age_ms": 86_400_000}  # metadata that changed is looked at
+    async with Bench({"clicks": [1]}, linger_ms=5, **forever) as bench:
         loop = asyncio.get_running_loop()
         for _ in range(3):
             await bench.producer.send("clicks", b"v")
@@ -60,8 +61,9 @@ async def test_a_throttled_broker_is_looked_at_again_when_it_may_be_asked(
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"v")
         loop: Any = asyncio.get_running_loop()
+        bench.faults.add(api="Produce", throttle=10)
+        await bench.producer.send("clicks", b"v")
         until = loop.time() + 10
-        bench.cluster.lane_to(1).throttled_until = until
         timers: list[float] = []
         call_at = loop.call_at
 
@@ -73,7 +75,8 @@ async def test_a_throttled_broker_is_looked_at_again_when_it_may_be_asked(
         delivery = await bench.producer.enqueue("clicks", b"v")
         for _ in range(50):
             await bench.producer.enqueue("clicks", b"v")
-            await turns(3)
+            for _ in range(3):
+                await asyncio.sleep(0)
         assert timers == [until]
         await delivery
         assert loop.time() == until

@@ -1,4 +1,4 @@
-"""What the producer does with each answer, and with none."""
+"""Responses to Produce requests and the lack of them, on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.clock import MemoryTransport
 from kafka_async.errors import (
     DeliveryError,
+    InvalidRecordError,
     InvalidTopicError,
-    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
@@ -19,15 +20,17 @@ from kafka_async.errors import (
     for_code,
 )
 from kafka_async.producer.accumulator import Accumulator
+from kafka_async.producer.idempotence import ProducerIdentity
+from kafka_async.producer.producer import Producer
 from kafka_async.producer.reactions import PRODUCE_REACTIONS, Reaction, reaction_to
-from kafka_async.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from kafka_async.protocol.messages.produce import ProduceRequest
-from kafka_async.records.batch import RecordBatch, iter_batches
+from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
-from tests.producer.scripted import Answer, Bench, turns
+from tests.cluster.scripted import World, always
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
@@ -38,19 +41,8 @@ RETRIED = (2, 3, 5, 6, 7, 9, 13, 19, 20, 51, 56, 74, 75, 100, 103)
 LARGE = 1 << 20
 ENOUGH = RecordBatch.build([ProducerRecord("clicks", bytes(8 * LARGE))])
 ROOM = {"batch_size": 9 * LARGE, "max_request_size": 10 * LARGE, "buffer_memory": 64 * LARGE}
+LARGE_MESSAGES = {"message_max_bytes": 16 * LARGE}
 REFUSED = (-1, 17, 21, 29, 31, 42, 43, 47, 48, 49, 53, 76, 87, 90, 120)
-
-
-def sequences(bench: Bench) -> list[tuple[int, int]]:
-    """Epoch and base sequence of every batch that was sent, in order."""
-    found: list[tuple[int, int]] = []
-    for request in bench.cluster.requests(ProduceRequest):
-        for topic in request.topic_data:
-            for row in topic.partition_data:
-                pieces: Any = row.records
-                header = next(iter_batches(b"".join(pieces))).header
-                found.append((header.producer_epoch, header.base_sequence))
-    return found
 
 
 async def each(bench: Bench, *values: bytes, topic: str = "clicks") -> list[Delivery]:
@@ -58,37 +50,51 @@ async def each(bench: Bench, *values: bytes, topic: str = "clicks") -> list[Deli
     deliveries: list[Delivery] = []
     for value in values:
         deliveries.append(await bench.producer.enqueue(topic, value, partition=0))
-        await turns()
+        await settle()
     return deliveries
 
 
-# -- answers --------------------------------------------------------------------------------------
+def lookups_of(bench: Bench, topic: str) -> list[set[str]]:
+    """Return the topics of each metadata request that names a topic."""
+    asked = [{row.name for row in ask.topics or ()} for ask in bench.requests(MetadataRequest)]
+    return [names for names in asked if topic in names]
 
 
-async def test_a_record_is_written_and_acknowledged() -> None:
+# -- responses ------------------------------------------------------------------------------------
+
+
+async def test_writes_and_acknowledges_a_record() -> None:
     async with Bench({"clicks": [1, 2]}) as bench:
         receipt = await bench.producer.send("clicks", b"v", key=b"k", headers=[("h", b"x")])
         assert (receipt.topic, receipt.offset) == ("clicks", 0)
-        assert bench.cluster.log("clicks", receipt.partition).records == [(b"k", b"v")]
+        (written,) = bench.records("clicks", receipt.partition)
+        assert (written.key, written.value, written.headers) == (b"k", b"v", (("h", b"x"),))
 
 
 @pytest.mark.parametrize("code", RETRIED)
-async def test_what_may_pass_is_retried_until_it_does(code: int) -> None:
+async def test_retries_retriable_errors(code: int) -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script += [Answer(code=code), Answer(code=code)]
+        bench.refuse(code, code)
         receipt = await bench.producer.send("clicks", b"v")
         assert receipt.offset == 0
-        assert sequences(bench) == [(0, 0)] * 3
+        assert bench.sequences() == [(0, 0)] * 3
         assert bench.producer.statistics().record_retry_total == 2
 
 
 @pytest.mark.parametrize("code", REFUSED)
-async def test_what_will_not_pass_fails_with_the_brokers_error(code: int) -> None:
+async def test_raises_errors_that_are_not_retriable(code: int) -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=code, message="because"))
-        with pytest.raises(for_code(code), match="because"):
+        bench.refuse(code)
+        with pytest.raises(for_code(code)):
             await bench.producer.send("clicks", b"v")
         assert (await bench.producer.send("clicks", b"next")).offset == 0
+
+
+async def test_raises_the_error_message_of_the_broker() -> None:
+    async with Bench() as bench:
+        await bench.cluster.create_topic("counts", configs={"cleanup.policy": "compact"})
+        with pytest.raises(InvalidRecordError, match="without key in topic partition counts-0"):
+            await bench.producer.send("counts", b"v")
 
 
 async def test_every_row_of_the_reaction_table_is_reached() -> None:
@@ -96,54 +102,53 @@ async def test_every_row_of_the_reaction_table_is_reached() -> None:
     assert reaction_to(ValueError()) is Reaction.FAIL
 
 
-async def test_a_stale_leader_is_looked_up_again() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=6))
-        sending = asyncio.ensure_future(bench.producer.send("clicks", b"v"))
-        await turns()
-        assert bench.cluster.updates == 1
-        bench.cluster.set_topic("clicks", [2])
+async def test_looks_up_a_stale_leader_without_a_hint() -> None:
+    async with Bench({"clicks": [1, 2]}) as bench:
+        await bench.producer.send("clicks", b"v", partition=1)
+        lookups = len(bench.requests(MetadataRequest))
+        await bench.lead("clicks", 2)
+        bench.refuse("NOT_LEADER_OR_FOLLOWER")  # without the leader that a broker would name
+        await asyncio.sleep(1)  # so that the last look at the metadata delays no other
         began = asyncio.get_running_loop().time()
-        await sending
+        await bench.producer.send("clicks", b"v", partition=0)
         # A new leader is asked at once: the back-off was for the old one.
         assert asyncio.get_running_loop().time() == began
-        assert [node for node, _, _ in bench.cluster.sent if node >= 0] == [1, 2]
+        assert len(bench.requests(MetadataRequest)) == lookups + 1
+        assert bench.producing == [2, 1, 2]
 
 
-async def test_a_leader_that_the_broker_names_is_used_at_once() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=6, leader=(2, 5)))
+async def test_uses_the_leader_that_a_broker_names_at_once() -> None:
+    async with Bench({"clicks": [1, 2]}) as bench:
+        await bench.producer.send("clicks", b"v", partition=1)
+        await bench.lead("clicks", 2)
         began = asyncio.get_running_loop().time()
-        await bench.producer.send("clicks", b"v")
+        await bench.producer.send("clicks", b"v", partition=0)
         assert asyncio.get_running_loop().time() == began
-        assert [node for node, _, _ in bench.cluster.sent if node >= 0] == [1, 2]
+        assert bench.producing == [2, 1, 2]
 
 
 async def test_a_duplicate_counts_as_written() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=46))
+        bench.refuse(46)
         assert (await bench.producer.send("clicks", b"v")).offset == -1
 
 
-async def test_an_answer_without_the_partition_fails_it() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        original = bench.cluster.produced
-
-        def forgetful(*args: Any, **kwargs: Any) -> Any:
-            response = original(*args, **kwargs)
-            response.responses = ()
-            return response
-
-        bench.cluster.produced = forgetful
+async def test_fails_records_whose_partition_the_response_leaves_out() -> None:
+    """The broker is a scripted one: no other leaves a partition out."""
+    world = World()
+    world.add("clicks", 1)
+    world.answers[ProduceRequest.API_KEY] = always(ProduceResponse())
+    options: dict[str, Any] = {"dialer": world.network, "enable_idempotence": False}
+    async with Producer(world.servers, **options) as producer:
         with pytest.raises(KafkaError, match="leaves the partition out"):
-            await bench.producer.send("clicks", b"v")
+            await producer.send("clicks", b"v")
 
 
-async def test_acks_0_needs_no_answer_and_knows_no_offset() -> None:
+async def test_acks_0_awaits_no_response_and_has_no_offset() -> None:
     async with Bench({"clicks": [1]}, acks=0, enable_idempotence=False) as bench:
         assert (await bench.producer.send("clicks", b"v")).offset == -1
-        assert bench.cluster.log("clicks").values == [b"v"]
-        assert sequences(bench) == [(-1, -1)]
+        assert bench.values("clicks") == [b"v"]
+        assert bench.sequences() == [(-1, -1)]
 
 
 # -- no answer ------------------------------------------------------------------------------------
@@ -152,41 +157,43 @@ async def test_acks_0_needs_no_answer_and_knows_no_offset() -> None:
 @pytest.mark.parametrize("write", [True, False])
 async def test_a_lost_connection_writes_nothing_twice(write: bool) -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(lose=True, write=write))
+        bench.faults.add(api="Produce", disconnect="after" if write else "before")
         assert (await bench.producer.send("clicks", b"v")).offset == 0
-        assert bench.cluster.log("clicks").values == [b"v"]
+        assert bench.values("clicks") == [b"v"]
 
 
-async def test_the_retry_of_a_batch_is_the_same_bytes() -> None:
+async def test_retries_a_batch_with_the_same_bytes() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script += [Answer(lose=True), Answer(code=19)]
+        bench.faults.add(api="Produce", disconnect="before")
+        bench.refuse("NOT_ENOUGH_REPLICAS")
         await bench.producer.send("clicks", b"v")
-        frames: list[Any] = [
-            row.records
-            for request in bench.cluster.requests(ProduceRequest)
+        frames = [
+            bytes(row.records)
+            for request in bench.requests(ProduceRequest)
             for topic in request.topic_data
             for row in topic.partition_data
         ]
         assert len(frames) == 3
-        assert all(frame is frames[0] for frame in frames)
-        assert all(isinstance(piece, bytes) for piece in frames[0])
+        assert frames == frames[:1] * 3
 
 
-async def test_a_broker_that_cannot_be_reached_is_tried_until_the_deadline() -> None:
-    async with Bench(
-        {"clicks": [1]}, delivery_timeout_ms=30_000, request_timeout_ms=5_000
-    ) as bench:
-        bench.cluster.refusing[1] = KafkaConnectionError("refused")
+async def test_retries_an_unreachable_broker_until_delivery_timeout_ms() -> None:
+    timeouts: dict[str, Any] = {"delivery_timeout_ms": 30_000, "request_timeout_ms": 5_000}
+    async with Bench({"clicks": [1], "audit": [2]}, **timeouts) as bench:
+        await bench.producer.send("audit", b"v")
+        attempts = bench.memory.attempts(1)
+        await bench.memory.cut_off(1)
         with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms") as caught:
             await bench.producer.send("clicks", b"v")
         assert caught.value.topic == "clicks"
         assert asyncio.get_running_loop().time() == pytest.approx(30, abs=1)
-        assert 10 < bench.cluster.lane_to(1).connects < 100
+        assert 10 < bench.memory.attempts(1) - attempts < 100
 
 
-async def test_one_dead_broker_holds_up_nobody_else() -> None:
+async def test_an_unreachable_broker_does_not_delay_others() -> None:
     async with Bench({"clicks": [1], "audit": [2]}) as bench:
-        bench.cluster.refusing[1] = KafkaConnectionError("refused")
+        await bench.producer.send("audit", b"v")
+        await bench.memory.cut_off(1)
         stuck = await bench.producer.enqueue("clicks", b"v")
         began = asyncio.get_running_loop().time()
         for number in range(20):
@@ -195,36 +202,44 @@ async def test_one_dead_broker_holds_up_nobody_else() -> None:
         assert not stuck.done()
 
 
-async def test_an_expired_batch_on_the_wire_is_decided_by_its_answer() -> None:
-    """CVE-2026-35554: until its request has ended, a batch is neither failed nor reused."""
+async def test_an_expired_batch_in_flight_is_neither_failed_twice_nor_reused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CVE-2026-35554: its bytes stay what they were while the transport may still send them."""
+    written: list[Any] = []
+    write = MemoryTransport.write
+
+    def noted(transport: MemoryTransport, data: Any) -> None:
+        written.append(data)
+        write(transport, data)
+
+    monkeypatch.setattr(MemoryTransport, "write", noted)
     async with Bench(
         {"clicks": [1], "other": [1]}, delivery_timeout_ms=5_000, request_timeout_ms=5_000
     ) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=hold))
+        hold = bench.hold()
         first = await bench.producer.enqueue("clicks", b"first")
         await asyncio.sleep(4.9)
-        hold.set()
+        hold.release()
         await asyncio.sleep(0.2)
         assert first.result().offset == 0
 
-        late = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=late))
+        late = bench.hold(applied=True)
         second = await bench.producer.enqueue("clicks", b"second")
-        await asyncio.sleep(0.01)
-        (request,) = bench.cluster.requests(ProduceRequest)[1:]
-        frame: Any = request.topic_data[0].partition_data[0].records
-        before = b"".join(frame)
+        await late.wait()
+        sent = [data for data in written if b"second" in bytes(data)]
+        assert sent
+        before = [bytes(data) for data in sent]
         await asyncio.sleep(6)
         assert isinstance(second.exception(), KafkaTimeoutError)
         # Others come and go while the transport still has the bytes of the expired batch.
         for number in range(50):
             await bench.producer.send("other", b"%d" % number)
-        assert b"".join(frame) == before
-        late.set()
-        await turns()
-        assert bench.cluster.log("clicks").values == [b"first", b"second"]
-        assert bench.cluster.log("other").values == [b"%d" % number for number in range(50)]
+        assert [bytes(data) for data in sent] == before
+        late.release()
+        await settle()
+        assert bench.values("clicks") == [b"first", b"second"]
+        assert bench.values("other") == [b"%d" % number for number in range(50)]
         # What was reported as unknown was written after all: the chain goes on without a hole.
         assert (await bench.producer.send("clicks", b"third")).offset == 2
 
@@ -232,14 +247,13 @@ async def test_an_expired_batch_on_the_wire_is_decided_by_its_answer() -> None:
 # -- order ----------------------------------------------------------------------------------------
 
 
-async def test_five_requests_are_under_way_and_no_more() -> None:
+async def test_at_most_five_requests_are_in_flight() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"first")
-        hold = asyncio.Event()
-        bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+        hold = bench.hold()
         deliveries = await each(bench, *(b"%d" % n for n in range(8)))
         assert bench.producer.statistics().requests_in_flight == 5
-        hold.set()
+        hold.release()
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
 
 
@@ -248,41 +262,40 @@ async def test_nothing_follows_the_first_batch_of_an_idempotent_producer_until_i
     idempotent: bool, under_way: int
 ) -> None:
     async with Bench({"clicks": [1]}, enable_idempotence=idempotent) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script += [Answer(hold=hold) for _ in range(5)]
+        hold = bench.hold()
         deliveries = await each(bench, *(b"%d" % n for n in range(8)))
         assert bench.producer.statistics().requests_in_flight == under_way
-        hold.set()
+        hold.release()
         assert [(await delivery).offset for delivery in deliveries][:5] == list(range(5))
 
 
 async def test_a_first_batch_that_is_refused_at_first_keeps_its_place() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=hold, code=6))
+        hold = bench.hold(error="NOT_LEADER_OR_FOLLOWER")
         deliveries = await each(bench, b"0", b"1", b"2")
-        hold.set()
+        hold.release()
         assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
         # Not by luck: a leader takes any sequence of a producer that it does not know.
-        assert [sequence for _, sequence in sequences(bench)] == [0, 0, 1]
+        assert [sequence for _, sequence in bench.sequences()] == [0, 0, 1]
 
 
-async def test_what_waits_for_a_busy_broker_joins_one_batch() -> None:
+async def test_records_that_wait_for_a_busy_broker_share_a_batch() -> None:
     async with Bench({"clicks": [1]}, max_in_flight_requests_per_connection=1) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=hold))
+        hold = bench.hold()
         deliveries = await each(bench, *(b"%d" % n for n in range(8)))
-        hold.set()
+        hold.release()
         assert [(await delivery).offset for delivery in deliveries] == list(range(8))
-        assert len(bench.cluster.log("clicks").batches) == 2
+        assert len(bench.batches("clicks")) == 2
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_large_and_tiny_batches_of_one_turn_are_written_in_the_order_sent(
+async def test_large_and_tiny_batches_of_one_iteration_keep_their_order(
     idempotent: bool,
 ) -> None:
     room = {"max_request_size": 2 * LARGE, "buffer_memory": 32 * LARGE}
-    async with Bench({"clicks": [1]}, enable_idempotence=idempotent, **room) as bench:
+    options: dict[str, Any] = {"settings": LARGE_MESSAGES, "enable_idempotence": idempotent, **room}
+    async with Bench({"clicks": [1, 1]}, **options) as bench:
+        await bench.producer.send("clicks", b"another partition", partition=1)
         values = [b"%d" % n * (LARGE if n % 2 == 0 else 1) for n in range(8)]
         deliveries = [
             await bench.producer.send_batch(
@@ -290,113 +303,116 @@ async def test_large_and_tiny_batches_of_one_turn_are_written_in_the_order_sent(
             )
             for value in values
         ]
-        assert bench.cluster.requests(ProduceRequest) == []  # all are there before one is sent
+        assert bench.sent == 1  # all are there before one is sent
         assert [(await delivery).offset for delivery in deliveries] == list(range(8))
-        assert bench.cluster.log("clicks").values == values
+        assert bench.values("clicks") == values
 
 
-async def test_a_broker_has_enough_for_a_turn_with_8_mib() -> None:
-    async with Bench({"clicks": [1]}, **ROOM) as bench:
+async def test_a_broker_gets_at_most_8_mib_per_event_loop_iteration() -> None:
+    async with Bench({"clicks": [1]}, settings=LARGE_MESSAGES, **ROOM) as bench:
         await bench.producer.send("clicks", b"first")
         for _ in range(3):
             await bench.producer.send_batch(TopicPartition("clicks", 0), ENOUGH)
-        sent = [len(bench.cluster.requests(ProduceRequest))]
+        sent = [bench.sent]
         for _ in range(3):
             await asyncio.sleep(0)
-            sent.append(len(bench.cluster.requests(ProduceRequest)))
+            sent.append(bench.sent)
         assert sent == [1, 2, 3, 4]
         await bench.producer.flush()
 
 
-async def test_nobody_appends_in_a_turn_in_which_a_broker_got_enough() -> None:
-    async with Bench({"clicks": [1]}, **ROOM) as bench:
+async def test_enqueue_yields_after_a_broker_got_8_mib_in_an_iteration() -> None:
+    async with Bench({"clicks": [1]}, settings=LARGE_MESSAGES, **ROOM) as bench:
         await bench.producer.send("clicks", b"first")
         for _ in range(2):
             await bench.producer.send_batch(TopicPartition("clicks", 0), ENOUGH)
         await bench.producer.enqueue("clicks", b"small")
         large = await bench.producer.enqueue("clicks", bytes(ROOM["batch_size"]))
         # That has closed the batch of the small one, and the next record gives up the loop for it.
-        assert len(bench.cluster.requests(ProduceRequest)) == 1
+        assert bench.sent == 1
         await bench.producer.enqueue("clicks", b"v")
-        assert len(bench.cluster.requests(ProduceRequest)) == 5
+        assert bench.sent == 5
         assert (await large).offset == 4
 
 
 async def test_a_failure_in_the_middle_keeps_the_order() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script += [
-            Answer(hold=hold),
-            Answer(hold=hold, code=19),
-            Answer(hold=hold),
-            Answer(hold=hold),
-        ]
+        await bench.producer.send("clicks", b"first")
+        hold = bench.hold()
+        bench.refuse("NOT_ENOUGH_REPLICAS")
         deliveries = await each(bench, b"0", b"1", b"2", b"3")
-        hold.set()
-        assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2, 3]
-        assert bench.cluster.log("clicks").values == [b"0", b"1", b"2", b"3"]
+        assert bench.producer.statistics().requests_in_flight == 4
+        hold.release()
+        assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3, 4]
+        assert bench.values("clicks") == [b"first", b"0", b"1", b"2", b"3"]
 
 
 async def test_a_new_leader_waits_for_what_the_old_one_has() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        hold = asyncio.Event()
-        bench.cluster.script.append(Answer(hold=hold))
+    async with Bench({"clicks": [1], "audit": [2]}) as bench:
+        hold = bench.hold(applied=True)
         deliveries = await each(bench, b"0")
-        bench.cluster.set_topic("clicks", [2])
+        await bench.lead("clicks", 2)
+        await bench.producer.client.refresh_metadata()
         deliveries += await each(bench, b"1")
-        assert len(bench.cluster.requests(ProduceRequest)) == 1
-        hold.set()
+        assert bench.producing == [1]
+        hold.release()
         assert [(await delivery).offset for delivery in deliveries] == [0, 1]
+        assert bench.producing == [1, 2]
 
 
 async def test_a_batch_that_fails_for_good_breaks_nothing_behind_it() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"first")
-        hold = asyncio.Event()
-        bench.cluster.script += [Answer(hold=hold, code=87), Answer(hold=hold), Answer(hold=hold)]
+        hold = bench.hold(error="INVALID_RECORD")
         bad, good, last = await each(bench, b"bad", b"good", b"last")
-        hold.set()
+        hold.release()
         assert (await good).offset == 1
         assert (await last).offset == 2
         assert bad.exception() is not None
-        assert bench.cluster.log("clicks").values == [b"first", b"good", b"last"]
+        assert bench.values("clicks") == [b"first", b"good", b"last"]
         # The oldest refusal bumped the epoch, once, and what was left began at sequence 0.
-        assert sequences(bench)[-2:] == [(1, 0), (1, 1)]
+        assert bench.sequences()[-2:] == [(1, 0), (1, 1)]
 
 
 async def test_an_epoch_that_was_bumped_is_taken_over_by_other_partitions_when_idle() -> None:
     async with Bench({"clicks": [1], "other": [1]}) as bench:
         await bench.producer.send("other", b"0")
         await bench.producer.send("clicks", b"first")
-        bench.cluster.script.append(Answer(code=87))
+        bench.refuse(87)
         with pytest.raises(KafkaError):
             await bench.producer.send("clicks", b"bad")
         await bench.producer.send("clicks", b"good")
         assert (await bench.producer.send("other", b"1")).offset == 1
-        assert sequences(bench)[-1] == (1, 0)
+        assert bench.sequences()[-1] == (1, 0)
 
 
-async def test_epochs_run_out_and_a_new_id_is_asked_for() -> None:
+async def test_gets_a_new_producer_id_when_epochs_run_out() -> None:
+    async with Bench({"clicks": [1, 1]}) as bench:
+        await bench.producer.send("clicks", b"v", partition=1)
+        accumulator: Any = bench.producer._accumulator  # pyright: ignore[reportPrivateUsage]  # 32,767 epochs take long
+        first = accumulator.sequencer.identity.producer_id
+        accumulator.sequencer.adopt(ProducerIdentity(first, 2**15 - 1))
+        bench.refuse("OUT_OF_ORDER_SEQUENCE_NUMBER")
+        assert (await bench.producer.send("clicks", b"v", partition=0)).offset == 0
+        assert len(bench.requests(InitProducerIdRequest)) == 2
+        sent = [(header.producer_id, header.producer_epoch) for header in bench.headers()]
+        assert sent[1:] == [(first, 2**15 - 1), (first + 1, 0)]
+
+
+async def test_fails_waiting_records_without_permission_for_a_producer_id() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.replies.append(InitProducerIdResponse(producer_id=3, producer_epoch=32767))
-        bench.cluster.script.append(Answer(code=45, write=False))
-        assert (await bench.producer.send("clicks", b"v")).offset == 0
-        assert len(bench.cluster.requests(InitProducerIdRequest)) == 2
-
-
-async def test_no_producer_id_for_want_of_permission_fails_what_waits() -> None:
-    async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.replies.append(InitProducerIdResponse(error_code=31))
+        bench.faults.add(api="InitProducerId", error=31)
         with pytest.raises(for_code(31)):
             await bench.producer.send("clicks", b"v")
         assert (await bench.producer.send("clicks", b"v")).offset == 0
 
 
-async def test_no_producer_id_yet_is_asked_for_again() -> None:
+async def test_retries_until_it_has_a_producer_id() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.replies += [InitProducerIdResponse(error_code=14), KafkaTimeoutError("slow")]
+        bench.faults.add(api="InitProducerId", error="COORDINATOR_LOAD_IN_PROGRESS")
+        bench.faults.add(api="InitProducerId", hang=True)
         assert (await bench.producer.send("clicks", b"v")).offset == 0
-        assert len(bench.cluster.requests(InitProducerIdRequest)) == 3
+        assert len(bench.requests(InitProducerIdRequest)) == 3
 
 
 # -- size -----------------------------------------------------------------------------------------
@@ -404,19 +420,21 @@ async def test_no_producer_id_yet_is_asked_for_again() -> None:
 
 async def test_a_batch_too_large_for_the_broker_is_split() -> None:
     async with Bench({"clicks": [1]}, linger_ms=10) as bench:
-        bench.cluster.script += [Answer(code=10), Answer(code=10)]
+        bench.refuse(10, 10)
         values = [b"%d" % n for n in range(7)]
         deliveries = await bench.producer.send_many("clicks", values)
         assert [(await delivery).offset for delivery in deliveries] == list(range(7))
-        assert bench.cluster.log("clicks").values == values
+        assert bench.values("clicks") == values
         assert bench.producer.statistics().batch_split_total == 2
         assert bench.producer.statistics().buffer_available_bytes == bench.config.buffer_memory
+        sizes = [batch.header.records_count for batch in bench.batches("clicks")]
+        assert sizes == [1, 2, 4], "the first half was refused and split again"
 
 
 async def test_a_single_record_too_large_for_the_broker_fails_alone() -> None:
-    async with Bench({"clicks": [1]}, linger_ms=10) as bench:
-        bench.cluster.script += [Answer(code=10), Answer(code=10)]
-        bad = await bench.producer.enqueue("clicks", b"large")
+    settings = {"message_max_bytes": 100}
+    async with Bench({"clicks": [1]}, settings=settings, linger_ms=10) as bench:
+        bad = await bench.producer.enqueue("clicks", b"large" * 20)
         good = await bench.producer.enqueue("clicks", b"small")
         assert (await good).offset == 0
         assert isinstance(bad.exception(), RecordTooLargeError)
@@ -428,7 +446,8 @@ async def test_requests_stay_below_max_request_size() -> None:
         for name in topics:
             await bench.producer.enqueue(name, b"x" * 3000)
         await bench.producer.flush()
-        sizes = [len(request.encode(12)) for request in bench.cluster.requests(ProduceRequest)]
+        produced = [row for row in bench.memory.received if isinstance(row.request, ProduceRequest)]
+        sizes = [len(row.request.encode(row.version)) for row in produced]
         assert max(sizes) <= 10_000
         assert len(sizes) == 4
 
@@ -436,7 +455,7 @@ async def test_requests_stay_below_max_request_size() -> None:
 # -- topics ---------------------------------------------------------------------------------------
 
 
-async def test_a_topic_that_is_not_there_fails_within_max_block() -> None:
+async def test_a_missing_topic_fails_its_records_after_max_block_ms() -> None:
     async with Bench(max_block_ms=3_000) as bench:
         with pytest.raises(UnknownTopicOrPartitionError, match="nowhere") as caught:
             await bench.producer.send("nowhere", b"v")
@@ -466,46 +485,47 @@ async def test_many_topics_are_each_looked_at_a_few_times_and_not_for_every_othe
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["topic known", "topic not known yet"])
-async def test_a_partition_that_is_not_there_fails_once_that_is_asked_for_anew(known: bool) -> None:
-    async with Bench({"clicks": [1, 1]}, max_block_ms=3_000) as bench:
+async def test_fails_records_of_a_missing_partition_after_another_look_at_the_metadata(
+    known: bool,
+) -> None:
+    async with Bench({"clicks": [1, 1]} if known else {}, max_block_ms=3_000) as bench:
         if known:
             await bench.producer.send("clicks", b"v")
+        else:
+            await bench.cluster.create_topic("clicks", 2)
+        lookups = len(lookups_of(bench, "clicks"))
         with pytest.raises(UnknownTopicOrPartitionError, match=r"^clicks-2: .*partitions, 0 to 1"):
             await bench.producer.send("clicks", b"v", partition=2)
-        assert bench.cluster.refreshed == [["clicks"]]
+        assert len(lookups_of(bench, "clicks")) - lookups == (1 if known else 2)
         assert asyncio.get_running_loop().time() == pytest.approx(0, abs=0.1)
         await bench.producer.send("clicks", b"v", partition=1)
 
 
-async def test_a_partition_that_has_come_meanwhile_is_written_to() -> None:
+async def test_writes_to_a_partition_that_was_added() -> None:
     async with Bench({"clicks": [1, 1]}) as bench:
         await bench.producer.send("clicks", b"v")
-        bench.cluster.creatable["clicks"] = [1, 1, 2]
+        await bench.lead("clicks", 1, 1, 1)
         assert (await bench.producer.send("clicks", b"v", partition=2)).partition == 2
 
 
-async def test_a_partition_that_is_not_there_expires_when_nobody_answers() -> None:
+async def test_records_of_a_missing_partition_expire_without_metadata() -> None:
     async with Bench({"clicks": [1, 1]}, max_block_ms=3_000) as bench:
         await bench.producer.send("clicks", b"v")
-        bench.cluster.learning = asyncio.Event()
+        bench.faults.add(api="Metadata", hang=True, count=None)
         with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 1"):
             await bench.producer.send("clicks", b"v", partition=2)
         assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
-        bench.cluster.learning.set()
-        await turns()
 
 
 async def test_records_wait_for_a_topic_that_is_being_created() -> None:
     async with Bench() as bench:
-        bench.cluster.learning = asyncio.Event()
-        bench.cluster.creatable["new"] = [1, 1, 1]
         deliveries = [
             await bench.producer.enqueue("new", b"%d" % n, key=b"%d" % n) for n in range(9)
         ]
         flushing = asyncio.ensure_future(bench.producer.flush())
-        await turns()
+        await asyncio.sleep(1)
         assert not flushing.done()
-        bench.cluster.learning.set()
+        await bench.cluster.create_topic("new", 3)
         await flushing
         assert all(delivery.result().offset >= 0 for delivery in deliveries)
         statistics = bench.producer.statistics()
@@ -515,41 +535,27 @@ async def test_records_wait_for_a_topic_that_is_being_created() -> None:
 
 async def test_an_illegal_topic_fails_at_once() -> None:
     async with Bench() as bench:
-
-        async def refused(*_: Any, **__: Any) -> Any:
-            raise InvalidTopicError("a name with spaces", topic="no good")
-
-        bench.cluster.metadata_for = refused
         began = asyncio.get_running_loop().time()
         with pytest.raises(InvalidTopicError):
             await bench.producer.send("no good", b"v")
         assert asyncio.get_running_loop().time() == began
 
 
-async def test_topics_are_learnt_together_and_one_that_is_refused_fails_alone() -> None:
-    async with Bench() as bench:
-        bench.cluster.creatable = {"a": [1], "b": [1]}
-        learn, asked = bench.cluster.metadata_for, list[set[str]]()
-
-        async def refusing(topics: Any, **options: Any) -> Any:
-            asked.append(set(topics))
-            if "no good" in topics:
-                raise InvalidTopicError("a name with spaces", topic="no good")
-            return await learn(topics, **options)
-
-        bench.cluster.metadata_for = refusing
+async def test_looks_up_topics_together_and_a_refused_one_fails_alone() -> None:
+    async with Bench(settings={"auto_create_topics": True}) as bench:
         names = ("a", "no good", "b")
         good, bad, also_good = [await bench.producer.enqueue(name, b"v") for name in names]
         assert (await good).offset == (await also_good).offset == 0
         with pytest.raises(InvalidTopicError):
             await bad
-        await turns()
-        assert asked == [set(names), {"a", "b"}], "what was refused is not asked for again"
+        await asyncio.sleep(10)
+        (lookup,) = lookups_of(bench, "no good")  # a refused topic is not looked up again
+        assert lookup == set(names)
 
 
 async def test_a_topic_that_is_there_does_not_wait_for_one_that_is_not() -> None:
     async with Bench(max_block_ms=3_000) as bench:
-        bench.cluster.creatable = {"there": [1]}
+        await bench.cluster.create_topic("there")
         nowhere = await bench.producer.enqueue("nowhere", b"v")
         there = await bench.producer.enqueue("there", b"v")
         assert (await there).offset == 0
@@ -563,7 +569,7 @@ async def test_a_partition_that_gets_a_leader_is_sent() -> None:
         delivery = await bench.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(20)
         assert not delivery.done()
-        bench.cluster.set_topic("clicks", [4])
+        await bench.lead("clicks", 1)
         assert (await delivery).offset == 0
 
 
@@ -573,10 +579,11 @@ async def test_a_partition_without_leader_times_out_and_says_so() -> None:
             await bench.producer.send("clicks", b"v")
 
 
-async def test_more_partitions_are_used_when_they_come() -> None:
+async def test_uses_partitions_that_were_added() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"v", key=b"key")
-        bench.cluster.set_topic("clicks", [1, 2, 1, 2])
+        await bench.lead("clicks", 1, 1, 1, 1)
+        await bench.producer.client.refresh_metadata()
         receipts = [await bench.producer.send("clicks", b"v", key=b"%d" % n) for n in range(40)]
         assert {receipt.partition for receipt in receipts} == {0, 1, 2, 3}
 
@@ -584,9 +591,9 @@ async def test_more_partitions_are_used_when_they_come() -> None:
 # -- flush and failure ----------------------------------------------------------------------------
 
 
-async def test_flush_raises_what_nobody_asked_for() -> None:
+async def test_flush_raises_errors_of_deliveries_that_were_not_awaited() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=29))
+        bench.refuse(29)
         await bench.producer.enqueue("clicks", b"forgotten")
         with pytest.raises(DeliveryError) as caught:
             await bench.producer.flush()
@@ -596,9 +603,9 @@ async def test_flush_raises_what_nobody_asked_for() -> None:
         await bench.producer.flush()
 
 
-async def test_flush_is_silent_about_what_was_told() -> None:
+async def test_flush_does_not_raise_errors_that_were_raised_already() -> None:
     async with Bench({"clicks": [1]}) as bench:
-        bench.cluster.script.append(Answer(code=29))
+        bench.refuse(29)
         with pytest.raises(for_code(29)):
             await bench.producer.send("clicks", b"v")
         await bench.producer.flush()
@@ -611,23 +618,23 @@ async def test_flush_does_not_linger() -> None:
         assert asyncio.get_running_loop().time() < 1
 
 
-async def test_flush_gives_up_after_its_timeout_and_loses_nothing() -> None:
+async def test_flush_raises_after_its_timeout_and_loses_no_record() -> None:
     async with Bench({"clicks": [-1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v")
         with pytest.raises(KafkaTimeoutError):
             await bench.producer.flush(2)
-        bench.cluster.set_topic("clicks", [1])
+        await bench.lead("clicks", 1)
         assert (await delivery).offset == 0
 
 
-async def test_a_task_that_dies_fails_everything_at_once() -> None:
+async def test_a_task_that_dies_fails_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Bench({"clicks": [-1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v")
 
         def breaks(*_: object, **__: object) -> Any:
             raise RuntimeError("broken")
 
-        bench.cluster.metadata_for = breaks
+        monkeypatch.setattr(bench.producer.client, "metadata_for", breaks)
         await bench.producer.enqueue("other", b"v")
         with pytest.raises(KafkaError, match="broken"):
             await delivery

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafka_async.clock import MemoryTransport
 from kafka_async.errors import DeliveryError, KafkaTimeoutError
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
-from tests.producer.scripted import Bench, turns
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
     from tests.consumer.conftest import Stage, StartStage
@@ -142,23 +144,31 @@ async def test_a_transaction_that_cannot_be_aborted_does_not_hold_up_the_others(
     stage.cluster.faults.clear()
 
 
-async def test_lanes_that_do_not_close_are_aborted_at_the_deadline() -> None:
+async def test_connections_that_do_not_close_are_aborted_at_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transport does not close while it has bytes that a broker does not read."""
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"v")
-        aborted: list[object] = []
+        closing: list[MemoryTransport] = []
+        aborted: list[MemoryTransport] = []
+        abort = MemoryTransport.abort
 
-        async def never(reason: object = None) -> None:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                aborted.append(lane)
-                raise
+        def noted(transport: MemoryTransport) -> None:
+            aborted.append(transport)
+            abort(transport)
 
-        lane = bench.cluster.lane_to(1)
-        lane.close = never
+        def unfinished(transport: MemoryTransport) -> None:
+            closing.append(transport)
+
+        monkeypatch.setattr(MemoryTransport, "close", unfinished)
+        monkeypatch.setattr(MemoryTransport, "abort", noted)
         await bench.producer.stop(1.5)
         assert now() == pytest.approx(1.5, abs=0.1)
-        assert aborted == [lane]
+        assert len(closing) >= 2, "of the producer and of its client"
+        assert set(closing) <= set(aborted)
+        await settle()
+        assert await bench.cluster.disconnect() == 0
 
 
 async def test_stopping_with_no_time_still_closes_every_connection(stage: Stage) -> None:
@@ -177,7 +187,7 @@ async def test_stopping_aborts_in_order_while_the_cluster_responds() -> None:
         txn = await bench.producer.begin()
         await txn.send("clicks", b"1")
         await bench.producer.stop()
-        assert [end.committed for end in bench.cluster.requests(EndTxnRequest)] == [False]
+        assert [end.committed for end in bench.requests(EndTxnRequest)] == [False]
         assert now() == pytest.approx(0, abs=0.1)
 
 
@@ -190,10 +200,10 @@ async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
     delivery = await producer.enqueue("clicks", b"v")
     await fault.wait()
     first = asyncio.create_task(producer.stop())
-    await turns()
+    await settle()
     second = asyncio.create_task(producer.stop())
     impatient = asyncio.create_task(producer.stop())
-    await turns()
+    await settle()
     assert not second.done()
     impatient.cancel()
     await asyncio.wait({impatient})
@@ -214,9 +224,9 @@ async def test_a_second_stop_waits_for_a_first_that_is_cancelled(stage: Stage) -
     await producer.enqueue("clicks", b"v")
     await fault.wait()
     first = asyncio.create_task(producer.stop())
-    await turns()
+    await settle()
     second = asyncio.create_task(producer.stop())
-    await turns()
+    await settle()
     first.cancel()
     await second
     assert producer.health().state == "closed"

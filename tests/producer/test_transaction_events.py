@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_async.hooks import TransactionEnded
-from tests.producer.scripted import Bench
+from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 async def test_a_commit_and_an_abort_are_told() -> None:
     async with Bench({"counts": [1]}, transactional_id="words") as bench:
         told: list[TransactionEnded] = []
-        bench.cluster.hooks.listen(TransactionEnded, told.append)
+        bench.producer.client.hooks.listen(TransactionEnded, told.append)
         async with bench.producer.transaction() as txn:
             await txn.send("counts", b"1")
         txn = await bench.producer.begin()
