@@ -30,6 +30,8 @@ ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
 FOREIGN = {"contract", "foreign_clients", "kafka_tools", "confluent_kafka", "aiokafka"}
 """Integration tests that let other projects' clients and tools, or raw requests, judge."""
+ONE_KERNEL = {"benchmarks", "cli", "conformance", "contract", "docs", "spark", "testing", "tools"}
+"""Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 
 
@@ -56,8 +58,11 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are: below tests/integration, or in a file named for strangers."""
+    """Mark tests by where they are, and those that run on both kernels by themselves."""
     for item in items:
+        directory = item.path.relative_to(ROOT).parts[0]
+        if directory in ONE_KERNEL or "kernel" in getattr(item, "fixturenames", ()):
+            item.add_marker("one_kernel")
         if INTEGRATION in item.path.parents:
             item.add_marker("integration")
             if item.path.stem.removeprefix("test_") in FOREIGN:

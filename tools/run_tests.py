@@ -1,14 +1,14 @@
 """Runs the whole suite, stage by stage, and says in one line what it ran on.
 
-    python tools/run_tests.py           unit tests twice, integration tests on each backend
+    python tools/run_tests.py           unit tests and integration tests
     python tools/run_tests.py slow      unit tests on the other Pythons, and tests marked slow
     python tools/run_tests.py matrix    tests that hold for every broker, on the older brokers
 
-Unit tests run on the pure kernel under asyncio and on the compiled one under uvloop: each is met
-once, without the product; both at once, since each keeps one core busy. Where something is missing
-(Java, Maven, a compiler) the rest runs, and the last line says what did not and what to install;
-with CI=true that is a failure. Only with CI=true is the time limited, so that a test that hangs
-does not cost the whole run.
+Unit tests run on the compiled kernel under uvloop and, where the kernel matters, on the plain one
+under asyncio, and integration tests beside them: much of their time is waiting for processes. The
+slow tests run in two halves at once. Where something is missing (Java, Maven, a compiler) the rest
+runs, and the last line says what did not and what to install; with CI=true that is a failure. Only
+with CI=true is the time limited, so that a test that hangs does not cost the whole run.
 """
 
 from __future__ import annotations
@@ -64,23 +64,39 @@ class Turn:
 
 
 UNIT = "not integration and not spark and not slow"
+BOTH = "embedded,apache"
 TOGETHER = "(integration or spark) and not slow"
-UNIT_STAGES = [
-    Stage("unit-python", "unit", UNIT, "python/asyncio", kernel="python"),
+NORMAL_STAGES = [
+    Stage("unit-python", "unit", f"{UNIT} and not one_kernel", "python/asyncio", kernel="python"),
     Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
+    Stage("integration", "integration", TOGETHER, backends=BOTH),
 ]
 REST = "slow and not foreign and not spark"
-BOTH = "embedded,apache"
+COMPUTING = [
+    f"tests/{name}"
+    for name in (
+        *("conformance", "contract", "embedded", "fairness"),
+        *("fuzz", "hostile", "protocol", "tools"),
+    )
+]
+"""Directories whose slow tests keep one core busy; the others mostly wait for processes."""
 TURNS: Mapping[str, Sequence[Turn]] = {
-    "normal": [
-        Turn(10, UNIT_STAGES),
-        Turn(6, [Stage("integration", "integration", TOGETHER, backends=BOTH)]),
-    ],
+    "normal": [Turn(10, NORMAL_STAGES)],
     "slow": [
         Turn(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH)]),
         Turn(8, [Stage("spark", "Spark", "spark and slow and not foreign", backends=BOTH)]),
         Turn(
-            11, [Stage("slow", "slow tests", "slow and not foreign and not spark", backends=BOTH)]
+            11,
+            [
+                Stage(
+                    "slow",
+                    "slow tests",
+                    REST,
+                    backends=BOTH,
+                    arguments=[f"--ignore={directory}" for directory in COMPUTING],
+                ),
+                Stage("computing", "slow tests", REST, backends=BOTH, arguments=COMPUTING),
+            ],
         ),
     ],
     "matrix": [

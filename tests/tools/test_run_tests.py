@@ -149,12 +149,20 @@ def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
 
 def test_every_test_belongs_to_a_stage() -> None:
     """What UNIT leaves out, the other stages take: no test is in none of them."""
-    marks = ("integration", "spark", "slow", "foreign")
+    marks = ("integration", "spark", "slow", "foreign", "one_kernel")
     turns = [*run_tests.TURNS["normal"], *run_tests.TURNS["slow"]]
     stages = [stage.select for turn in turns for stage in turn.stages]
     for chosen in itertools.product((False, True), repeat=len(marks)):
         facts: dict[str, object] = dict(zip(marks, chosen, strict=True))
         assert any(eval(select, {}, facts) for select in stages), facts
+
+
+def test_both_halves_of_the_slow_tests_are_complements() -> None:
+    slow, computing = run_tests.TURNS["slow"][-1].stages
+    assert slow.select == computing.select
+    assert slow.arguments == [f"--ignore={directory}" for directory in computing.arguments]
+    root = Path(run_tests.__file__).parent.parent
+    assert [each for each in computing.arguments if not (root / each).is_dir()] == []
 
 
 def test_ci_adds_up_both_runs_and_counts_a_part_without_tests(
