@@ -102,8 +102,9 @@ class Health:
     the snapshot; None means that it has not happened yet.
 
     Attributes:
-        state: "new", "starting", "running", "degraded" (no broker is connected, or requests get no
-            response), "stopping", "closed" or "failed".
+        state: "new", "starting", "running", "degraded" (no broker is connected and responding, or
+            one has not responded for 5 s to a request that it does not hold back, as a frozen
+            one), "stopping", "closed" or "failed".
         brokers_connected: Ids of the brokers with an open connection.
         last_response_s: Time since the last response of any broker.
         in_flight: Requests that were sent and have no response yet.
@@ -114,7 +115,9 @@ class Health:
             with `read_committed`), where both are known.
         last_poll_s: Consumer: time since the application last asked for records.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
-        last_error: The last error that a background task met, as "ClassName: message".
+        last_error: The last error that a background task met, as "ClassName: message". Of a
+            consumer whose topic or partition does not exist it names those, of a degraded client
+            the broker.
         kernel: "c" (compiled) or "python".
     """
 

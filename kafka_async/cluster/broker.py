@@ -15,9 +15,20 @@ from typing import TYPE_CHECKING
 
 from kafka_async.cluster.activity import BrokerActivity
 from kafka_async.cluster.connection import Address, ConnectionSetupError, Wiring, WrongBrokerError
-from kafka_async.cluster.lane import Lane, LaneKind, close_lanes, is_hopeless
+from kafka_async.cluster.lane import (
+    UNANSWERED_AFTER,
+    Lane,
+    LaneKind,
+    close_lanes,
+    is_hopeless,
+)
 from kafka_async.config import split_server
-from kafka_async.errors import InvalidConfigurationError, KafkaConnectionError, KafkaError
+from kafka_async.errors import (
+    InvalidConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 
 if TYPE_CHECKING:
     from kafka_async.cluster.handshake import BrokerVersions
@@ -43,6 +54,14 @@ class BrokerLanes:
     def in_flight(self) -> int:
         """Requests without a response, on all lanes."""
         return sum(lane.in_flight for lane in self.all())
+
+    def silent_for(self, now: float) -> float | None:
+        """Return the seconds without a response while one is due; None if none is overdue."""
+        sent = [at for lane in self.all() if (at := lane.unanswered_since(now)) is not None]
+        if not sent:
+            return None
+        since = max(min(sent), self.activity.responded_at or 0.0)
+        return now - since if now - since >= UNANSWERED_AFTER else None
 
     def available(self, now: float) -> bool:
         """Whether there is a connection, or one may be made (KIP-899)."""
@@ -97,10 +116,17 @@ class Brokers:
             broker.slow = self._new(node_id, LaneKind.SLOW, "everybody", broker.activity)
         return broker.slow
 
-    def lane(self, node_id: int, kind: LaneKind, owner: str, frame_cap: int | None = None) -> Lane:
+    def lane(
+        self,
+        node_id: int,
+        kind: LaneKind,
+        owner: str,
+        frame_cap: int | None = None,
+        fetch_max_wait: float = 0.0,
+    ) -> Lane:
         """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
         broker = self._broker(node_id)
-        lane = self._new(node_id, kind, owner, broker.activity, frame_cap)
+        lane = self._new(node_id, kind, owner, broker.activity, frame_cap, fetch_max_wait)
         broker.owned.add(lane)
         return lane
 
@@ -159,6 +185,21 @@ class Brokers:
         if any(broker.connected and not broker.activity.overdue for broker in brokers):
             return False
         return self._troubled or any(broker.activity.overdue for broker in brokers)
+
+    def silent(self, now: float) -> KafkaError | None:
+        """Return the error of the broker whose response is overdue the longest; None if none is."""
+        found = [
+            (age, node_id)
+            for node_id, broker in self._brokers.items()
+            if (age := broker.silent_for(now)) is not None
+        ]
+        if not found:
+            return None
+        age, node_id = max(found)
+        node = self._nodes().get(node_id)
+        address = self._servers.get(node_id) if node is None else Address(node_id, *node[1:3])
+        place = address or f"broker {node_id}"
+        return KafkaTimeoutError(f"{place} has not responded for {age:.0f} s")
 
     def all_unreachable(self) -> bool:
         """Whether each broker that may be asked cannot be connected to or does not respond."""
@@ -285,6 +326,7 @@ class Brokers:
         owner: str,
         activity: BrokerActivity,
         frame_cap: int | None = None,
+        fetch_max_wait: float = 0.0,
     ) -> Lane:
         if self._wiring.lifetime.ended is not None:
             raise self._wiring.lifetime.ended
@@ -298,6 +340,7 @@ class Brokers:
             locate=lambda: self._address(node_id),
             watcher=self,
             frame_cap=frame_cap,
+            fetch_max_wait=fetch_max_wait,
         )
 
     def _address(self, node_id: int) -> Address:

@@ -205,8 +205,9 @@ class Client:
         """Return a snapshot of the client's condition; no request is sent.
 
         It may be taken at any time, before `start` and after `stop` too. The state is "degraded"
-        while the client runs and no broker is both connected and responding. The fields of
-        producers and consumers keep their defaults.
+        while the client runs and no broker is both connected and responding, or a broker has not
+        responded for 5 s to a request that it does not hold back; `last_error` names it then. The
+        fields of producers and consumers keep their defaults.
         """
         from kafka_async.kernel import IMPLEMENTATION
 
@@ -214,16 +215,25 @@ class Client:
         if parts is None:
             return Health(state="closed" if self._stopped else "new", kernel=IMPLEMENTATION)
         brokers = parts.brokers
-        responded_at, error = brokers.responded_at, failure or brokers.last_error
-        age = None if responded_at is None else self.supervisor.loop.time() - responded_at
+        now, silent = self.supervisor.loop.time(), None
+        state = self._state(brokers)
+        if state in ("running", "degraded") and (silent := brokers.silent(now)) is not None:
+            state = "degraded"
+        responded_at, error = brokers.responded_at, failure or silent or brokers.last_error
+        age = None if responded_at is None else now - responded_at
         return Health(
-            state=self._state(brokers),
+            state=state,
             brokers_connected=brokers.connected_ids(),
             last_response_s=age,
             in_flight=brokers.in_flight,
             last_error=None if error is None else f"{type(error).__name__}: {error}",
             kernel=IMPLEMENTATION,
         )
+
+    @property
+    def responsive(self) -> bool:
+        """Whether a request is worth sending: the client runs, and not all brokers are away."""
+        return self._parts is not None and self._state(self._parts.brokers) == "running"
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -281,14 +291,22 @@ class Client:
         return future
 
     def lane(
-        self, node_id: int, kind: LaneKind, owner: object, *, frame_cap: int | None = None
+        self,
+        node_id: int,
+        kind: LaneKind,
+        owner: object,
+        *,
+        frame_cap: int | None = None,
+        fetch_max_wait: float = 0.0,
     ) -> Lane:
         """A connection to a broker for `owner` alone, who closes it; see `Lane`.
 
         It connects on first use. Its `repr` names the owner's class. `frame_cap` is the largest
-        response that it accepts, in bytes, below that of its kind.
+        response that it accepts, in bytes, below that of its kind; `fetch_max_wait` is the time in
+        seconds for which the broker may hold a fetch back.
         """
-        return self._running().brokers.lane(node_id, kind, type(owner).__name__, frame_cap)
+        name = type(owner).__name__
+        return self._running().brokers.lane(node_id, kind, name, frame_cap, fetch_max_wait)
 
     async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
         """The id of the broker that coordinates a group or a transactional id; remembered.

@@ -161,6 +161,11 @@ class Connection:
         """Requests without an answer, those included that nobody waits for any more."""
         return len(self._channel.under_way)
 
+    @property
+    def oldest(self) -> Exchange[Waiter] | None:
+        """The request in flight that was sent first."""
+        return self._channel.under_way[0] if self._channel.under_way else None
+
     async def start(self, timeout: float) -> None:
         """Dial, and say what has to be said first.
 

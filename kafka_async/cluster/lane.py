@@ -63,6 +63,14 @@ class LaneKind(enum.Enum):
 logger = logging.getLogger("kafka_async.cluster")
 
 MIB: Final = 1024 * 1024
+UNANSWERED_AFTER: Final = 5.0
+"""Seconds without a response after which a request shows that its broker is frozen or cut off.
+
+A broker responds within milliseconds to every request that it does not hold back.
+"""
+HELD_APIS: Final = frozenset({11, 14})
+"""APIs of which a broker holds requests back for other members: JoinGroup and SyncGroup."""
+FETCH_API: Final = 1
 FRAME_CAPS: Final[dict[LaneKind, int]] = {
     LaneKind.GENERAL: 16 * MIB,
     LaneKind.SLOW: 16 * MIB,
@@ -114,12 +122,14 @@ class Lane:
         locate: Callable[[], Address],
         watcher: LaneWatcher,
         frame_cap: int | None = None,
+        fetch_max_wait: float = 0.0,
     ) -> None:
         self.node_id = node_id
         self.kind = kind
         self.throttled_until = 0.0
         self._owner = owner
         self._frame_cap = frame_cap
+        self._fetch_max_wait = fetch_max_wait
         self._activity = activity
         self._wiring = wiring
         self._supervisor = supervisor
@@ -159,6 +169,17 @@ class Lane:
     def in_flight(self) -> int:
         """Requests under way."""
         return 0 if self._connection is None else self._connection.in_flight
+
+    def unanswered_since(self, now: float) -> float | None:
+        """Return when the oldest request was sent, if its response should be there by now.
+
+        None while nothing is in flight, or while the broker may hold that request back.
+        """
+        exchange = None if self._connection is None else self._connection.oldest
+        if exchange is None or self.kind is LaneKind.SLOW or exchange.api_key in HELD_APIS:
+            return None
+        held = self._fetch_max_wait if exchange.api_key == FETCH_API else 0.0
+        return exchange.sent_at if now - exchange.sent_at >= UNANSWERED_AFTER + held else None
 
     @property
     def retry_at(self) -> float:

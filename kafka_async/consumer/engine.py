@@ -197,6 +197,7 @@ class Engine:
             self._supervisor.failure,
             None if member is None else member.error,
             *(state.error for state in self.subscription),
+            self._missing.error,
         ]
         error = next((each for each in errors if each is not None), None)
         return replace(

@@ -74,6 +74,13 @@ class MissingTopics:
         self._reasons: Mapping[Item, str] = {}
         self._raised: set[Item] = set()
 
+    @property
+    def error(self) -> KafkaError | None:
+        """What is missing now, as one error; None if nothing is."""
+        if not self._reasons:
+            return None
+        return UnknownTopicOrPartitionError("; ".join(self._reasons.values()))
+
     def update(self, reasons: Mapping[Item, str], now: float) -> list[str]:
         """Take what is missing now; return the warnings that are due."""
         self._reasons = reasons

@@ -128,7 +128,13 @@ class Source:
         self._config = config
         self._fetcher = fetcher
         self._session = FetchSession()
-        self._lane = client.lane(node_id, LaneKind.FETCH, self, frame_cap=frame_cap(config))
+        self._lane = client.lane(
+            node_id,
+            LaneKind.FETCH,
+            self,
+            frame_cap=frame_cap(config),
+            fetch_max_wait=seconds(config.fetch_max_wait_ms),
+        )
         self._loop = asyncio.get_running_loop()
         self._peek_at = 0.0
         self._ids: dict[TopicPartition, UUID] = {}

@@ -468,7 +468,7 @@ class GroupCoordinator:
     def _responsive(self) -> bool:
         """Whether a response to LeaveGroup can be expected."""
         overdue = self._beat_sent is not None and self._now() - self._beat_sent > _CLOSE_TIMEOUT / 2
-        return not overdue and self._client.health().state != "degraded"
+        return not overdue and self._client.responsive
 
     def _send_goodbye(self, reason: str) -> None:
         """Send LeaveGroup, if there is a connection, without waiting for the response."""

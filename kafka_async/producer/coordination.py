@@ -183,7 +183,7 @@ class CoordinatorCalls:
         return error or response
 
     def _responding(self) -> bool:
-        return self._client.health().state == "running"
+        return self._client.responsive
 
     def _lane(self, node: int) -> Lane:
         lane = self._lanes.get(node)

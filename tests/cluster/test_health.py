@@ -9,8 +9,9 @@ import pytest
 from kafka_async import kernel
 from kafka_async.admin import Admin
 from kafka_async.cluster.destinations import Broker
-from kafka_async.cluster.lane import LaneKind
+from kafka_async.cluster.lane import UNANSWERED_AFTER, LaneKind
 from kafka_async.errors import KafkaTimeoutError, TaskDiedError
+from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.types import Health
 from tests.embedded_client import InMemory, until
@@ -107,6 +108,51 @@ async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> Non
         frozen.remove()
         await client.request(ASK, to=Broker(1))
         assert client.health().state == "running"
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(brokers: int) -> None:
+    async with InMemory(brokers) as memory, memory.client() as client:
+        frozen = memory.cluster.faults.add(broker=1, hang=True, count=None)
+        pending = asyncio.create_task(client.request(ASK, to=Broker(1)))
+        await asyncio.sleep(UNANSWERED_AFTER - 1)
+        assert client.health().state == "running"
+        await asyncio.sleep(2)
+        health = client.health()
+        assert health.state == "degraded"
+        place = f"{memory.address(1)} (broker 1)"
+        assert health.last_error == f"KafkaTimeoutError: {place} has not responded for 6 s"
+        frozen.remove()
+        await pending
+        assert client.health().state == "running"
+        assert client.health().last_error is None
+
+
+async def test_a_request_that_waits_behind_responses_on_other_lanes_is_not_degraded() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        fault = memory.cluster.faults.add(api="ListGroups", hang=True)
+        lane = client.lane(1, LaneKind.PRODUCE, client)
+        await lane.connect(1.0)
+        waiting = lane.submit(ASK, timeout=60.0)
+        await fault.wait()
+        for _ in range(4):
+            await asyncio.sleep(3)
+            await client.request(ASK, to=Broker(1))
+            assert client.health().state == "running"
+        await asyncio.sleep(UNANSWERED_AFTER)
+        assert client.health().state == "degraded"
+        waiting.cancel()
+
+
+async def test_a_slow_request_that_the_broker_works_on_is_not_degraded() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        fault = memory.cluster.faults.add(api="DeleteGroups", hang=True)
+        slow = asyncio.create_task(client.request(DeleteGroupsRequest(), to=Broker(1)))
+        await fault.wait()
+        await asyncio.sleep(20)
+        assert client.health().state == "running"
+        fault.release()
+        await slow
 
 
 async def test_an_idle_client_is_not_degraded() -> None:

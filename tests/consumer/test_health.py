@@ -140,6 +140,56 @@ async def test_is_degraded_without_a_cluster_and_recovers(stage: Stage) -> None:
         await consumer.poll(timeout=1)
 
 
+async def test_names_the_topic_and_partition_that_do_not_exist(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    partition = TopicPartition("t", 7)
+    async with stage.consumer(
+        topics=["mistyped"], partitions=[partition], allow_auto_create_topics=False
+    ) as consumer:
+        await asyncio.sleep(5)
+        error = consumer.health().last_error
+        assert error is not None
+        assert error.startswith("UnknownTopicOrPartitionError: subscribed topic 'mistyped' does")
+        assert "; assigned partition t-7 does not exist: the topic has 1 partitions" in error
+        await stage.topic("mistyped", 1)
+        consumer.assign([])
+        await asyncio.sleep(30)
+        assert consumer.health().last_error is None
+
+
+async def test_is_degraded_while_its_broker_is_frozen(stage: Stage) -> None:
+    await stage.topic("t", 1)
+    async with stage.consumer("t") as consumer:
+        await consumer.poll(timeout=1)
+        frozen = stage.cluster.faults.add(hang=True, count=None)
+        await frozen.wait()
+        await asyncio.sleep(3)
+        assert consumer.health().state == "running"
+        await asyncio.sleep(4)
+        health = consumer.health()
+        assert health.state == "degraded"
+        assert "(broker 1) has not responded for " in str(health.last_error)
+        frozen.remove()
+        await consumer.poll(timeout=1)
+        assert consumer.health().state == "running"
+
+
+async def test_is_running_while_the_broker_holds_its_requests_back(stage: Stage) -> None:
+    [partition] = await stage.topic("t", 1)
+    async with stage.consumer(
+        partitions=[partition], fetch_max_wait_ms=20_000, request_timeout_ms=60_000
+    ) as reader:
+        await reader.poll(timeout=1)
+        held = stage.cluster.faults.add(api="JoinGroup", hang=True)
+        async with stage.consumer("t") as member:
+            await held.wait()
+            for _ in range(15):
+                await asyncio.sleep(1)
+                assert reader.health().state == "running"
+                assert member.health().state == "running"
+            held.release()
+
+
 async def test_is_failed_once_the_group_refuses_the_member(stage: Stage) -> None:
     await stage.topic("t", 1)
     async with stage.consumer("t") as consumer:

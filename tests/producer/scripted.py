@@ -381,6 +381,10 @@ class ScriptedCluster:
         self.lanes.append(lane)
         return lane
 
+    @property
+    def responsive(self) -> bool:
+        return True
+
     def health(self) -> Health:
         return Health(state="running", kernel=IMPLEMENTATION)
 

@@ -77,6 +77,24 @@ async def test_is_degraded_without_a_cluster_and_says_why(stage: Stage) -> None:
         await producer.stop(0)
 
 
+async def test_is_degraded_five_seconds_after_its_broker_froze(stage: Stage) -> None:
+    await stage.topic("clicks")
+    async with producer_of(stage) as producer:
+        await producer.send("clicks", b"first")
+        frozen = stage.cluster.faults.add(hang=True, count=None)
+        delivery = await producer.enqueue("clicks", b"later")
+        await frozen.wait()
+        await asyncio.sleep(4)
+        assert producer.health().state == "running"
+        await asyncio.sleep(2)
+        health = producer.health()
+        assert health.state == "degraded"
+        assert "(broker 1) has not responded for 6 s" in str(health.last_error)
+        frozen.remove()
+        await delivery
+        assert producer.health().state == "running"
+
+
 async def test_names_the_refused_connection_when_all_brokers_are_down(
     start_stage: StartStage,
 ) -> None:
