@@ -1,8 +1,4 @@
-"""A client of the embedded cluster: start, metadata, routing, retries, rebootstrap, and its end.
-
-One test uses a scripted broker: its metadata name no broker at all, and a broker of the embedded
-cluster always names itself.
-"""
+"""A client of the embedded cluster: start, metadata, routing, retries, rebootstrap, and its end."""
 
 from __future__ import annotations
 
@@ -54,10 +50,9 @@ from kafka_async.protocol.messages.create_topics import CreateTopicsRequest
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.supervisor import Supervisor
 from kafka_async.types import TopicPartition
-from tests.cluster.scripted import METADATA, World, always
 from tests.embedded_client import InMemory, until
 
 if TYPE_CHECKING:
@@ -821,19 +816,6 @@ async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
             again = asked(memory, before)
             assert again == [["late"]] * len(again)
             assert bool(again) == tracked
-
-
-async def test_start_retries_a_broker_that_knows_no_brokers() -> None:
-    world = World()
-    world.answers[METADATA] = always(MetadataResponse())
-    client = world.client()
-    starting = asyncio.create_task(client.start())
-    await asyncio.sleep(5)
-    assert not starting.done()
-    assert len(world.brokers[1].asked(METADATA)) <= 12
-    del world.answers[METADATA]
-    await starting
-    await client.stop()
 
 
 # -- rebootstrap ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,55 +29,104 @@ from kafka_async.hooks import (
     RequestSent,
     Throttled,
 )
-from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafka_async.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from kafka_async.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_async.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafka_async.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.cluster.scripted import ScriptedBroker, World, always, never
-from tests.embedded_client import until
+from kafka_async.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from tests.embedded_client import InMemory, until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
     from kafka_async.cluster.client import Client
+    from kafka_async.embedded.faults import Fault
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-HEARTBEAT, PRODUCE, SYNC_GROUP = 12, 0, 14
+LIST_GROUPS, PRODUCE, FIND_COORDINATOR = 16, 0, 10
+ASK = ListGroupsRequest()
+"""A request that every broker can handle."""
+
+
+def numbered(number: int) -> FindCoordinatorRequest:
+    """Return a request whose response has the number too; see `number_of`."""
+    return FindCoordinatorRequest(coordinator_keys=[str(number)])
+
+
+def number_of(found: FindCoordinatorResponse) -> int:
+    """Return the number of the request that a response belongs to."""
+    (row,) = found.coordinators
+    assert row.error_code == 0
+    return int(row.key)
 
 
 def sync_group(group_id: str = "g", protocol_name: str = "range") -> SyncGroupRequest:
     return SyncGroupRequest(
-        group_id=group_id, protocol_type="consumer", protocol_name=protocol_name
+        group_id=group_id, member_id="m", protocol_type="consumer", protocol_name=protocol_name
     )
 
 
 class Setting:
-    """A lane to broker 1 of a world, and what was heard of it."""
+    """A lane to broker 1 of a cluster, and the events of its client."""
 
-    def __init__(self, world: World, client: Client) -> None:
-        self.world, self.client = world, client
+    def __init__(self, memory: InMemory, client: Client) -> None:
+        self.memory, self.client = memory, client
         self.events: list[Event] = []
-        client.hooks.listen(Event, self.events.append)
+        self.sent: list[float] = []
+        """When requests of `LIST_GROUPS` were written, in seconds of the event loop."""
+        client.hooks.listen(Event, self._note)
         self.lane: Lane = client.lane(1, LaneKind.COORDINATOR, self)
 
-    @property
-    def broker(self) -> ScriptedBroker:
-        return self.world.brokers[1]
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, RequestSent) and event.api_key == LIST_GROUPS:
+            self.sent.append(now())
 
     def heard(self, kind: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def beats(self) -> int:
-        return len(self.broker.asked(HEARTBEAT))
+    def hang(self, api: str) -> Fault:
+        """Let requests of one API wait for their response until the fault is removed."""
+        return self.memory.cluster.faults.add(api=api, hang=True, count=None)
+
+    def freeze(self) -> Fault:
+        """Let the broker accept connections and requests, and respond to none."""
+        return self.memory.cluster.faults.add(hang=True, count=None)
+
+    @property
+    def connections(self) -> int:
+        return self.memory.connections(1)
+
+    async def disconnect(self) -> None:
+        """Reset all connections of the broker."""
+        await self.memory.cluster.disconnect(1)
+
+
+@asynccontextmanager
+async def settings(**options: Any) -> AsyncGenerator[Setting]:
+    """Yield a lane in a cluster of one broker with these settings."""
+    async with (
+        InMemory(**options) as memory,
+        memory.client(
+            hooks=Hooks(),
+            request_timeout_ms=10_000,
+            metadata_recovery_strategy="none",  # a rebootstrap would disconnect the lane
+        ) as client,
+    ):
+        yield Setting(memory, client)
 
 
 @pytest_asyncio.fixture
 async def setting() -> AsyncIterator[Setting]:
-    world = World()
-    async with world.client(
-        hooks=Hooks(),
-        request_timeout_ms=10_000,
-        metadata_recovery_strategy="none",  # a rebootstrap would disconnect the lane
-    ) as client:
-        yield Setting(world, client)
+    async with settings() as made:
+        yield made
 
 
 def now() -> float:
@@ -89,143 +138,124 @@ def now() -> float:
 
 async def test_a_lane_connects_when_it_is_first_used(setting: Setting) -> None:
     assert not setting.lane.connected
-    assert setting.broker.connections == 0
-    assert (
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0) == HeartbeatResponse()
-    )
+    assert setting.connections == 0
+    assert await setting.lane.send(ASK, timeout=1.0) == ListGroupsResponse()
     assert setting.lane.connected
     assert setting.lane.version(PRODUCE) == ProduceRequest.VERSIONS.max
 
 
-async def test_everybody_who_waits_shares_one_attempt(setting: Setting) -> None:
-    sends = [setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0) for _ in range(10)]
-    await asyncio.gather(*sends)
-    assert setting.broker.connections == 1
-    assert setting.beats() == 10
+async def test_concurrent_requests_share_one_connection_attempt(setting: Setting) -> None:
+    await asyncio.gather(*(setting.lane.send(ASK, timeout=1.0) for _ in range(10)))
+    assert setting.connections == 1
+    assert len(setting.memory.requests(ListGroupsRequest)) == 10
 
 
 async def test_requests_are_pipelined_in_the_order_of_the_calls(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
-    futures = [
-        setting.lane.submit(HeartbeatRequest(group_id=str(n)), timeout=5.0) for n in range(5)
-    ]
-    await until(lambda: setting.beats() == 5)
+    held = setting.hang("FindCoordinator")
+    futures = [setting.lane.submit(numbered(n), timeout=5.0) for n in range(5)]
+    await held.wait()
+    sent = [event for event in setting.heard(RequestSent) if event.api_key == FIND_COORDINATOR]
+    assert len(sent) == 5  # before the first response
     assert setting.lane.in_flight == 5
-    assert [r.group_id for r in setting.broker.asked(HEARTBEAT)] == ["0", "1", "2", "3", "4"]
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    for header, _ in peer.seen[1:]:
-        peer.say(header, HeartbeatResponse(error_code=header.correlation_id))
-    answers = await asyncio.gather(*futures)
-    assert [answer.error_code for answer in answers] == [1, 2, 3, 4, 5]
+    held.remove()
+    found = await asyncio.gather(*futures)
+    assert list(map(number_of, found)) == [0, 1, 2, 3, 4]
+    received = setting.memory.requests(FindCoordinatorRequest)
+    assert [request.coordinator_keys for request in received] == [[str(n)] for n in range(5)]
     assert setting.lane.in_flight == 0
 
 
 async def test_a_cancelled_request_disturbs_no_other(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
-    first, second = (
-        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0) for _ in range(2)
-    )
-    await until(lambda: setting.beats() == 2)
+    held = setting.hang("FindCoordinator")
+    first, second = (setting.lane.submit(numbered(n), timeout=5.0) for n in (1, 2))
+    await held.wait()
     first.cancel()
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    for (header, _), code in zip(peer.seen[1:], (1, 2), strict=True):
-        peer.say(header, HeartbeatResponse(error_code=code))
-    assert (await second).error_code == 2
+    held.remove()
+    assert number_of(await second) == 2
     assert setting.lane.connected
 
 
-async def test_what_expects_no_answer_is_done_when_it_is_sent(setting: Setting) -> None:
+async def test_a_request_without_response_is_done_when_it_is_sent(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    request = ProduceRequest(acks=0)
-    future = setting.lane.submit(request, timeout=1.0, expect_response=False)
+    future = setting.lane.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
     assert future.result() == ProduceResponse()
-    setting.broker.answers[PRODUCE] = never
-    await until(lambda: len(setting.broker.asked(PRODUCE)) == 1)
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await until(lambda: len(setting.memory.requests(ProduceRequest)) == 1)
+    await setting.lane.send(ASK, timeout=1.0)
 
 
-async def test_submitting_needs_a_connection(setting: Setting) -> None:
+async def test_submit_raises_without_a_connection(setting: Setting) -> None:
     with pytest.raises(KafkaConnectionError, match=r"not connected to broker 1 \(coordinator lane"):
-        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
+        setting.lane.submit(ASK, timeout=1.0)
     with pytest.raises(KafkaConnectionError):
-        setting.lane.version(HEARTBEAT)
+        setting.lane.version(LIST_GROUPS)
 
 
-async def test_a_request_that_cannot_be_said_is_refused_and_the_lane_goes_on(
+async def test_a_request_that_cannot_be_encoded_raises_and_leaves_the_lane_usable(
     setting: Setting,
 ) -> None:
     with pytest.raises(EncodeError):
-        await setting.lane.send(HeartbeatRequest(group_id=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
+        await setting.lane.send(ListGroupsRequest(states_filter=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnsupportedVersionError):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0, version=99)
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-    assert setting.broker.connections == 1
+        await setting.lane.send(ASK, timeout=1.0, version=99)
+    await setting.lane.send(ASK, timeout=1.0)
+    assert setting.connections == 1
 
 
-async def test_an_api_that_the_broker_lacks_is_named(setting: Setting) -> None:
-    setting.world.max_versions[PRODUCE] = 0
-    await setting.lane.connect(1.0)
-    with pytest.raises(UnsupportedVersionError, match="Produce"):
-        await setting.lane.send(ProduceRequest(), timeout=1.0)
+async def test_an_api_that_the_broker_lacks_is_named() -> None:
+    async with settings(api_versions={PRODUCE: (0, 0)}) as setting:
+        await setting.lane.connect(1.0)
+        with pytest.raises(UnsupportedVersionError, match="Produce"):
+            await setting.lane.send(ProduceRequest(), timeout=1.0)
 
 
-async def test_a_large_answer_is_decoded_by_who_waits_for_it(setting: Setting) -> None:
+async def test_a_large_response_is_complete(setting: Setting) -> None:
     state = bytes(range(256)) * 4096
-    setting.broker.answers[SYNC_GROUP] = always(SyncGroupResponse(assignment=state))
-    answer = await setting.lane.send(sync_group(), timeout=1.0)
-    assert bytes(answer.assignment) == state
+    joined = await setting.lane.send(
+        JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        ),
+        timeout=1.0,
+        version=3,  # the last that needs no second request for a member id
+    )
+    assigned = await setting.lane.send(
+        SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=state)],
+        ),
+        timeout=1.0,
+    )
+    assert bytes(assigned.assignment) == state
 
 
-async def test_an_answer_that_makes_no_sense_fails_its_request_alone(setting: Setting) -> None:
-    def nonsense(peer: Any, header: Any, request: Any) -> None:
-        body = header.correlation_id.to_bytes(4, "big") + b"\x00\xff"
-        peer.transport.write(len(body).to_bytes(4, "big") + body)
-
-    setting.broker.answers[HEARTBEAT] = nonsense
-    await setting.lane.connect(1.0)
-    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
-    gathered = await asyncio.gather(future, return_exceptions=True)
-    assert isinstance(gathered[0], DecodeError)
-    with pytest.raises(DecodeError, match="HeartbeatResponse version 4"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+# -- callbacks ------------------------------------------------------------------------------------
 
 
-# -- answers that are heard -----------------------------------------------------------------------
-
-
-async def test_an_answer_is_heard_where_it_arrives(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
-    order: list[object] = []
-    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
-    future.add_done_callback(lambda _: order.append("a future, in the turn after"))
-    setting.lane.ask(HeartbeatRequest(group_id="g"), order.append, timeout=5.0)
-    await until(lambda: setting.beats() == 2)
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    for code, (header, _) in enumerate(peer.seen[1:]):
-        peer.say(header, HeartbeatResponse(error_code=code))
-    await until(lambda: len(order) == 2)
-    assert order == [HeartbeatResponse(error_code=1), "a future, in the turn after"]
-
-
-async def test_asking_again_from_within_an_answer_works(setting: Setting) -> None:
+async def test_a_callback_can_send_the_next_request(setting: Setting) -> None:
     await setting.lane.connect(1.0)
     heard: list[object] = []
 
     def again(answer: object) -> None:
         heard.append(answer)
         if len(heard) < 3:
-            setting.lane.ask(HeartbeatRequest(group_id="g"), again, timeout=5.0)
+            setting.lane.ask(ASK, again, timeout=5.0)
 
     again("begin")
     await until(lambda: len(heard) == 3)
-    assert heard[1:] == [HeartbeatResponse()] * 2
+    assert heard[1:] == [ListGroupsResponse()] * 2
     assert setting.lane.in_flight == 0
 
 
-async def test_a_fault_in_decoding_is_an_outcome_too(
+async def test_an_unexpected_exception_while_decoding_is_passed_to_the_callback(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await setting.lane.connect(1.0)
@@ -236,7 +266,7 @@ async def test_a_fault_in_decoding_is_an_outcome_too(
 
     monkeypatch.setattr(response, "read_response", broken)
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=5.0)
+    setting.lane.ask(ASK, heard.append, timeout=5.0)
     async with asyncio.timeout(5):
         await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
@@ -244,134 +274,119 @@ async def test_a_fault_in_decoding_is_an_outcome_too(
     assert setting.lane.in_flight == 0
 
 
-async def test_a_lost_connection_is_heard_of_once_by_each_and_after_it_is_down(
+async def test_each_callback_gets_one_error_after_the_connection_is_lost(
     setting: Setting,
 ) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
+    held = setting.hang("ListGroups")
     heard: list[tuple[bool, Any]] = []
     for _ in range(3):
         setting.lane.ask(
-            HeartbeatRequest(group_id="g"),
-            lambda error: heard.append((setting.lane.connected, error)),
-            timeout=5.0,
+            ASK, lambda error: heard.append((setting.lane.connected, error)), timeout=5.0
         )
     setting.lane.disconnect(KafkaConnectionError("enough"))
     assert heard == []
     await until(lambda: len(heard) == 3)
     assert [(connected, str(error)) for connected, error in heard] == [(False, "enough")] * 3
     assert len({id(error) for _, error in heard}) == 3
+    held.remove()
     await asyncio.sleep(20)
     assert len(heard) == 3
 
 
-async def test_an_answer_that_is_overdue_is_not_heard_when_it_comes_after_all(
-    setting: Setting,
-) -> None:
+async def test_a_response_after_its_deadline_is_discarded(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
+    held = setting.hang("ListGroups")
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=2.0)
+    setting.lane.ask(ASK, heard.append, timeout=2.0)
     await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], KafkaTimeoutError)
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    peer.say(peer.seen[-1][0], HeartbeatResponse())
+    assert setting.lane.in_flight == 1
+    held.remove()
     await until(lambda: setting.lane.in_flight == 0)
     assert setting.lane.connected
     assert len(heard) == 1
 
 
-async def test_nonsense_is_heard_as_an_error(setting: Setting) -> None:
-    def nonsense(peer: Any, header: Any, request: Any) -> None:
-        body = header.correlation_id.to_bytes(4, "big") + b"\x00\xff"
-        peer.transport.write(len(body).to_bytes(4, "big") + body)
-
-    setting.broker.answers[HEARTBEAT] = nonsense
-    await setting.lane.connect(1.0)
-    heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
-    await until(lambda: len(heard) == 1)
-    assert isinstance(heard[0], DecodeError)
-    assert setting.lane.connected
-
-
-async def test_what_expects_no_answer_is_heard_of_in_the_next_turn(setting: Setting) -> None:
+async def test_the_callback_of_a_request_without_response_runs_in_the_next_iteration(
+    setting: Setting,
+) -> None:
     await setting.lane.connect(1.0)
     heard: list[object] = []
     setting.lane.ask(ProduceRequest(acks=0), heard.append, timeout=1.0, expect_response=False)
     assert heard == []
-    await until(lambda: len(heard) == 1)
+    await asyncio.sleep(0)
     assert heard == [ProduceResponse()]
     assert setting.lane.in_flight == 0
 
 
-async def test_asking_needs_a_connection(setting: Setting) -> None:
+async def test_ask_raises_without_a_connection(setting: Setting) -> None:
     heard: list[object] = []
     with pytest.raises(KafkaConnectionError, match="not connected"):
-        setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
+        setting.lane.ask(ASK, heard.append, timeout=1.0)
     assert heard == []
 
 
 # -- deadlines ------------------------------------------------------------------------------------
 
 
-async def test_a_request_that_is_overdue_fails_alone(setting: Setting) -> None:
+async def test_an_overdue_request_fails_alone(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
+    held = setting.hang("ListGroups")
     begun = now()
-    short = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=2.0)
-    long = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=8.0)
-    with pytest.raises(KafkaTimeoutError, match="coordinator lane: no answer to Heartbeat for 2 s"):
+    short = setting.lane.submit(ASK, timeout=2.0)
+    long = setting.lane.submit(ASK, timeout=8.0)
+    with pytest.raises(KafkaTimeoutError, match="coordinator lane: no answer to ListGroups for 2 "):
         await short
     assert now() - begun == pytest.approx(2.0)
     assert setting.lane.connected
     assert not long.done()
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    for header, _ in peer.seen[1:]:
-        peer.say(header, HeartbeatResponse())
-    assert await long == HeartbeatResponse()
+    held.remove()
+    assert await long == ListGroupsResponse()
 
 
-async def test_a_broker_silent_for_the_request_timeout_is_given_up(setting: Setting) -> None:
+async def test_a_connection_without_response_for_the_request_timeout_is_closed(
+    setting: Setting,
+) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
+    setting.hang("ListGroups")
     begun = now()
-    first = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=3.0)
+    first = setting.lane.submit(ASK, timeout=3.0)
     await asyncio.sleep(1)
-    second = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0)
+    second = setting.lane.submit(ASK, timeout=60.0)
     with pytest.raises(KafkaTimeoutError):
         await first
-    with pytest.raises(KafkaConnectionError, match="no answer to Heartbeat for 10 s"):
+    with pytest.raises(KafkaConnectionError, match="no answer to ListGroups for 10 s"):
         await second
     assert now() - begun == pytest.approx(10.0)
     assert not setting.lane.connected
 
 
-async def test_a_long_poll_may_take_its_own_time(setting: Setting) -> None:
+async def test_a_request_may_wait_longer_than_the_request_timeout(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
+    setting.hang("ListGroups")
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=300.0)
+        await setting.lane.send(ASK, timeout=300.0)
     assert now() - begun == pytest.approx(300.0)
 
 
-async def test_a_connection_that_does_not_come_about_ends_with_the_callers_deadline(
-    setting: Setting,
-) -> None:
-    setting.broker.silent = True
+async def test_a_connection_attempt_outlives_the_deadline_of_one_caller(setting: Setting) -> None:
+    frozen = setting.freeze()
     with pytest.raises(KafkaTimeoutError, match="accepts connections but does not answer"):
         await setting.lane.connect(3.0)
-    assert setting.broker.connections == 1
+    connections = setting.memory.cluster.brokers[1].connections
+    (attempt,) = connections
     with pytest.raises(KafkaConnectionError, match="accepts connections but does not answer"):
         await setting.lane.connect(30.0)
-    await until(lambda: setting.broker.connections == 0)
+    frozen.release()  # a frozen broker does not notice that a connection is closed
+    await until(lambda: attempt not in connections)
 
 
 async def test_an_idle_connection_is_closed(setting: Setting) -> None:
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.lane.send(ASK, timeout=1.0)
     await asyncio.sleep(300)
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.lane.send(ASK, timeout=1.0)
     await asyncio.sleep(539)
     assert setting.lane.connected
     await asyncio.sleep(2)
@@ -379,58 +394,49 @@ async def test_an_idle_connection_is_closed(setting: Setting) -> None:
     (event,) = setting.heard(Disconnected)[-1:]
     assert event.error is None
     begun = now()
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.lane.send(ASK, timeout=1.0)
     assert now() == begun
 
 
-async def test_a_connection_that_waits_for_an_answer_is_not_idle(setting: Setting) -> None:
-    setting.broker.held.add(HEARTBEAT)
+async def test_a_connection_that_waits_for_a_response_is_not_idle(setting: Setting) -> None:
+    setting.hang("ListGroups")
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=2000.0)
+        await setting.lane.send(ASK, timeout=2000.0)
     assert now() - begun == pytest.approx(2000.0)
 
 
 # -- losing and making connections ----------------------------------------------------------------
 
 
-async def test_a_lost_connection_fails_all_that_is_under_way_at_once(setting: Setting) -> None:
+async def test_a_lost_connection_fails_all_requests_in_flight_at_once(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
-    futures = [setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0) for _ in range(3)]
-    await until(lambda: setting.beats() == 3)
+    held = setting.hang("ListGroups")
+    futures = [setting.lane.submit(ASK, timeout=5.0) for _ in range(3)]
+    await held.wait()
     begun = now()
-    setting.broker.drop()
+    await setting.disconnect()
     errors = await asyncio.gather(*futures, return_exceptions=True)
     assert now() == begun
     assert len(set(map(id, errors))) == 3
+    place = f"{setting.memory.address(1)} (broker 1), coordinator lane: the peer aborted"
     for error in errors:
         assert isinstance(error, KafkaConnectionError)
-        assert "b1:9092 (broker 1), coordinator lane: the peer aborted" in str(error)
+        assert place in str(error)
 
 
-async def test_an_answer_out_of_order_ends_the_connection(setting: Setting) -> None:
-    def other(peer: Any, header: Any, request: Any) -> None:
-        peer.say(header._replace(correlation_id=77), HeartbeatResponse())
-
-    setting.broker.answers[HEARTBEAT] = other
-    with pytest.raises(KafkaConnectionError, match="an answer to request 77 came; 1 is due"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-    assert not setting.lane.connected
-
-
-async def test_after_a_loss_the_next_connection_waits_for_its_back_off(setting: Setting) -> None:
+async def test_the_connection_after_a_loss_waits_for_its_back_off(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.drop()
+    await setting.disconnect()
     await until(lambda: not setting.lane.connected)
     begun = now()
     assert setting.lane.retry_at > begun
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.lane.send(ASK, timeout=1.0)
     assert 0.03 <= now() - begun <= 0.07
 
 
 async def test_back_off_doubles_with_each_failure_and_ends_with_success(setting: Setting) -> None:
-    setting.broker.stop()
+    await setting.memory.cluster.stop_broker(1)
     waits: list[float] = []
     for _ in range(8):
         before = now()
@@ -440,16 +446,16 @@ async def test_back_off_doubles_with_each_failure_and_ends_with_success(setting:
     expected = [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     for wait, nominal in zip(waits, expected, strict=True):
         assert nominal * 0.79 <= wait <= nominal * 1.21
-    setting.broker.start()
+    await setting.memory.cluster.start_broker(1)
     await setting.lane.connect(5.0)
     assert setting.lane.failure is None
-    setting.broker.drop()
+    await setting.disconnect()
     await until(lambda: not setting.lane.connected)
     assert setting.lane.retry_at - now() <= 0.06
 
 
 async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) -> None:
-    setting.broker.stop()
+    await setting.memory.cluster.stop_broker(1)
     for _ in range(8):
         with pytest.raises(KafkaConnectionError):
             await setting.lane.connect(5.0)
@@ -460,118 +466,85 @@ async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) 
 
 
 @pytest.mark.parametrize("steps", range(10))
-async def test_cancelling_who_connects_disturbs_nobody_else(setting: Setting, steps: int) -> None:
+async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
+    setting: Setting, steps: int
+) -> None:
     one = asyncio.create_task(setting.lane.connect(5.0))
-    other = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0))
+    other = asyncio.create_task(setting.lane.send(ASK, timeout=5.0))
     for _ in range(steps):
         await asyncio.sleep(0)
     one.cancel()
     await asyncio.wait([one])
-    assert await other == HeartbeatResponse()
-    assert setting.broker.connections == 1
+    assert await other == ListGroupsResponse()
+    assert setting.connections == 1
 
 
-async def test_a_broker_that_is_not_in_metadata_has_no_address(setting: Setting) -> None:
+async def test_connect_raises_for_a_broker_that_is_not_in_metadata(setting: Setting) -> None:
     stranger = setting.client.lane(9, LaneKind.FETCH, setting)
     with pytest.raises(KafkaConnectionError, match="broker 9 is not in the cluster's metadata"):
         await stranger.connect(1.0)
-
-
-async def test_a_frame_above_the_lanes_cap_ends_the_connection(setting: Setting) -> None:
-    def huge(peer: Any, header: Any, request: Any) -> None:
-        peer.transport.write((17 * 2**20).to_bytes(4, "big"))
-
-    setting.broker.answers[HEARTBEAT] = huge
-    with pytest.raises(KafkaConnectionError, match="claims 17825792 bytes, 4 to 16777216 are"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-
-
-async def test_a_frame_above_1_mib_is_refused_before_the_handshake_is_over(
-    setting: Setting,
-) -> None:
-    setting.broker.greeting = (2**20 + 1).to_bytes(4, "big")
-    with pytest.raises(KafkaConnectionError, match="bytes that are no Kafka"):
-        await setting.lane.connect(1.0)
 
 
 # -- throttling -----------------------------------------------------------------------------------
 
 
 async def test_a_throttled_lane_waits_and_others_do_not(setting: Setting) -> None:
-    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
+    setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0, count=None)
     begun = now()
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.lane.send(ASK, timeout=1.0)
     assert setting.lane.throttled_until == pytest.approx(begun + 3.0)
-    await setting.client.request(HeartbeatRequest(group_id="g"), to=Broker(1))
+    await setting.client.request(ASK, to=Broker(1))
     assert now() == begun
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0)
-    assert now() - begun == pytest.approx(3.0)
+    await setting.lane.send(ASK, timeout=5.0)
+    assert setting.sent == pytest.approx([begun, begun, begun + 3.0])
     assert [event.seconds for event in setting.heard(Throttled)] == [3.0] * 3
 
 
-async def test_a_window_that_is_extended_meanwhile_is_waited_for_to_its_end(
+async def test_a_throttle_window_beyond_the_deadline_fails_the_request_at_once(
     setting: Setting,
 ) -> None:
-    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
-    begun = now()
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-    setting.broker.answers.clear()
-    waiting = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=30.0))
-    await asyncio.sleep(2)
-    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=6000))
-    await setting.lane.submit(
-        HeartbeatRequest(group_id="g"), timeout=1.0
-    )  # as one that was pipelined
-    setting.broker.answers.clear()
-    await waiting
-    assert now() - begun == pytest.approx(8.0)
-
-
-async def test_a_throttle_beyond_the_deadline_fails_at_once(setting: Setting) -> None:
-    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=9000))
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    setting.memory.cluster.faults.add(api="ListGroups", throttle=9.0)
+    await setting.lane.send(ASK, timeout=1.0)
     begun = now()
     with pytest.raises(KafkaTimeoutError, match="throttles this client for 9 s more"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0)
+        await setting.lane.send(ASK, timeout=5.0)
     assert now() == begun
 
 
-async def test_a_version_from_before_the_client_had_to_wait_does_not_throttle(
-    setting: Setting,
-) -> None:
-    setting.world.max_versions[HEARTBEAT] = 1
-    setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-    assert setting.lane.throttled_until == 0.0
+async def test_throttle_time_of_a_version_before_kip_219_is_ignored() -> None:
+    async with settings(api_versions={LIST_GROUPS: (0, 1)}) as setting:
+        setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0)
+        response = await setting.lane.send(ASK, timeout=1.0)
+        assert response.throttle_time_ms == 3000
+        assert setting.lane.throttled_until == 0.0
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-async def test_large_and_small_parts_arrive_in_order(setting: Setting) -> None:
+async def test_large_and_small_requests_arrive_in_order(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.answers[SYNC_GROUP] = always(SyncGroupResponse())
     sizes = [10, 300_000, 20, 70_000, 30, 2_000_000, 5]
-    futures = [
-        setting.lane.submit(sync_group(protocol_name="x" * (size % 30_000)), timeout=9.0)
-        for size in sizes
-    ]
+    names = ["x" * (size % 30_000) for size in sizes]
+    futures = [setting.lane.submit(sync_group(protocol_name=name), timeout=9.0) for name in names]
     await asyncio.gather(*futures)
-    heard = [len(request.protocol_name) for request in setting.broker.asked(SYNC_GROUP)]
-    assert heard == [size % 30_000 for size in sizes]
+    received = setting.memory.requests(SyncGroupRequest)
+    assert [request.protocol_name for request in received] == names
 
 
-async def test_a_broker_that_does_not_read_is_waited_for(setting: Setting) -> None:
+async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) -> None:
     await setting.lane.connect(1.0)
-    (peer,) = [peer for peer in setting.broker.peers if peer.open]
-    peer.transport.pause_reading()
+    held = setting.hang("SyncGroup")
+    futures = [setting.lane.submit(sync_group(), timeout=9.0) for _ in range(3)]
+    await held.wait()  # with requests that wait for the first, the broker stops reading
     bulk = sync_group(group_id="x" * 30_000)
-    futures = [setting.lane.submit(bulk, timeout=9.0) for _ in range(40)]
-    sending = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=9.0))
+    futures += [setting.lane.submit(bulk, timeout=9.0) for _ in range(40)]
+    sending = asyncio.create_task(setting.lane.send(ASK, timeout=9.0))
     await asyncio.sleep(1)
     assert not sending.done()
-    assert setting.lane.in_flight == 40
-    peer.transport.resume_reading()
+    assert setting.sent == []
+    assert setting.lane.in_flight == len(futures)
+    held.remove()
     await sending
     await asyncio.gather(*futures)
 
@@ -579,54 +552,60 @@ async def test_a_broker_that_does_not_read_is_waited_for(setting: Setting) -> No
 # -- the end --------------------------------------------------------------------------------------
 
 
-async def test_a_closed_lane_says_so_and_leaves_nothing(setting: Setting) -> None:
+async def test_closing_a_lane_fails_its_requests_and_closes_its_connection(
+    setting: Setting,
+) -> None:
     await setting.lane.connect(1.0)
-    setting.broker.held.add(HEARTBEAT)
-    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
+    held = setting.hang("ListGroups")
+    future = setting.lane.submit(ASK, timeout=5.0)
+    await held.wait()
     await setting.lane.close()
     with pytest.raises(
         ClientClosedError, match=r"the lane to broker 1 \(coordinator lane\) was clo"
     ):
         await future
     with pytest.raises(ClientClosedError):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+        await setting.lane.send(ASK, timeout=1.0)
     with pytest.raises(ClientClosedError):
-        setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
+        setting.lane.submit(ASK, timeout=1.0)
     await setting.lane.close()
-    await until(lambda: setting.broker.connections == 0)
+    held.release()
+    await until(lambda: setting.connections == 0)
 
 
-async def test_closing_a_lane_that_connects_ends_the_attempt(setting: Setting) -> None:
-    setting.broker.silent = True
+async def test_closing_a_lane_ends_its_connection_attempt(setting: Setting) -> None:
+    frozen = setting.freeze()
     connecting = asyncio.create_task(setting.lane.connect(50.0))
-    await until(lambda: setting.broker.connections == 1)
+    await frozen.wait()
     await setting.lane.close()
     with pytest.raises(ClientClosedError):
         await connecting
-    await until(lambda: setting.broker.connections == 0)
+    frozen.release()
+    await until(lambda: setting.connections == 0)
 
 
-async def test_a_connection_that_comes_about_just_as_its_lane_is_closed_is_closed_too(
+async def test_a_connection_made_while_its_lane_is_closed_is_closed_too(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dial, answered = setting.world.network.dial, asyncio.get_running_loop().create_future()
+    network = setting.memory.network
+    dial, answered = network.dial, asyncio.get_running_loop().create_future()
 
     async def dial_late(*place: Any, **options: Any) -> Any:
         opened = await dial(*place, **options)
         await answered
         return opened
 
-    monkeypatch.setattr(setting.world.network, "dial", dial_late)
+    monkeypatch.setattr(network, "dial", dial_late)
     connecting = asyncio.create_task(setting.lane.connect(5.0))
-    await until(lambda: setting.broker.connections == 1)
+    await until(lambda: setting.connections == 1)
     answered.set_result(None)
     await setting.lane.close()  # before the attempt has seen what it waited for
     with pytest.raises(ClientClosedError):
         await connecting
-    await until(lambda: setting.broker.connections == 0)
+    await until(lambda: setting.connections == 0)
 
 
-async def test_a_lane_says_whose_it_is(setting: Setting) -> None:
+async def test_the_repr_of_a_lane_names_its_broker_owner_and_state(setting: Setting) -> None:
     name = "<Lane to broker 1 (coordinator lane), Setting's,"
     assert repr(setting.lane) == f"{name} not connected>"
     await setting.lane.connect(1.0)
@@ -638,17 +617,18 @@ async def test_a_lane_says_whose_it_is(setting: Setting) -> None:
 # -- hooks ----------------------------------------------------------------------------------------
 
 
-async def test_listeners_hear_of_connections_and_requests(setting: Setting) -> None:
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+async def test_hooks_report_connections_and_requests(setting: Setting) -> None:
+    await setting.lane.send(ASK, timeout=1.0)
     (connected,) = setting.heard(Connected)
-    assert (connected.node_id, connected.host, connected.port) == (1, "b1", 9092)
+    assert (connected.node_id, connected.host) == (1, "127.0.0.1")
+    assert connected.port == setting.memory.cluster.brokers[1].port
     assert connected.lane == "coordinator"
-    sent = [event for event in setting.heard(RequestSent) if event.api_key == HEARTBEAT]
-    answered = [event for event in setting.heard(RequestAnswered) if event.api_key == HEARTBEAT]
-    assert [event.api_version for event in sent] == [HeartbeatRequest.VERSIONS.max]
+    sent = [event for event in setting.heard(RequestSent) if event.api_key == LIST_GROUPS]
+    answered = [event for event in setting.heard(RequestAnswered) if event.api_key == LIST_GROUPS]
+    assert [event.api_version for event in sent] == [ListGroupsRequest.VERSIONS.max]
     assert sent[0].correlation_id == answered[0].correlation_id
     assert sent[0].size > 0
-    setting.broker.drop()
+    await setting.disconnect()
     await until(lambda: bool(setting.heard(Disconnected)))
     (lost,) = setting.heard(Disconnected)
     assert isinstance(lost.error, KafkaConnectionError)
