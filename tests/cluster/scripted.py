@@ -1,7 +1,8 @@
-"""A small cluster that answers by script, on connections in memory and virtual time.
+"""A small cluster that responds by script, on connections in memory and virtual time.
 
-`World` knows brokers and topics, and answers ApiVersions, Metadata and FindCoordinator from that. A
-test makes it misbehave: `stop`, `silent`, `held`, `answers`, `drop`.
+It is for responses that the embedded cluster cannot give: malformed, contradictory, or at an exact
+moment. `World` knows brokers and topics, and responds to ApiVersions, Metadata and FindCoordinator
+from that. A test makes it misbehave with `answers`, `held` and `greeting`.
 """
 
 from __future__ import annotations
@@ -56,10 +57,6 @@ def always(response: Response) -> Answer:
     return answer
 
 
-def never(peer: Peer, header: RequestHeader, request: object) -> None:
-    """No answer."""
-
-
 class Peer(asyncio.Protocol):
     """The broker's end of one connection."""
 
@@ -94,7 +91,7 @@ class Peer(asyncio.Protocol):
         self.seen.append((header, request))
         self.broker.seen.append((header, request))
         strict.receive(request, header.api_version)
-        self._stuck = self._stuck or self.broker.silent or header.api_key in self.broker.held
+        self._stuck = self._stuck or header.api_key in self.broker.held
         if self._stuck:  # a broker answers in order
             return
         response = self.broker.answer(self, header, request)
@@ -106,10 +103,6 @@ class Peer(asyncio.Protocol):
         parts = encode_response(response, header.api_version, header.correlation_id)
         self.transport.write(b"".join(parts))
 
-    def drop(self) -> None:
-        """End the connection as a crash does."""
-        self.transport.abort()
-
 
 class ScriptedBroker:
     """One broker: what it was asked, and how it misbehaves."""
@@ -120,29 +113,10 @@ class ScriptedBroker:
         self.host, self.port = host, port
         self.peers: list[Peer] = []
         self.seen: list[tuple[RequestHeader, Request[Any]]] = []
-        self.silent = False
         self.greeting = b""
         self.held: set[int] = set()
         self.answers: dict[int, Answer] = {}
-        self.up = False
-        self.start()
-
-    def start(self) -> None:
-        """Accept connections."""
-        self.world.network.listen(lambda: Peer(self), self.host, self.port)
-        self.up = True
-
-    def stop(self) -> None:
-        """Refuse connections and drop those there are."""
-        self.world.network.close(self.host, self.port)
-        self.up = False
-        self.drop()
-
-    def drop(self) -> None:
-        """Drop all connections."""
-        for peer in self.peers:
-            if peer.open:
-                peer.drop()
+        world.network.listen(lambda: Peer(self), host, port)
 
     @property
     def connections(self) -> int:
@@ -178,9 +152,7 @@ class World:
         self.topics: dict[str, list[int]] = {}
         self.ids: dict[str, UUID] = {}
         self.epochs: dict[str, int] = {}
-        self.codes: dict[str, int] = {}
         self.coordinator = 1
-        self.controller = 1
         self.answers: dict[int, Answer] = {}
         self.max_versions: dict[int, int] = {}
 
@@ -219,14 +191,13 @@ class World:
         names: Iterable[str | None] = self.topics
         if request.topics is not None:
             names = [topic.name or self._name(topic.topic_id) for topic in request.topics]
-        alive = [broker for broker in self.brokers.values() if broker.up]
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
-                for broker in alive
+                for broker in self.brokers.values()
             ],
             cluster_id="world",
-            controller_id=self.controller,
+            controller_id=1,
             topics=[self._topic(name) for name in names],
         )
 
@@ -236,9 +207,8 @@ class World:
     def _topic(self, name: str | None) -> MetadataResponseTopic:
         if name is None:
             return MetadataResponseTopic(name=None, error_code=UNKNOWN_ID)
-        code = self.codes.get(name, 0 if name in self.topics else UNKNOWN_TOPIC)
-        if code:
-            return MetadataResponseTopic(name=name, error_code=code)
+        if name not in self.topics:
+            return MetadataResponseTopic(name=name, error_code=UNKNOWN_TOPIC)
         return MetadataResponseTopic(
             name=name,
             topic_id=self.ids[name],
