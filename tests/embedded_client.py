@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from kafka_async.admin import Admin
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
+from kafka_async.consumer.consumer import Consumer
+from kafka_async.consumer.engine import Engine
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import iter_batches
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
 
+assert Engine  # loaded here, not while a test watches its event loop
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
@@ -109,6 +112,11 @@ class InMemory:
     def producer(self, **options: Any) -> Producer:
         """Return a producer that was not started."""
         return Producer(self.cluster.bootstrap_servers, dialer=self.network, **options)
+
+    def consumer(self, *topics: str, **options: Any) -> Consumer:
+        """Return a consumer that was not started."""
+        given: dict[str, Any] = {"topics": topics, **options} if topics else options
+        return Consumer(self.cluster.bootstrap_servers, dialer=self.network, **given)
 
     def admin(self, **options: Any) -> Admin:
         """Return an admin client that was not started and owns its client."""

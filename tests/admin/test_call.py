@@ -19,7 +19,7 @@ from kafka_async.errors import (
     RequestTimedOutError,
     TopicExistsError,
 )
-from tests.cluster.scripted import World
+from tests.embedded_client import InMemory
 
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
@@ -31,7 +31,7 @@ Judge = Callable[[str, int], KafkaError | None]
 
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[Client]:
-    async with World().client(default_api_timeout_ms=10_000) as started:
+    async with InMemory() as memory, memory.client(default_api_timeout_ms=10_000) as started:
         yield started
 
 
