@@ -440,6 +440,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             fetch_total=engine.fetcher.fetches,
             commit_total=0 if engine.commits is None else engine.commits.count,
             rebalance_total=0 if engine.coordinator is None else engine.coordinator.rebalances,
+            offset_reset_total=engine.positions.resets,
             assigned_partitions=len(self._subscription.assignment),
             records_lag=lags,
             records_lag_max=max(lags.values(), default=None),

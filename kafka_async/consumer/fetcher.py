@@ -241,7 +241,9 @@ class Fetcher:
             if reaction is FetchReaction.RESET:
                 self.wake()
                 return
-        if reaction is FetchReaction.RESET:
+        if reaction is FetchReaction.RESET and state.buffer:
+            self.retry(state)  # the application gets the records before that offset first
+        elif reaction is FetchReaction.RESET:
             self.reset(state, error)
         elif reaction in (FetchReaction.RAISE, FetchReaction.RAISE_ONCE):
             state.broken(error)
@@ -268,7 +270,7 @@ class Fetcher:
         """There is nothing to read where the partition stands: follow auto_offset_reset."""
         timestamp = RESETS.get(self._config.auto_offset_reset)
         if timestamp is not None:
-            state.reset(timestamp)
+            state.reset(timestamp, out_of_range=None if cause is None else state.fetch_offset)
             self.on_reset()
             return
         if cause is None:

@@ -47,6 +47,8 @@ class Positions:
         lookups: Lookups,
         commits: Commits | None,
     ) -> None:
+        self.resets = 0
+        """Offsets that were out of range and reset."""
         self._client = client
         self._supervisor = supervisor
         self._subscription = subscription
@@ -54,6 +56,7 @@ class Positions:
         self._lookups = lookups
         self._commits = commits
         self._timeout = seconds(config.request_timeout_ms)
+        self._policy = config.auto_offset_reset
         self._earliest_if_newer = (
             config.auto_offset_reset == "latest"
             and config.auto_offset_reset_new_partitions == "earliest"
@@ -208,10 +211,26 @@ class Positions:
             if isinstance(found, KafkaError):
                 self._fetcher.broken(state, found)
             elif found is not None and found.offset < 0:
-                state.reset(-1)  # nothing is as young as that: go on at the end
+                # Nothing is as young as that: go on at the end.
+                state.reset(-1, out_of_range=state.out_of_range)
             elif found is not None:
-                state.seek(found.offset)
-                logger.info("%s: starting at offset %d", state.partition, found.offset)
+                self._begin_at(state, found.offset)
+
+    def _begin_at(self, state: PartitionState, offset: int) -> None:
+        before = state.out_of_range
+        state.seek(offset)
+        if before is None:
+            logger.info("%s: starting at offset %d", state.partition, offset)
+            return
+        self.resets += 1
+        logger.warning(
+            "%s: offset %d is out of range: reading on at offset %d (auto_offset_reset=%s)%s",
+            state.partition,
+            before,
+            offset,
+            self._policy,
+            f": {offset - before} offsets are skipped" if offset > before else "",
+        )
 
     async def _validate(self, node_id: int, asked: Mapping[PartitionState, int]) -> None:
         metadata = self._client.metadata

@@ -21,6 +21,8 @@ class ConsumerStatistics:
         fetch_total: answers to fetches.
         commit_total: answers to commits that took something.
         rebalance_total: assignments taken over.
+        offset_reset_total: offsets that were out of range and reset by auto_offset_reset; each was
+            logged as a warning.
         assigned_partitions: partitions read now.
         records_lag: by partition, records between its position and its high watermark (its last
             stable offset with `read_committed`), as of the last fetch; partitions not fetched yet
@@ -36,6 +38,7 @@ class ConsumerStatistics:
     fetch_total: int
     commit_total: int
     rebalance_total: int
+    offset_reset_total: int
     assigned_partitions: int
     records_lag: Mapping[TopicPartition, int]
     records_lag_max: int | None

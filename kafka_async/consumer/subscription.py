@@ -61,6 +61,7 @@ class PartitionState:
         "last_stable_offset",
         "leader_epoch",
         "log_start_offset",
+        "out_of_range",
         "partition",
         "paused",
         "phase",
@@ -86,6 +87,7 @@ class PartitionState:
         self.failures = 0  # in a row, since the last answer that had no error
         self.error: KafkaError | None = None
         self.reset_to: int = EARLIEST
+        self.out_of_range: int | None = None  # the offset that is being reset, for the log
         self.committed = self.base = self.done = self.position = UNKNOWN
         self.position_epoch = UNKNOWN
         self.fetch_offset = self.fetch_epoch = UNKNOWN
@@ -135,6 +137,7 @@ class PartitionState:
         self.renew()
         self.place = self.version
         self.error = None
+        self.out_of_range = None
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
         """Go on at `offset`."""
@@ -144,9 +147,13 @@ class PartitionState:
         self.position_epoch = self.fetch_epoch = epoch
         self._found()
 
-    def reset(self, timestamp: int) -> None:
-        """Look up where to go on: at LATEST, EARLIEST, or the first record not older (ms)."""
+    def reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
+        """Look up where to go on: at LATEST, EARLIEST, or the first record not older (ms).
+
+        `out_of_range` is the offset that the broker does not have, if that is the reason.
+        """
         self.leave()
+        self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
         self.reset_to = timestamp
         self.position = self.done = self.base = self.fetch_offset = UNKNOWN

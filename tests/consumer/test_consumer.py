@@ -395,6 +395,53 @@ async def test_an_offset_that_is_not_there_is_reset_by_policy(stage: Stage) -> N
         assert offsets(await consumer.poll()) == [2]
 
 
+def reset_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    assert not [r for r in caplog.records if "starting at offset" in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+
+async def test_logs_and_counts_an_offset_that_is_out_of_range_and_reset(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafka_async.consumer")
+    (partition,) = await stage.topic("t", 1, records=9)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        consumer.seek(partition, 99)
+        assert offsets(await consumer.poll()) == list(range(9))
+        text = "t-0: offset 99 is out of range: reading on at offset 0 (auto_offset_reset=earliest)"
+        assert reset_warnings(caplog) == [text]
+        assert consumer.statistics().offset_reset_total == 1
+        deleted = stage.cluster.topics.partition(partition)
+        assert deleted is not None
+        deleted.log.delete_before(4)
+        consumer.seek(partition, 1)
+        assert offsets(await consumer.poll()) == [4, 5, 6, 7, 8]
+        assert reset_warnings(caplog)[1] == (
+            "t-0: offset 1 is out of range: reading on at offset 4 (auto_offset_reset=earliest): "
+            "3 offsets are skipped"
+        )
+        consumer.seek(partition, 99)
+        consumer.seek(partition, 8)
+        assert offsets(await consumer.poll()) == [8]
+        assert consumer.statistics().offset_reset_total == 2
+
+
+async def test_returns_what_was_fetched_before_an_offset_is_reset(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=5)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        fault = stage.cluster.faults.add(api="Fetch", error="OFFSET_OUT_OF_RANGE", skip=1)
+        assert offsets(await consumer.poll(max_records=1)) == [0]
+        await fault.wait()
+        await asyncio.sleep(1)
+        assert offsets(await read(consumer, 4)) == [1, 2, 3, 4]
+        await stage.produce(partition, ["next"])
+        assert offsets(await consumer.poll(timeout=10)) == [5]
+        assert consumer.statistics().offset_reset_total == 0
+        assert [r for r in caplog.records if r.levelname == "WARNING"] == []
+
+
 async def test_a_paused_partition_keeps_its_place(stage: Stage) -> None:
     first, second = await stage.topic("t", 2, records=4)
     async with stage.consumer(partitions=[first, second]) as consumer:

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
+from kafka_async.cluster.destinations import Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -76,6 +82,26 @@ async def test_every_codec_is_read(kafka_cluster: ClusterHandle, codec: Any) -> 
         records = [await anext(reader) for _ in range(50)]
         assert [record.value for record in records] == [b"x" * number for number in range(50)]
         assert {record.headers for record in records} == {(("h", b"v"),)}
+
+
+async def test_logs_an_offset_whose_records_were_deleted(
+    kafka_cluster: ClusterHandle, caplog: pytest.LogCaptureFixture
+) -> None:
+    (partition,) = await make(kafka_cluster, 1)
+    await fill(kafka_cluster, [partition], 9)
+    async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        row = DeleteRecordsPartition(partition_index=0, offset=4)
+        topic = DeleteRecordsTopic(name=partition.topic, partitions=[row])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
+        answer = await reader.client.request(request, to=Leader(partition))
+        assert answer.topics[0].partitions[0].error_code == 0
+        reader.seek(partition, 1)
+        assert await read(reader, 5) == [(0, offset) for offset in range(4, 9)]
+        assert (
+            f"{partition}: offset 1 is out of range: reading on at offset 4 "
+            "(auto_offset_reset=earliest): 3 offsets are skipped" in caplog.text
+        )
+        assert reader.statistics().offset_reset_total == 1
 
 
 async def test_seeking_and_pausing(kafka_cluster: ClusterHandle) -> None:
