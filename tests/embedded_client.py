@@ -141,6 +141,10 @@ class InMemory:
         self.network.refused.add(self.cluster.brokers[broker].port)
         await self.cluster.disconnect(broker)
 
+    def reconnect(self, broker: int) -> None:
+        """Undo `cut_off`."""
+        self.network.refused.discard(self.cluster.brokers[broker].port)
+
     def attempts(self, broker: int) -> int:
         """Return how often clients tried to connect to a broker."""
         return self.network.attempts[self.cluster.brokers[broker].port]

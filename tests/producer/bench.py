@@ -99,12 +99,12 @@ class Bench:
         for code in codes:
             self.faults.add(api="Produce", error=code)
 
-    def hold(self, **options: Any) -> Fault:
-        """Hold Produce requests until the fault is released; by default one, before it is handled.
+    def hold(self, api: str = "Produce", **options: Any) -> Fault:
+        """Hold requests of an API until the fault is released; by default one, unhandled.
 
         A broker handles no other request of the connection meanwhile.
         """
-        return self.faults.add(api="Produce", hang=True, **options)
+        return self.faults.add(api=api, hang=True, **options)
 
     # -- what was sent ----------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from kafka_async.errors import (
     Category,
     IllegalStateError,
     InvalidConfigurationError,
-    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
@@ -31,39 +31,34 @@ from kafka_async.producer.transactions import (
 )
 from kafka_async.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
 )
 from kafka_async.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from kafka_async.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from kafka_async.records.batch import iter_batches
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from tests.producer.scripted import (
-    Answer,
-    Bench,
-    Reply,
-    add_partitions_response,
-    offsets_response,
-    turns,
-)
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
+
+if TYPE_CHECKING:
+    from kafka_async import Consumer
+    from kafka_async.embedded.faults import Fault
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-TOPICS = {"counts": [1]}
-LOST = KafkaConnectionError("the connection was lost")
+TOPICS = {"counts": [1], "lines": [1]}
+ENDS = ["InitProducerId", "EndTxn"]
+CONVERSATION = ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", *ENDS]
 OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
-GROUP = GroupMetadata("words", 3, "member-1")
+GROUP = GroupMetadata("words")
 
 
 def bench(v: int = 2, **options: Any) -> Bench:
-    made = Bench(TOPICS, transactional_id="wordcount-1", **options)
-    made.features = {"transaction.version": v}
-    return made
+    settings = {"transaction_version": v}
+    return Bench(TOPICS, transactional_id="wordcount-1", settings=settings, **options)
 
 
 def state(made: Bench) -> State:
@@ -72,34 +67,20 @@ def state(made: Bench) -> State:
 
 
 def conversation(made: Bench) -> list[str]:
-    """The kinds of requests that were sent after the first InitProducerId, in order."""
-    names = [type(request).__name__.removesuffix("Request") for _, request, _ in made.cluster.sent]
+    """The kinds of requests that were received after the first InitProducerId, in order."""
+    received = [type(row.request).__name__.removesuffix("Request") for row in made.memory.received]
+    names = [name for name in received if name in CONVERSATION]
     assert names[0] == "InitProducerId"
     return names[1:]
 
 
-def versions(made: Bench, kind: type[Any]) -> set[int | None]:
-    return {version for _, request, version in made.cluster.sent if isinstance(request, kind)}
+def versions(made: Bench, kind: type[Any]) -> set[int]:
+    return {row.version for row in made.memory.received if isinstance(row.request, kind)}
 
 
-class Source:
-    """A consumer, as far as a transaction sees it."""
-
-    def __init__(self) -> None:
-        self.offsets: Mapping[TopicPartition, OffsetAndMetadata] = OFFSETS
-        self.marked: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
-
-    def uncommitted(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        return self.offsets
-
-    def group_metadata(self) -> GroupMetadata:
-        return GROUP
-
-    async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        return None
-
-    def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self.marked.append(offsets)
+def lose(made: Bench, *apis: str) -> list[Fault]:
+    """Reset the connection in place of every response of some APIs."""
+    return [made.faults.add(api=api, disconnect="before", count=None) for api in apis]
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -163,8 +144,8 @@ async def test_version_2_needs_no_request_but_the_end() -> None:
         assert conversation(made) == ["TxnOffsetCommit", "Produce", "EndTxn"]
         assert versions(made, TxnOffsetCommitRequest) == {5}
         assert versions(made, EndTxnRequest) == {5}
-        assert versions(made, ProduceRequest) == {12}
-        assert made.cluster.log("counts").values == [b"1"]
+        assert versions(made, ProduceRequest) == {13}
+        assert made.values("counts") == [b"1"]
         assert state(made) is State.READY
 
 
@@ -195,8 +176,8 @@ async def test_a_block_commits_at_its_end(v: int) -> None:
         for number in range(3):
             async with made.producer.transaction() as txn:
                 await txn.enqueue("counts", b"%d" % number)
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [True] * 3
-        assert made.cluster.log("counts").values == [b"0", b"1", b"2"]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [True] * 3
+        assert made.values("counts") == [b"0", b"1", b"2"]
 
 
 async def test_with_version_2_each_transaction_has_its_epoch() -> None:
@@ -205,7 +186,7 @@ async def test_with_version_2_each_transaction_has_its_epoch() -> None:
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"a")
                 await txn.send("counts", b"b")
-        headers = [next(iter_batches(frame)).header for frame in made.cluster.log("counts").batches]
+        headers = [batch.header for batch in made.batches("counts")]
         assert [(h.producer_epoch, h.base_sequence) for h in headers] == [
             (0, 0),
             (0, 1),
@@ -220,10 +201,10 @@ async def test_with_version_1_sequences_go_on() -> None:
         for _ in range(2):
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"a")
-        headers = [next(iter_batches(frame)).header for frame in made.cluster.log("counts").batches]
+        headers = [batch.header for batch in made.batches("counts")]
         assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (0, 1)]
         # A partition belongs to one transaction: it is added to each.
-        assert len(made.cluster.requests(AddPartitionsToTxnRequest)) == 2
+        assert len(made.requests(AddPartitionsToTxnRequest)) == 2
 
 
 @pytest.mark.parametrize("v", [1, 2])
@@ -249,9 +230,9 @@ async def test_an_exception_aborts_and_leaves_as_it_is(v: int) -> None:
         with pytest.raises(ZeroDivisionError) as caught:
             await body()
         assert not hasattr(caught.value, "__notes__")
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [False]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
         async with made.producer.transaction() as txn:
-            assert (await txn.send("counts", b"2")).offset == 1
+            assert (await txn.send("counts", b"2")).offset == 2, "behind the abort marker"
 
 
 async def test_records_that_were_not_sent_are_dropped_by_an_abort() -> None:
@@ -260,55 +241,71 @@ async def test_records_that_were_not_sent_are_dropped_by_an_abort() -> None:
         delivery = await txn.enqueue("counts", b"1")
         await txn.abort()
         assert isinstance(delivery.exception(), TransactionAbortableError)
-        assert made.cluster.log("counts").values == []
+        assert made.values("counts") == []
         await made.producer.flush()
 
 
 async def test_records_on_the_wire_are_waited_for_by_an_abort() -> None:
     async with bench() as made:
-        hold = asyncio.Event()
-        made.cluster.script.append(Answer(hold=hold, code=6))
+        hold = made.hold(error="NOT_LEADER_OR_FOLLOWER")
         txn = await made.producer.begin()
         delivery = await txn.enqueue("counts", b"1")
-        await turns()
+        await settle()
         aborting = asyncio.ensure_future(txn.abort())
-        await turns()
+        await settle()
         assert conversation(made) == ["Produce"]
-        hold.set()
+        hold.release()
         await aborting
         # What came back was not sent again.
         assert conversation(made) == ["Produce", "EndTxn"]
         assert isinstance(delivery.exception(), TransactionAbortableError)
 
 
+@asynccontextmanager
+async def consumer_of(made: Bench) -> AsyncGenerator[Consumer]:
+    """A member of a group that has returned a record whose offset is not committed."""
+    await made.cluster.create_topic("words")
+    async with made.memory.producer() as producer:
+        await producer.send("words", b"a")
+    options: dict[str, Any] = {"group_id": "counters", "auto_offset_reset": "earliest"}
+    async with made.memory.consumer("words", enable_auto_commit=False, **options) as consumer:
+        assert len(await consumer.poll(timeout=10)) == 1
+        yield consumer
+
+
 async def test_offsets_of_a_consumer_are_marked_when_they_are_committed() -> None:
-    async with bench() as made:
-        source = Source()
+    async with bench() as made, consumer_of(made) as consumer:
+        offsets = consumer.uncommitted()
+        assert [place.offset for place in offsets.values()] == [1]
         txn = await made.producer.begin()
-        await txn.commit_offsets(source)
-        assert source.marked == []
+        await txn.commit_offsets(consumer)
+        assert consumer.uncommitted() == offsets
         await txn.commit()
-        assert source.marked == [OFFSETS]
-        (request,) = made.cluster.requests(TxnOffsetCommitRequest)
-        assert (request.group_id, request.member_id) == ("words", "member-1")
-        assert request.generation_id_or_member_epoch == 3
+        assert consumer.uncommitted() == {}
+        (request,) = made.requests(TxnOffsetCommitRequest)
+        member = consumer.group_metadata()
+        assert (request.group_id, request.member_id) == ("counters", member.member_id)
+        assert request.generation_id_or_member_epoch == member.generation_id > 0
+        assert request.member_id
 
 
 async def test_offsets_of_an_aborted_transaction_are_not_marked() -> None:
-    async with bench() as made:
-        source = Source()
+    async with bench() as made, consumer_of(made) as consumer:
+        offsets = consumer.uncommitted()
         txn = await made.producer.begin()
-        await txn.commit_offsets(source)
+        await txn.commit_offsets(consumer)
         await txn.abort()
-        assert source.marked == []
+        assert consumer.uncommitted() == offsets != {}
 
 
 async def test_a_consumer_with_nothing_new_commits_nothing() -> None:
-    async with bench() as made:
-        source = Source()
-        source.offsets = {}
+    async with bench() as made, consumer_of(made) as consumer:
+        await consumer.commit()
+        made.memory.received[:] = [
+            row for row in made.memory.received if isinstance(row.request, InitProducerIdRequest)
+        ][:1]
         async with made.producer.transaction() as txn:
-            await txn.commit_offsets(source)
+            await txn.commit_offsets(consumer)
         assert conversation(made) == []
 
 
@@ -359,7 +356,7 @@ async def test_a_producer_without_transactional_id_has_no_transactions() -> None
 
 async def failing(made: Bench, code: int) -> KafkaError:
     """A transaction whose record is refused with a code; what commit raised."""
-    made.cluster.script.append(Answer(code=code))
+    made.refuse(code)
     txn = await made.producer.begin()
     await txn.enqueue("counts", b"1")
     with pytest.raises(KafkaError) as caught:
@@ -406,8 +403,8 @@ async def test_what_is_application_recoverable_ends_the_producer(code: int) -> N
 
 
 async def test_a_record_that_times_out_makes_the_transaction_abortable() -> None:
-    async with bench(delivery_timeout_ms=10_000, request_timeout_ms=5_000) as made:
-        made.cluster.set_topic("counts", [-1])
+    options: dict[str, Any] = {"delivery_timeout_ms": 10_000, "request_timeout_ms": 5_000}
+    async with Bench({"counts": [-1]}, transactional_id="wordcount-1", **options) as made:
         txn = await made.producer.begin()
         with pytest.raises(TransactionAbortableError) as caught:
             await txn.send("counts", b"1")
@@ -420,7 +417,7 @@ async def test_a_record_that_times_out_makes_the_transaction_abortable() -> None
 
 async def test_the_block_aborts_what_it_could_not_commit() -> None:
     async with bench() as made:
-        made.cluster.script.append(Answer(code=120))
+        made.refuse("TRANSACTION_ABORTABLE")
         with pytest.raises(TransactionAbortableError):
             async with made.producer.transaction() as txn:
                 await txn.enqueue("counts", b"1")
@@ -430,7 +427,7 @@ async def test_the_block_aborts_what_it_could_not_commit() -> None:
 @pytest.mark.parametrize("code", [22, 25, 82])
 async def test_a_fenced_consumer_ends_the_producer(code: int) -> None:
     async with bench() as made:
-        made.cluster.replies.append(lambda request: offsets_response(request, code))
+        made.faults.add(api="TxnOffsetCommit", error=code)
         txn = await made.producer.begin()
         with pytest.raises(for_code(code)) as caught:
             await txn.commit_offsets(OFFSETS, GROUP)
@@ -441,16 +438,8 @@ async def test_a_fenced_consumer_ends_the_producer(code: int) -> None:
 @pytest.mark.parametrize("code", [3, 14, 15, 16, 51])
 async def test_a_coordinator_in_trouble_is_asked_again(code: int) -> None:
     async with bench(v=1) as made:
-        replies: list[Reply] = [
-            lambda request: add_partitions_response(request, code),
-            None,
-            AddOffsetsToTxnResponse(error_code=code),
-            None,
-            lambda request: offsets_response(request, code),
-            None,
-            EndTxnResponse(error_code=code),
-        ]
-        made.cluster.replies += replies
+        for api in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"):
+            made.faults.add(api=api, error=code)
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
         await txn.commit_offsets(OFFSETS, GROUP)
@@ -461,7 +450,7 @@ async def test_a_coordinator_in_trouble_is_asked_again(code: int) -> None:
             TxnOffsetCommitRequest,
             EndTxnRequest,
         ):
-            assert len(made.cluster.requests(kind)) == 2, kind
+            assert len(made.requests(kind)) == 2, kind
 
 
 @pytest.mark.parametrize(("code", "pauses"), [(51, 0.02 + 0.04 + 0.08), (15, 0.1 + 0.2 + 0.4)])
@@ -469,8 +458,7 @@ async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
     code: int, pauses: float
 ) -> None:
     async with bench(v=1, linger_ms=0) as made:
-        refused: Reply = lambda request: add_partitions_response(request, code)  # noqa: E731
-        made.cluster.replies += [refused] * 3
+        made.faults.add(api="AddPartitionsToTxn", error=code, count=3)
         begun = asyncio.get_running_loop().time()
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
@@ -481,7 +469,7 @@ async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
 
 async def test_partitions_that_may_not_be_added_fail_their_records() -> None:
     async with bench(v=1) as made:
-        made.cluster.replies.append(lambda request: add_partitions_response(request, 29))
+        made.faults.add(api="AddPartitionsToTxn", error="TOPIC_AUTHORIZATION_FAILED")
         txn = await made.producer.begin()
         with pytest.raises(for_code(29)):
             await txn.send("counts", b"1")
@@ -506,29 +494,33 @@ async def test_serializers_that_fail_leave_the_transaction_open() -> None:
 
 async def test_starting_gets_a_producer_id() -> None:
     async with bench() as made:
-        (request,) = made.cluster.requests(InitProducerIdRequest)
+        (request,) = made.requests(InitProducerIdRequest)
         assert request.transactional_id == "wordcount-1"
         assert (request.producer_id, request.producer_epoch) == (-1, -1)
 
 
 async def test_starting_without_permission_says_so() -> None:
-    made = bench()
-    made.replies = [InitProducerIdResponse(error_code=53)]
-    with pytest.raises(for_code(53)):
-        async with made:
-            pass
+    async with bench() as made:
+        await made.producer.stop()
+        made.renew()
+        made.faults.add(api="InitProducerId", error=53)
+        with pytest.raises(for_code(53)):
+            await made.producer.start()
 
 
 async def test_initialising_again_offers_the_epoch_it_has() -> None:
     async with bench() as made:
         await made.producer.init_transactions()
-        request = made.cluster.requests(InitProducerIdRequest)[1]
-        assert (request.producer_id, request.producer_epoch) == (7, 0)
+        request = made.requests(InitProducerIdRequest)[1]
+        entry = made.cluster.transactions.find("wordcount-1")
+        assert entry is not None
+        assert (request.producer_id, request.producer_epoch) == (entry.producer_id, 0)
 
 
 async def test_a_fenced_producer_learns_it_when_it_initialises() -> None:
     async with bench() as made:
-        made.cluster.replies.append(InitProducerIdResponse(error_code=90))
+        async with made.memory.producer(transactional_id="wordcount-1"):
+            pass
         with pytest.raises(ProducerFencedError):
             await made.producer.init_transactions()
         assert state(made) is State.FAILED
@@ -546,14 +538,14 @@ async def committing(made: Bench) -> Any:
 async def test_a_commit_without_an_answer_is_never_abortable() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        made.cluster.replies.extend([LOST] * 100)
+        lost = lose(made, "EndTxn")
         with pytest.raises(TransactionOutcomeUnknownError) as caught:
             await txn.commit()
         assert isinstance(caught.value, ApplicationRecoverableError)
         for call in (txn.send("counts", b"2"), txn.abort(), made.producer.begin()):
             with pytest.raises(IllegalStateError, match="outcome is unknown"):
                 await call
-        made.cluster.replies.clear()
+        lost[0].remove()
         await txn.commit()
         assert state(made) is State.READY
 
@@ -561,10 +553,10 @@ async def test_a_commit_without_an_answer_is_never_abortable() -> None:
 async def test_an_unknown_outcome_is_left_by_initialising_too() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        made.cluster.replies.extend([LOST] * 100)
+        lost = lose(made, "EndTxn")
         with pytest.raises(TransactionOutcomeUnknownError):
             await txn.commit()
-        made.cluster.replies.clear()
+        lost[0].remove()
         await made.producer.init_transactions()
         async with made.producer.transaction() as again:
             await again.send("counts", b"2")
@@ -576,53 +568,58 @@ async def test_the_block_leaves_an_unknown_outcome_alone() -> None:
         async def body() -> None:
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"1")
-                made.cluster.replies.extend([LOST] * 100)
+                lose(made, "EndTxn")
 
         with pytest.raises(TransactionOutcomeUnknownError):
             await body()
-        assert all(end.committed for end in made.cluster.requests(EndTxnRequest))
+        assert all(end.committed for end in made.requests(EndTxnRequest))
 
 
 async def test_a_commit_that_was_never_sent_is_abortable() -> None:
-    async with bench(max_block_ms=5_000) as made:
-        txn = await committing(made)
-
-        async def nobody(*_: Any, **__: Any) -> int:
-            raise KafkaTimeoutError("no coordinator")
-
-        good, made.cluster.coordinator = made.cluster.coordinator, nobody
+    topics = {"counts": [1], "lines": [2]}
+    async with Bench(topics, transactional_id="wordcount-2", max_block_ms=5_000) as made:
+        coordinator = made.cluster.coordinator_for("wordcount-2")
+        assert coordinator is not None
+        topic = next(name for name, leaders in topics.items() if leaders != [coordinator])
+        txn = await made.producer.begin()
+        await txn.send(topic, b"1")
+        await made.memory.cut_off(coordinator)
         with pytest.raises(TransactionAbortableError):
             await txn.commit()
-        made.cluster.coordinator = good
+        assert made.requests(EndTxnRequest) == []
+        made.memory.reconnect(coordinator)
         await txn.abort()
         assert state(made) is State.READY
 
 
+@pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize(("v", "epochs"), [(1, 2), (2, 1)])
-async def test_with_version_1_a_lost_end_costs_an_epoch(v: int, epochs: int) -> None:
+async def test_with_version_1_a_lost_end_costs_an_epoch(v: int, epochs: int, applied: bool) -> None:
     """A delayed EndTxn must not end the next transaction (Jepsen): only version 2 sees to it."""
     async with bench(v) as made:
         txn = await committing(made)
-        made.cluster.replies.append(LOST)
+        made.faults.add(api="EndTxn", disconnect="after" if applied else "before")
         await txn.commit()
         async with made.producer.transaction() as txn:
             await txn.send("counts", b"2")
-        assert len(made.cluster.requests(InitProducerIdRequest)) == epochs
+        assert len(made.requests(InitProducerIdRequest)) == epochs
 
 
-async def test_an_abort_that_nobody_answers_is_replaced_by_a_new_epoch() -> None:
+async def test_an_abort_that_is_refused_is_replaced_by_a_new_epoch() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        made.cluster.replies.append(EndTxnResponse(error_code=48))
+        made.faults.add(api="EndTxn", error="INVALID_TXN_STATE")
         await txn.abort()
-        assert conversation(made)[-2:] == ["EndTxn", "InitProducerId"]
+        produced, *others = conversation(made)
+        assert (produced, others[0]) == ("Produce", "EndTxn")
+        assert set(others[1:]) == {"InitProducerId"}  # again, until the markers are written
         assert state(made) is State.READY
 
 
 async def test_an_abort_never_asks_for_an_abort() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        made.cluster.replies.extend([LOST] * 200)
+        lose(made, "EndTxn", "InitProducerId")
         with pytest.raises(ApplicationRecoverableError) as caught:
             await txn.abort()
         assert not isinstance(caught.value, TransactionAbortableError)
@@ -632,7 +629,7 @@ async def test_an_abort_never_asks_for_an_abort() -> None:
 async def test_an_answer_that_demands_an_abort_is_obeyed() -> None:
     async with bench() as made:
         txn = await committing(made)
-        made.cluster.replies.append(EndTxnResponse(error_code=120))
+        made.faults.add(api="EndTxn", error="TRANSACTION_ABORTABLE")
         with pytest.raises(TransactionAbortableError):
             await txn.commit()
         assert state(made) is State.MUST_ABORT
@@ -655,30 +652,26 @@ async def test_cancelling_the_body_aborts() -> None:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [False]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
         assert state(made) is State.READY
 
 
 async def test_cancelling_while_aborting_does_not_stop_the_abort() -> None:
     async with bench() as made:
-        slow = asyncio.Event()
-
-        async def slowly() -> None:
-            await slow.wait()
+        slow = made.hold("EndTxn")
 
         async def body() -> None:
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"1")
-                made.cluster.replies.append(lambda request: slowly())
                 raise ZeroDivisionError
 
         task = asyncio.ensure_future(body())
-        await turns(50)
+        await settle()
         assert state(made) is State.ABORTING
         task.cancel()
-        await turns()
+        await settle()
         assert not task.done()
-        slow.set()
+        slow.release()
         await asyncio.wait({task})
         assert task.cancelled()
         assert state(made) is State.READY
@@ -686,36 +679,31 @@ async def test_cancelling_while_aborting_does_not_stop_the_abort() -> None:
 
 async def test_leaving_does_not_wait_for_an_abort_for_ever() -> None:
     async with bench() as made:
-
-        async def never() -> None:
-            await asyncio.Event().wait()
+        for api in ("EndTxn", "InitProducerId"):
+            made.hold(api, count=None)
 
         async def body() -> None:
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"1")
-                for _ in range(50):
-                    made.cluster.replies.append(lambda request: never())
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError) as caught:
             await body()
         assert asyncio.get_running_loop().time() == pytest.approx(10, abs=0.1)
         assert "goes on in the background" in caught.value.__notes__[0]
-        made.cluster.replies.clear()
 
 
 async def test_cancelling_a_commit_before_it_is_sent_takes_it_back() -> None:
     async with bench() as made:
-        hold = asyncio.Event()
-        made.cluster.script.append(Answer(hold=hold))
+        hold = made.hold()
         txn = await made.producer.begin()
         await txn.enqueue("counts", b"1")
         task = asyncio.ensure_future(txn.commit())
-        await turns()
+        await settle()
         task.cancel()
         await asyncio.wait({task})
         assert state(made) is State.IN_TRANSACTION
-        hold.set()
+        hold.release()
         await txn.commit()
         assert state(made) is State.READY
 
@@ -723,36 +711,27 @@ async def test_cancelling_a_commit_before_it_is_sent_takes_it_back() -> None:
 async def test_cancelling_a_commit_after_it_was_sent_leaves_it_to_the_coordinator() -> None:
     async with bench() as made:
         txn = await committing(made)
-        slow = asyncio.Event()
-
-        async def slowly() -> None:
-            await slow.wait()
-
-        made.cluster.replies.append(lambda request: slowly())
+        slow = made.hold("EndTxn", applied=True)
         task = asyncio.ensure_future(txn.commit())
-        await turns()
+        await settle()
         assert state(made) is State.COMMIT_SENT
         task.cancel()
         await asyncio.wait({task})
         assert state(made) is State.COMMIT_SENT
         again = asyncio.ensure_future(txn.commit())
-        await turns()
-        slow.set()
+        await settle()
+        slow.release()
         await again
-        assert len(made.cluster.requests(EndTxnRequest)) == 1
+        assert len(made.requests(EndTxnRequest)) == 1
         assert state(made) is State.READY
 
 
 async def test_cancelling_the_commit_of_offsets_forces_an_abort() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
-
-        async def never() -> None:
-            await asyncio.Event().wait()
-
-        made.cluster.replies.append(lambda request: never())
+        made.hold("TxnOffsetCommit")
         task = asyncio.ensure_future(txn.commit_offsets(OFFSETS, GROUP))
-        await turns()
+        await settle()
         task.cancel()
         await asyncio.wait({task})
         with pytest.raises(TransactionAbortableError, match="cancelled"):
@@ -765,4 +744,4 @@ async def test_stopping_aborts_what_is_open() -> None:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
         await made.producer.stop()
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [False]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
