@@ -25,59 +25,48 @@ from kafka_async.errors import (
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.transaction import Transaction
 from kafka_async.producer.transactions import State
-from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from kafka_async.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
+from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from tests.producer.scripted import (
-    Answer,
-    Bench,
-    add_partitions_response,
-    offsets_response,
-    turns,
-)
+from tests.embedded_client import settle
+from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
+    from kafka_async.embedded.faults import Fault
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 CATEGORIES = (TransactionAbortableError, ApplicationRecoverableError, InvalidConfigurationError)
 OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
-GROUP = GroupMetadata("words", 3, "member-1")
+GROUP = GroupMetadata("words")
 CODES = [
     *(-1, 2, 3, 6, 7, 10, 12, 14, 15, 16, 17, 22, 25, 27, 29, 30, 31, 35, 38, 41, 42, 45, 47, 48),
     *(49, 50, 51, 53, 56, 59, 74, 82, 87, 89, 90, 110, 113, 120, 129),
 ]
-LOST = KafkaConnectionError("the connection was lost")
+COORDINATION = (
+    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"),
+)
 
 Call = Callable[[Producer, Transaction], Awaitable[object]]
 
 
 def bench(version: int = 2, **options: Any) -> Bench:
-    made = Bench({"counts": [1]}, transactional_id="t", max_block_ms=3_000, **options)
-    made.features = {"transaction.version": version}
-    return made
+    return Bench(
+        {"counts": [1], "lines": [1]},
+        settings={"transaction_version": version},
+        transactional_id="t",
+        max_block_ms=3_000,
+        **options,
+    )
 
 
-def refuses(code: int) -> Callable[[Any], Any]:
-    """Respond to each request of a coordinator with an error."""
-
-    def respond(request: Any) -> Any:
-        kind = type(request).__name__.removesuffix("Request")
-        match kind:
-            case "InitProducerId":
-                return InitProducerIdResponse(error_code=code)
-            case "AddPartitionsToTxn":
-                return add_partitions_response(request, code)
-            case "AddOffsetsToTxn":
-                return AddOffsetsToTxnResponse(error_code=code)
-            case "TxnOffsetCommit":
-                return offsets_response(request, code)
-            case _:
-                return EndTxnResponse(error_code=code)
-
-    return respond
+def fail_coordinators(made: Bench, code: int | None) -> None:
+    """Respond to each request of a coordinator with an error; None: reset its connection."""
+    for api in COORDINATION:
+        if code is None:
+            made.faults.add(api=api, disconnect="before", count=None)
+        else:
+            made.faults.add(api=api, error=code, count=None)
 
 
 async def caught(call: Awaitable[object]) -> KafkaError | None:
@@ -107,21 +96,18 @@ async def test_every_error_of_a_call_has_a_category(
         txn = await made.producer.begin()
         if name != "send":
             await txn.send("counts", b"1")
-        reply = LOST if code is None else refuses(code)
-        made.cluster.replies.extend([reply] * 1_000)
+        fail_coordinators(made, code)
         if code is not None:
-            made.cluster.script.extend([Answer(code=code, write=False)] * 1_000)
+            made.faults.add(api="Produce", error=code, count=None)
         error = await caught(CALLS[name](made.producer, txn))
-        made.cluster.replies.clear()
-        made.cluster.script.clear()
         if error is None:
             assert name in ("abort", "send")
             return
         assert isinstance(error, CATEGORIES), type(error)
         assert error.__cause__ is not error
         assert name != "abort" or not isinstance(error, TransactionAbortableError)
-        original = LOST if code is None else error_for(code)
-        assert type(original) in [type(cause) for cause in causes(error)]
+        original = KafkaConnectionError if code is None else type(error_for(code))
+        assert original in [type(cause) for cause in causes(error)]
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
@@ -140,19 +126,18 @@ async def test_every_error_of_getting_a_producer_id_has_a_category(
     async with bench() as made:
         producer = made.producer
         if name == "begin":  # after an initialisation that failed
-            made.cluster.replies.extend([LOST] * 1_000)
+            lost = made.faults.add(api="InitProducerId", disconnect="before", count=None)
             assert isinstance(
                 await caught(producer.init_transactions()), ApplicationRecoverableError
             )
-            made.cluster.replies.clear()
-        made.cluster.replies.extend([LOST if code is None else refuses(code)] * 1_000)
+            lost.remove()
+        fail_coordinators(made, code)
         if name == "start":
             former = producer
             made.renew()
             producer = made.producer
             await former.stop()
         error = await caught(getattr(producer, name)())
-        made.cluster.replies.clear()
         assert isinstance(error, (ApplicationRecoverableError, InvalidConfigurationError))
         assert error.__cause__ is not error
         if name == "start":
@@ -331,59 +316,52 @@ async def test_abort_keeps_its_timeout(version: int) -> None:
     async with bench(version) as made:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
-        made.cluster.replies.extend([LOST] * 1_000)
+        fail_coordinators(made, None)
         with pytest.raises(ApplicationRecoverableError):
             await txn.abort(timeout=2)
         assert asyncio.get_running_loop().time() <= 2.1
-        made.cluster.replies.clear()
 
 
-async def cancelled_commit(made: Bench, reply: Any) -> tuple[Transaction, asyncio.Event]:
-    """A transaction whose commit was cancelled after EndTxn was sent; the event lets it respond."""
-    released = asyncio.Event()
-
-    async def later() -> Any:
-        await released.wait()
-        return reply
-
+async def cancelled_commit(made: Bench, error: str | None) -> tuple[Transaction, Fault]:
+    """A transaction whose commit was cancelled after EndTxn was sent; the fault holds that."""
+    held = made.hold("EndTxn", error=error)
     txn = await made.producer.begin()
     await txn.send("counts", b"1")
-    made.cluster.replies.append(lambda request: later())
     task = asyncio.ensure_future(txn.commit())
-    await turns()
+    await settle()
     task.cancel()
     await asyncio.wait({task})
-    return txn, released
+    return txn, held
 
 
 async def test_the_next_transaction_waits_for_a_cancelled_commit() -> None:
     async with bench() as made:
-        _, released = await cancelled_commit(made, None)
+        _, held = await cancelled_commit(made, None)
         beginning = asyncio.ensure_future(made.producer.begin())
-        await turns()
+        await settle()
         assert not beginning.done()
-        released.set()
+        held.release()
         txn = await beginning
         await txn.send("counts", b"2")
         await txn.commit()
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [True, True]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [True, True]
 
 
 async def test_a_cancelled_commit_that_was_refused_is_told_to_the_next_transaction_once() -> None:
     async with bench() as made:
-        _, released = await cancelled_commit(made, EndTxnResponse(error_code=120))
-        released.set()
+        _, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
+        held.release()
         with pytest.raises(TransactionAbortableError):
             await made.producer.begin()
-        assert [end.committed for end in made.cluster.requests(EndTxnRequest)] == [True, False]
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [True, False]
         await (await made.producer.begin()).commit()
 
 
 async def test_a_cancelled_commit_that_was_refused_raises_when_it_is_awaited_again() -> None:
     async with bench() as made:
-        txn, released = await cancelled_commit(made, EndTxnResponse(error_code=120))
-        released.set()
-        await turns()
+        txn, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
+        held.release()
+        await settle()
         with pytest.raises(TransactionAbortableError):
             await txn.commit()
         await txn.abort()
@@ -392,10 +370,10 @@ async def test_a_cancelled_commit_that_was_refused_raises_when_it_is_awaited_aga
 
 async def test_a_commit_that_takes_longer_than_a_later_timeout_has_an_unknown_outcome() -> None:
     async with bench() as made:
-        txn, released = await cancelled_commit(made, None)
+        txn, held = await cancelled_commit(made, None)
         with pytest.raises(TransactionOutcomeUnknownError, match="await it again"):
             await txn.commit(timeout=0.5)
-        released.set()
+        held.release()
         await txn.commit()
         assert made.producer.driver is not None
         assert made.producer.driver.machine.state is State.READY
@@ -403,14 +381,12 @@ async def test_a_commit_that_takes_longer_than_a_later_timeout_has_an_unknown_ou
 
 async def test_a_transaction_that_another_task_commits_is_still_open() -> None:
     async with bench() as made:
-        released = asyncio.Event()
+        made.hold("EndTxn")
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
-        made.cluster.replies.append(lambda request: released.wait())
         task = asyncio.ensure_future(txn.commit())
-        await turns()
+        await settle()
         with pytest.raises(TransactionStateError, match="being committed"):
             await made.producer.begin()
-        made.cluster.replies.clear()
         task.cancel()
         await asyncio.wait({task})
