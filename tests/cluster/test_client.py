@@ -420,6 +420,17 @@ async def test_looks_a_coordinator_up_again_after_not_coordinator() -> None:
             assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
 
 
+async def test_looks_a_coordinator_up_again_after_its_broker_stopped() -> None:
+    async with InMemory(2) as memory, memory.client() as client:
+        owner = memory.cluster.coordinator_for("g")
+        assert owner is not None
+        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
+        await memory.cluster.stop_broker(owner)
+        response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=20.0)
+        assert response.error_code == UNKNOWN_MEMBER_ID
+        assert [row.broker for row in memory.received if row.request == BEAT] == [3 - owner]
+
+
 async def test_returns_not_coordinator_when_it_persists_until_the_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
         memory.cluster.faults.add(api="Heartbeat", error="NOT_COORDINATOR", count=None)

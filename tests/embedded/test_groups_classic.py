@@ -653,12 +653,30 @@ def test_while_it_is_loaded_everybody_is_told_to_wait() -> None:
 # -- deleting -------------------------------------------------------------------------------------
 
 
-def test_a_deleted_group_answers_nobody() -> None:
+def test_a_deleted_group_refuses_every_request() -> None:
     driver = Driver()
     [member] = driver.stable(1)
     assert driver.group.delete() is Code.NON_EMPTY_GROUP
     driver.leave(member)
     assert driver.group.delete() is Code.NONE
     assert driver.group.state is GroupState.DOWN
-    assert driver.joined(driver.join()).code is Code.COORDINATOR_NOT_AVAILABLE
-    assert driver.heartbeat(member, 1) is Code.COORDINATOR_NOT_AVAILABLE
+    gone = Code.COORDINATOR_NOT_AVAILABLE
+    assert driver.joined(driver.join()).code is gone
+    assert driver.synced(driver.sync(member, 1)).code is gone
+    assert driver.heartbeat(member, 1) is gone
+    assert driver.leave(member) is gone
+    assert driver.group.commit(member, None, 1, driver.now) is gone
+    assert driver.group.delete() is Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_without_members_knows_no_member() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.leave(member)
+    assert driver.group.state is GroupState.EMPTY
+    unknown = Code.UNKNOWN_MEMBER_ID
+    assert driver.joined(driver.join(member)).code is unknown
+    assert driver.synced(driver.sync(member, 1)).code is unknown
+    assert driver.heartbeat(member, 1) is unknown
+    assert driver.leave(member) is unknown
+    assert driver.group.commit(member, None, 1, driver.now) is unknown

@@ -310,6 +310,37 @@ async def test_a_late_write_of_v1_meets_an_ending_transaction() -> None:
         assert await one.write(version=11) == Code.TRANSACTION_ABORTABLE
 
 
+@pytest.mark.parametrize(
+    ("generation", "again", "codes"),
+    [
+        # Codes of: commit after commit, abort after commit, commit after abort, abort after abort.
+        (V1, True, "concurrent invalid invalid concurrent"),
+        (V2, True, "concurrent invalid invalid concurrent"),
+        (V2, False, "fenced fenced fenced fenced"),
+    ],
+    ids=["v1", "v2-same-epoch", "v2-next-epoch"],
+)
+async def test_end_txn_while_markers_are_pending(generation: int, again: bool, codes: str) -> None:
+    meant = {
+        "concurrent": Code.CONCURRENT_TRANSACTIONS,
+        "invalid": Code.INVALID_TXN_STATE,
+        "fenced": Code.PRODUCER_FENCED,
+    }
+    ends = [(True, True), (True, False), (False, True), (False, False)]
+    for (first, second), word in zip(ends, codes.split(), strict=True):
+        async with staged(transaction_marker_delay_ms=100) as it:
+            one = await producer(it, generation)
+            await one.write()
+            if again:
+                assert (await one.ended(first)).error_code == Code.NONE
+            else:
+                assert await one.end(first) == Code.NONE
+            assert (await one.ended(second)).error_code == meant[word]
+            await asyncio.sleep(0.1)
+            state = "CompleteCommit" if first else "CompleteAbort"
+            assert (await described(it)).transaction_state == state
+
+
 async def test_a_lost_answer_to_end_txn_is_repeated() -> None:
     async with staged() as it:
         one = await producer(it)

@@ -93,7 +93,7 @@ class ClassicGroup:
 
     def sync(self, call: SyncCall, ticket: int, now: float) -> None:
         """A SyncGroup: answered when the leader's is there."""
-        code = self._check(call.member_id, call.instance_id, call.generation)
+        code = self._check(call.member_id, call.instance_id, call.generation, Event.SYNC)
         if code is Code.NONE and not (
             call.protocol_type in (None, self.protocol_type)
             and call.protocol in (None, self.protocol)
@@ -394,9 +394,15 @@ class ClassicGroup:
 
     # -- members -------------------------------------------------------------------------------
 
-    def _check(self, member_id: str, instance_id: str | None, generation: int) -> Code:
-        if self.state in (GroupState.DOWN, GroupState.INITIALIZE):
-            return refusal(Event.HEARTBEAT, self.state)
+    def _check(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        event: Event = Event.HEARTBEAT,
+    ) -> Code:
+        if self.state in (GroupState.DOWN, GroupState.INITIALIZE, GroupState.EMPTY):
+            return refusal(event, self.state)
         code = self.roster.check(member_id, instance_id)
         if code is Code.NONE and generation != self.generation:
             return Code.ILLEGAL_GENERATION

@@ -464,6 +464,16 @@ MEMBERS: Final = [
         ],
         TOPIC,
     ),
+    Scenario(
+        "delete-groups-rebalancing",
+        [
+            *_waits_to_join(),
+            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
+            Ask("JoinGroup", 9, join(ME), label="join"),
+            Take("other"),
+            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
+        ],
+    ),
 ]
 
 OFFSETS: Final = [

@@ -308,6 +308,18 @@ REFUSED: Final = [
         TOPIC,
     ),
     Scenario(
+        "transaction-v2-late-end",
+        [
+            begin(5),
+            Ask("InitProducerId", 5, init(), label="again"),
+            *[Ask("EndTxn", 5, end(committing)) for committing in (True, False)],
+            Ask("Produce", 12, write(0, epoch=NEXT), retry=UNVERIFIED),
+            *[Ask("EndTxn", 5, end(committing)) for committing in (True, False)],
+            Ask("EndTxn", 5, end(epoch=NEXT)),
+        ],
+        TOPIC,
+    ),
+    Scenario(
         "transaction-offsets-of-members",
         [
             *stable(),
