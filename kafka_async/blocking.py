@@ -3,6 +3,10 @@
 The clients are the asyncio ones; their loop runs in one background thread a process, behind anyio's
 blocking portal. The portal is keyed by process id, so a forked child (a Spark worker) gets a loop
 of its own. Ctrl-C while a call waits cancels the call and leaves the client usable.
+
+Every call ends in bounded time, except iteration over a consumer and `poll(timeout=None)`: after
+its `timeout` in seconds, or without one after the option that its documentation names; where it
+says 60 s, that is default_api_timeout_ms.
 """
 
 from __future__ import annotations
@@ -96,12 +100,12 @@ class _Blocking:
         self._client = client
 
     def start(self) -> Self:
-        """Connect; `with` does it too."""
+        """Connect within default_api_timeout_ms; `with` does it too."""
         run(self._client.start)
         return self
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish and close, in `timeout` seconds at most; `with` does it too."""
+        """Finish and close within `timeout` s (close_timeout_ms); `with` does it too."""
         run(self._client.stop, timeout)
 
     def health(self) -> Health:
@@ -134,30 +138,49 @@ class Producer(_Blocking):
         return made
 
     def send(self, topic: str, value: Any = None, **where: Any) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged (key=, headers=, partition=, ...)."""
+        """Send one record and wait until it is acknowledged (key=, headers=, partition=, ...).
+
+        Waits at most max_block_ms for room, and delivery_timeout_ms for the acknowledgement.
+        """
         return run(self._client.send, topic, value, **where)
 
     def enqueue(self, topic: str, value: Any = None, **where: Any) -> Delivery:
-        """Append a record; waits only while the buffer is full. `flush` raises what fails."""
+        """Append a record; waits only while the buffer is full, at most max_block_ms.
+
+        `flush` raises what fails.
+        """
         return run(self._client.enqueue, topic, value, **where)
 
     def send_many(
-        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None = None
+        self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None = None, **unknown: Never
     ) -> None:
-        """Append many records of one topic; `flush` waits for them."""
-        run(self._client.send_many, topic, values, keys=keys)
+        """Append many records of one topic; `flush` waits for them.
 
-    def send_records(self, records: Iterable[ProducerRecord]) -> None:
-        """Append records to wherever each says; `flush` waits for them."""
-        run(self._client.send_records, records)
+        Each waits for room at most max_block_ms.
+        """
+        run(self._client.send_many, topic, values, keys=keys, **unknown)
 
-    def flush(self) -> None:
-        """Wait until everything appended is acknowledged; raises DeliveryError for what failed."""
-        run(self._client.flush)
+    def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> None:
+        """Append records to wherever each says; `flush` waits for them.
+
+        Each waits for room at most max_block_ms.
+        """
+        run(self._client.send_records, records, **unknown)
+
+    def flush(self, timeout: float | None = None, **unknown: Never) -> None:
+        """Wait until everything appended is acknowledged; raises DeliveryError for what failed.
+
+        After `timeout` s it raises KafkaTimeoutError. Without one it ends when delivery_timeout_ms
+        of the last record has passed.
+        """
+        run(self._client.flush, timeout, **unknown)
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
-        """Begin a transaction; commit at the end of the block, abort if it raises."""
+        """Begin a transaction; commit at the end of the block, abort if it raises.
+
+        Each takes at most max_block_ms, and delivery_timeout_ms for the records.
+        """
         scope = run(_later, self._client.transaction)
         transaction = Transaction(run(scope.__aenter__))
         try:
@@ -176,12 +199,17 @@ class Transaction:
         self._transaction = transaction
 
     def enqueue(self, topic: str, value: Any = None, **where: Any) -> Delivery:
-        """Append a record to the transaction."""
+        """Append a record to the transaction; waits for room at most max_block_ms."""
         return run(self._transaction.enqueue, topic, value, **where)
 
-    def commit_offsets(self, consumer: Consumer) -> None:
-        """Commit, with the transaction, what the consumer handed out (KIP-447)."""
-        run(self._transaction.commit_offsets, consumer.asynchronous)
+    def commit_offsets(
+        self, consumer: Consumer, *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Commit, with the transaction, what the consumer handed out (KIP-447).
+
+        Takes at most `timeout` s (max_block_ms).
+        """
+        run(self._transaction.commit_offsets, consumer.asynchronous, timeout=timeout, **unknown)
 
 
 class Consumer(_Blocking):
@@ -223,7 +251,10 @@ class Consumer(_Blocking):
         return self._client
 
     def __iter__(self) -> Iterator[Record]:
-        """Records, one after the other, without end; a new one commits those before it."""
+        """Records, one after the other, without end; a new one commits those before it.
+
+        Waits for the next record without a limit: use `poll` to wait for a bounded time.
+        """
         while True:
             yield run(self._client.__anext__)
 
@@ -232,26 +263,35 @@ class Consumer(_Blocking):
         *misplaced: Never,
         timeout: float | None = 1.0,
         max_records: int | None = None,
+        **unknown: Never,
     ) -> list[Record]:
         """Up to `max_records` records; an empty list after `timeout` seconds without any."""
-        return run(self._client.poll, *misplaced, max_records=max_records, timeout=timeout)
+        return run(
+            self._client.poll, *misplaced, max_records=max_records, timeout=timeout, **unknown
+        )
 
-    def poll_batches(self, *misplaced: Never, timeout: float | None = 1.0) -> list[PartitionBatch]:
+    def poll_batches(
+        self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
+    ) -> list[PartitionBatch]:
         """What is there, per partition, undecoded; an empty list after `timeout` seconds."""
-        return run(self._client.poll_batches, *misplaced, timeout=timeout)
+        return run(self._client.poll_batches, *misplaced, timeout=timeout, **unknown)
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None,
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> None:
-        """Commit everything handed out, or the given offsets."""
-        run(self._client.commit, offsets)
+        """Commit everything handed out, or the given offsets, within `timeout` s (60)."""
+        run(self._client.commit, offsets, timeout=timeout, **unknown)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, outside any group."""
+        """Read exactly these partitions, outside any group. Does not wait."""
         run(_later, self._client.assign, partitions)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from an offset."""
+        """Read on from an offset. Does not wait."""
         run(_later, self._client.seek, partition, offset)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
@@ -262,28 +302,44 @@ class Consumer(_Blocking):
         """Return the last stable offset of the last fetch response; None until known."""
         return run(_later, self._client.last_stable_offset, partition)
 
-    def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be handed out."""
-        return run(self._client.position, partition)
+    def position(
+        self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
+    ) -> int:
+        """The offset of the next record to be handed out, known within `timeout` s (60)."""
+        return run(self._client.position, partition, timeout=timeout, **unknown)
 
-    def topics(self) -> list[str]:
-        """The names of all topics."""
-        return sorted(run(self._client.topics))
+    def topics(self, *, timeout: float | None = None, **unknown: Never) -> list[str]:
+        """The names of all topics, within `timeout` s (60)."""
+        return sorted(run(self._client.topics, timeout=timeout, **unknown))
 
-    def partitions_for(self, topic: str, timeout: float | None = None) -> list[int]:
-        """The partitions of a topic, which may take `timeout` seconds (60) to appear.
+    def partitions_for(
+        self, topic: str, timeout: float | None = None, **unknown: Never
+    ) -> list[int]:
+        """The partitions of a topic, within `timeout` s (60).
 
-        Raises UnknownTopicOrPartitionError if there is no such topic then.
+        Raises UnknownTopicOrPartitionError if there is no such topic.
         """
-        return sorted(run(self._client.partitions_for, topic, timeout=timeout))
+        return sorted(run(self._client.partitions_for, topic, timeout=timeout, **unknown))
 
-    def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
-        return run(self._client.beginning_offsets, partitions)
+    def beginning_offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each partition still has, within `timeout` s (60)."""
+        return run(self._client.beginning_offsets, partitions, timeout=timeout, **unknown)
 
-    def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record that the isolation level lets through."""
-        return run(self._client.end_offsets, partitions)
+    def end_offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        *,
+        timeout: float | None = None,
+        **unknown: Never,
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record that may be read, within `timeout` s (60)."""
+        return run(self._client.end_offsets, partitions, timeout=timeout, **unknown)
 
 
 class Admin(_Blocking):
@@ -294,17 +350,21 @@ class Admin(_Blocking):
 
         super().__init__(AsyncAdmin(bootstrap_servers, **options))
 
-    def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics and wait until they have leaders."""
-        run(self._client.create_topics, topics)
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Create topics and wait until they have leaders, within `timeout` s (60)."""
+        run(self._client.create_topics, topics, timeout=timeout, **unknown)
 
-    def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics."""
-        run(self._client.delete_topics, names)
+    def delete_topics(
+        self, names: Sequence[str], *, timeout: float | None = None, **unknown: Never
+    ) -> None:
+        """Delete topics within `timeout` s (60)."""
+        run(self._client.delete_topics, names, timeout=timeout, **unknown)
 
-    def list_topics(self) -> list[str]:
-        """The names of all topics."""
-        return sorted(run(self._client.list_topics))
+    def list_topics(self, *, timeout: float | None = None, **unknown: Never) -> list[str]:
+        """The names of all topics, within `timeout` s (60)."""
+        return sorted(run(self._client.list_topics, timeout=timeout, **unknown))
 
 
 async def _later(function: Callable[..., R], *args: Any) -> R:

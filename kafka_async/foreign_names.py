@@ -1,12 +1,16 @@
-"""Calls of aiokafka, kafka-python and confluent-kafka, and what they are here.
+"""Calls and arguments of aiokafka, kafka-python and confluent-kafka, and what they are here.
 
 A name of theirs raises AttributeError that says which call to use. Each is a descriptor of the
 class: `__getattr__` would slow down every other attribute of the client.
+
+A call with an argument that does not exist raises TypeError with the one to use. Such calls end in
+`**unknown: Never`, which type checkers refuse and which costs an empty dict per call. `enqueue` and
+`enqueue_nowait`, which cost less than ten of those, raise Python's own TypeError instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 
@@ -67,6 +71,55 @@ ADMIN: Final[Mapping[str, str]] = {
     "delete_consumer_groups": "await admin.delete_groups(group_ids)",
     "list_consumer_group_offsets": "await admin.list_group_offsets(group_id)",
 }
+KEYWORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "timeout_ms": ("timeout", "timeout, in seconds"),
+    "timeout_s": ("timeout", "timeout, in seconds"),
+    "request_timeout": ("timeout", "timeout, in seconds"),
+    "request_timeout_ms": ("timeout", "timeout, in seconds"),
+    "operation_timeout": ("timeout", "timeout, in seconds"),
+    "max_messages": ("max_records", "max_records"),
+    "max_poll_records": ("max_records", "max_records"),
+    "num_messages": ("max_records", "max_records"),
+    "timestamp_ms": ("timestamp", "timestamp, in milliseconds"),
+    "callback": ("value", "await, or add_done_callback of the delivery that enqueue returns"),
+    "on_delivery": ("value", "await, or add_done_callback of the delivery that enqueue returns"),
+    "data": ("value", "value"),
+    "message": ("value", "value"),
+    "msg": ("value", "value"),
+    "payload": ("value", "value"),
+    "on_assign": ("listener", "listener, or consumer.on_assigned(callback)"),
+    "on_lost": ("listener", "listener, or consumer.on_lost(callback)"),
+    "on_revoke": ("listener", "listener, or consumer.on_revoked(callback)"),
+    "asynchronous": ("what", "await in place of it"),
+    "offsets": ("what", "what"),
+    "group_ids": ("group_id", "group_id, one group per call"),
+    "topics": ("names", "names"),
+}
+"""Arguments of other clients: the argument of a call here to which each applies, and its hint."""
+
+
+def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]) -> TypeError:
+    """Return the error for arguments that a method of a client does not have."""
+    import difflib  # neither is needed until a call is wrong
+    import inspect
+
+    known = [
+        name
+        for name, row in inspect.signature(method).parameters.items()
+        if row.kind not in (row.VAR_POSITIONAL, row.VAR_KEYWORD)
+    ]
+    given = next(iter(unknown))
+    owner = type(getattr(method, "__self__", None)).__name__
+    applies_to, hint = KEYWORDS.get(given, ("", ""))
+    if applies_to in known:
+        hint = f": use {hint}"
+    elif near := difflib.get_close_matches(given, known, 1):
+        hint = f": did you mean {near[0]}?"
+    elif known:
+        hint = f"; its arguments are {', '.join(known)}"
+    else:
+        hint = "; it takes none"
+    return TypeError(f"{owner}.{method.__name__} has no argument {given}{hint}")
 
 
 def explain(client: type, names: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -99,3 +100,89 @@ def test_bootstrap_servers_may_be_given_by_name(client: Any) -> None:
 def test_blocking_clients_refuse_a_dict_too(client: Any) -> None:
     with pytest.raises(TypeError, match="from_properties"):
         client({"bootstrap.servers": SERVERS})
+
+
+def public_calls() -> list[tuple[type, str]]:
+    """Every call with arguments, and every coroutine function, of clients and transactions."""
+    found: list[tuple[type, str]] = []
+    for owner in (Producer, Transaction, Consumer, Admin):
+        for name, member in inspect.getmembers(owner, inspect.isfunction):
+            takes = len(inspect.signature(member).parameters) > 1
+            if not name.startswith("_") and (takes or inspect.iscoroutinefunction(member)):
+                found.append((owner, name))
+    return found
+
+
+PER_RECORD = {"enqueue", "enqueue_nowait"}
+"""Calls of the kernel, in which Python's own error costs nothing."""
+INTERNAL = {"heard", "open_transaction", "next_generation", "mark_committed"}
+"""What the parts call on one another."""
+CALLS_WITH_ARGUMENTS = [
+    pytest.param(owner, name, id=f"{owner.__name__}.{name}")
+    for owner, name in public_calls()
+    if name not in PER_RECORD | INTERNAL
+]
+
+
+def raised_by(owner: type, name: str, **unknown: Any) -> str:
+    """The message of a call with arguments that it does not have, and nothing for the others."""
+    method = getattr(owner, name)
+    made: Any = owner
+    required = [
+        row
+        for row in list(inspect.signature(method).parameters.values())[1:]
+        if row.default is row.empty and row.kind is row.POSITIONAL_OR_KEYWORD
+    ]
+
+    def call() -> None:
+        result: Any = method(made.__new__(made), *required, **unknown)
+        result.send(None)
+
+    with pytest.raises(TypeError) as raised:
+        call()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(("owner", "name"), CALLS_WITH_ARGUMENTS)
+def test_an_argument_that_does_not_exist_raises_with_the_ones_that_do(
+    owner: type, name: str
+) -> None:
+    message = raised_by(owner, name, no_such_argument=5)
+    assert message.startswith(f"{owner.__name__}.{name} has no argument no_such_argument")
+    assert "unknown" not in message
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "given", "words"),
+    [
+        (Consumer, "poll", "timeout_ms", "use timeout, in seconds"),
+        (Consumer, "poll", "max_poll_records", "use max_records"),
+        (Consumer, "poll_batches", "max_records", "; its arguments are timeout"),
+        (Consumer, "commit", "asynchronous", "use await in place of it"),
+        (Consumer, "seek", "offsets", "did you mean offset?"),
+        (Consumer, "subscribe", "on_revoke", r"use listener, or consumer.on_revoked\(callback\)"),
+        (Consumer, "unsubscribe", "timeout", "; it takes none"),
+        (Producer, "send", "values", "did you mean value?"),
+        (Producer, "send", "timestamp_ms", "use timestamp, in milliseconds"),
+        (Producer, "send", "on_delivery", "use await, or add_done_callback of the delivery"),
+        (Producer, "flush", "timeout_ms", "use timeout, in seconds"),
+        (Transaction, "send", "val", "did you mean value?"),
+        (Transaction, "commit", "timeout_ms", "use timeout, in seconds"),
+        (Admin, "create_topics", "timeout_ms", "use timeout, in seconds"),
+        (Admin, "create_topics", "request_timeout", "use timeout, in seconds"),
+        (Admin, "delete_topics", "topics", "use names"),
+        (Admin, "list_group_offsets", "group", "did you mean group_id?"),
+    ],
+)
+def test_an_argument_of_another_client_raises_with_the_one_to_use(
+    owner: type, name: str, given: str, words: str
+) -> None:
+    message = raised_by(owner, name, **{given: 5})
+    assert re.fullmatch(rf"{owner.__name__}\.{name} has no argument {given}(: |){words}.*", message)
+
+
+@pytest.mark.parametrize("name", sorted(PER_RECORD))
+def test_calls_per_record_name_the_argument_too(name: str) -> None:
+    producer: Any = Producer(SERVERS)
+    with pytest.raises(TypeError, match="values"):
+        getattr(producer, name)("orders", values=b"v")

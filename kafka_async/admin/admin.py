@@ -18,11 +18,11 @@ from typing_extensions import Unpack
 from kafka_async.admin.call import Call
 from kafka_async.cluster.client import Client
 from kafka_async.config import ClientConfig
-from kafka_async.foreign_names import ADMIN, check_construction, explain
+from kafka_async.foreign_names import ADMIN, check_construction, explain, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Literal, Self
+    from typing import Literal, Never, Self
 
     from kafka_async.admin.values import (
         At,
@@ -72,15 +72,19 @@ class Admin:
         admin._owns, admin.client = True, Client.from_properties(properties)  # noqa: SLF001
         return admin
 
-    async def start(self) -> None:
+    async def start(self, **unknown: Never) -> None:
         """Connect; raises BootstrapError if no bootstrap server can be used."""
+        if unknown:
+            raise unknown_keyword(self.start, unknown)
         if self._owns:
             await self.client.start()
         else:
             self.client.supervisor.check()
 
-    async def stop(self, timeout: float | None = None) -> None:
+    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Close the connections, unless they are a shared client's. Safe to call again."""
+        if unknown:
+            raise unknown_keyword(self.stop, unknown)
         if self._owns:
             await self.client.stop(timeout)
 
@@ -104,6 +108,7 @@ class Admin:
         wait: bool = True,
         validate_only: bool = False,
         timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, TopicListing]:
         """Create topics; with `wait`, returns when every partition has a leader in metadata.
 
@@ -113,63 +118,89 @@ class Admin:
             TopicExistsError, InvalidTopicError, InvalidReplicationFactorError ...: naming the
                 topic.
         """
+        if unknown:
+            raise unknown_keyword(self.create_topics, unknown)
         from kafka_async.admin import topics
 
         call = Call(self.client, timeout)
         return await topics.create(call, new_topics, wait=wait, validate_only=validate_only)
 
     async def delete_topics(
-        self, names: Iterable[str], *, wait: bool = True, timeout: float | None = None
+        self,
+        names: Iterable[str],
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> None:
         """Delete topics and all their records; with `wait`, returns when metadata lacks them.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
         """
+        if unknown:
+            raise unknown_keyword(self.delete_topics, unknown)
         from kafka_async.admin import topics
 
         await topics.delete(Call(self.client, timeout), names, wait=wait)
 
     async def list_topics(
-        self, *, internal: bool = False, timeout: float | None = None
+        self, *, internal: bool = False, timeout: float | None = None, **unknown: Never
     ) -> dict[str, TopicListing]:
         """All topics by name; Kafka's own only if `internal`."""
+        if unknown:
+            raise unknown_keyword(self.list_topics, unknown)
         from kafka_async.admin import topics
 
         return await topics.list_all(Call(self.client, timeout), internal=internal)
 
     async def describe_topics(
-        self, names: Iterable[str], *, timeout: float | None = None
+        self, names: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, TopicDescription]:
         """Topics with their partitions, leaders and replicas.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
         """
+        if unknown:
+            raise unknown_keyword(self.describe_topics, unknown)
         from kafka_async.admin import topics
 
         return await topics.describe(Call(self.client, timeout), names)
 
     async def create_partitions(
-        self, counts: Mapping[str, int], *, wait: bool = True, timeout: float | None = None
+        self,
+        counts: Mapping[str, int],
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
+        **unknown: Never,
     ) -> None:
         """Grow topics to so many partitions in all; `wait` as with `create_topics`."""
+        if unknown:
+            raise unknown_keyword(self.create_partitions, unknown)
         from kafka_async.admin import topics
 
         await topics.create_partitions(Call(self.client, timeout), counts, wait=wait)
 
     # -- the cluster ------------------------------------------------------------------------------
 
-    async def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
+    async def describe_cluster(
+        self, *, timeout: float | None = None, **unknown: Never
+    ) -> ClusterDescription:
         """The cluster's id, brokers and controller."""
+        if unknown:
+            raise unknown_keyword(self.describe_cluster, unknown)
         from kafka_async.admin import cluster
 
         return await cluster.describe(Call(self.client, timeout))
 
     async def describe_configs(
-        self, resources: Iterable[ConfigResource], *, timeout: float | None = None
+        self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The configuration of topics, brokers or groups, by resource and option."""
+        if unknown:
+            raise unknown_keyword(self.describe_configs, unknown)
         from kafka_async.admin import configs
 
         return await configs.describe(Call(self.client, timeout), resources)
@@ -182,26 +213,31 @@ class Admin:
         states: Sequence[str] = (),
         types: Sequence[str] = (),
         timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[str, GroupListing]:
         """All groups by id, from every broker; only those in `states` or of `types`, if given."""
+        if unknown:
+            raise unknown_keyword(self.list_groups, unknown)
         from kafka_async.admin import groups
 
         return await groups.list_all(Call(self.client, timeout), states=states, types=types)
 
     async def describe_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, GroupDescription]:
         """Groups with their state, members and assignments, classic and KIP-848 alike.
 
         Raises:
             GroupIdNotFoundError: there is no such group.
         """
+        if unknown:
+            raise unknown_keyword(self.describe_groups, unknown)
         from kafka_async.admin import groups
 
         return await groups.describe(Call(self.client, timeout), group_ids)
 
     async def delete_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None
+        self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> None:
         """Delete groups without members, and what they have committed.
 
@@ -209,6 +245,8 @@ class Admin:
             GroupNotEmptyError: a group has members.
             GroupIdNotFoundError: there is no such group.
         """
+        if unknown:
+            raise unknown_keyword(self.delete_groups, unknown)
         from kafka_async.admin import groups
 
         await groups.delete(Call(self.client, timeout), group_ids)
@@ -221,12 +259,15 @@ class Admin:
         *,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The earliest or latest offset of partitions, or the first at or after a time.
 
         Times are milliseconds since the epoch; an offset of -1 says that there is no record so
         late. With "read_committed", the latest is the last stable offset.
         """
+        if unknown:
+            raise unknown_keyword(self.list_offsets, unknown)
         from kafka_async.admin import offsets
 
         return await offsets.list_offsets(
@@ -242,11 +283,14 @@ class Admin:
         *,
         require_stable: bool = False,
         timeout: float | None = None,
+        **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed, of these partitions or of all; none for one without.
 
         `require_stable` waits for transactions that have offsets pending (KIP-447).
         """
+        if unknown:
+            raise unknown_keyword(self.list_group_offsets, unknown)
         from kafka_async.admin import offsets
 
         return await offsets.list_group_offsets(

@@ -14,9 +14,12 @@ from kafka_async.arguments import (
 from kafka_async.consumer.handle import Handle, Partitions
 from kafka_async.consumer.subscription import UNKNOWN
 from kafka_async.errors import CommitFailedError, IllegalStateError
+from kafka_async.foreign_names import unknown_keyword
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from typing import Never
+
     from kafka_async.types import GroupMetadata
 
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -30,6 +33,7 @@ class Committing(Handle):
         what: str | TopicPartition | Offsets | None = None,
         *,
         timeout: float | None = None,
+        **unknown: Never,
     ) -> None:
         """Commit all that was handed out, the record in hand included.
 
@@ -43,6 +47,8 @@ class Committing(Handle):
             KafkaTimeoutError: not committed within `timeout` seconds (default:
                 default_api_timeout_ms).
         """
+        if unknown:
+            raise unknown_keyword(self.commit, unknown)
         engine = self._engine
         engine.settle()
         named = isinstance(what, Mapping)
@@ -63,7 +69,7 @@ class Committing(Handle):
         return {partition: offset for partition, offset in due.items() if partition.topic == what}
 
     async def committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed, of these partitions or of the assigned; None if nothing.
 
@@ -72,6 +78,8 @@ class Committing(Handle):
             KafkaTimeoutError: no response within `timeout` seconds (default:
                 default_api_timeout_ms).
         """
+        if unknown:
+            raise unknown_keyword(self.committed, unknown)
         commits = self._engine.commits
         if commits is None:
             raise IllegalStateError("committed offsets need a group_id")
@@ -123,13 +131,15 @@ class Committing(Handle):
         self._engine.committed(offsets)
 
     async def seek_to_committed(
-        self, partitions: Partitions = (), *, timeout: float | None = None
+        self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
     ) -> None:
         """Go on at what the group has committed, as after an aborted transaction.
 
         A partition without a committed offset follows auto_offset_reset, or if it is new
         auto_offset_reset_new_partitions.
         """
+        if unknown:
+            raise unknown_keyword(self.seek_to_committed, unknown)
         engine = self._engine
         if engine.commits is None:
             raise IllegalStateError("committed offsets need a group_id")

@@ -29,7 +29,7 @@ from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.seeking import Seeking
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.foreign_names import CONSUMER, check_construction, explain
+from kafka_async.foreign_names import CONSUMER, check_construction, explain, unknown_keyword
 from kafka_async.supervisor import outlast
 
 if TYPE_CHECKING:
@@ -147,8 +147,10 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     # -- life -------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, **unknown: Never) -> None:
         """Connect and begin to read. Raises BootstrapError: no bootstrap server could be used."""
+        if unknown:
+            raise unknown_keyword(self.start, unknown)
         self._starting = True
         if self._owned:
             await self.client.start()
@@ -169,7 +171,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             await self._outlast(self._in_closing_task(self._tear_down()))
             raise
 
-    async def stop(self, timeout: float | None = None) -> None:
+    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Stop reading, commit what was asked past if that is automatic, leave the group, close.
 
         Offsets that could not be committed in time are named in a warning. Without anything to
@@ -183,6 +185,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         Raises:
             KafkaError: The group refused the automatic commit; the consumer is closed.
         """
+        if unknown:
+            raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout)
         await self._stop(timeout, finished=False)
 
@@ -274,11 +278,14 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         *,
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
+        **unknown: Never,
     ) -> None:
         """Read these topics and no other ones, or all whose whole name matches `pattern`.
 
         Takes effect in the background. Static partitions stay.
         """
+        if unknown:
+            raise unknown_keyword(self.subscribe, unknown)
         if (topics is None) == (pattern is None):
             raise TypeError(
                 'subscribe takes topics or pattern=, one of the two: subscribe(["orders"])'
@@ -291,11 +298,13 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         if self._running is not None:
             self._engine.subscribed()
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, **unknown: Never) -> None:
         """Read no topics any more and leave the group; returns when that is done.
 
         Static partitions stay.
         """
+        if unknown:
+            raise unknown_keyword(self.unsubscribe, unknown)
         engine = self._engine
         self._subscription.topics, self._subscription.pattern = frozenset(), None
         engine.done()
@@ -303,8 +312,10 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             await engine.coordinator.leave()
         engine.reassigned()
 
-    def assign(self, partitions: Partitions) -> None:
+    def assign(self, partitions: Partitions, **unknown: Never) -> None:
         """Read these static partitions, and no other static ones; subscribed topics stay."""
+        if unknown:
+            raise unknown_keyword(self.assign, unknown)
         self._subscription.set_static(topic_partitions(partitions))
         if self._running is not None:
             self._engine.reassigned()
@@ -317,31 +328,41 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         """The partitions read now: the group's share and static ones."""
         return self._subscription.assignment
 
-    def on_assigned(self, callback: Callback) -> Callback:
+    def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
         """Have `callback(partitions)` called, or awaited, when partitions are newly ours."""
+        if unknown:
+            raise unknown_keyword(self.on_assigned, unknown)
         self._herald.assigned.append(callback)
         return callback
 
-    def on_revoked(self, callback: Callback) -> Callback:
+    def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
         """Have `callback(partitions)` called, or awaited, before partitions are given up."""
+        if unknown:
+            raise unknown_keyword(self.on_revoked, unknown)
         self._herald.revoked.append(callback)
         return callback
 
-    def on_lost(self, callback: Callback) -> Callback:
+    def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
         """Have `callback(partitions)` called, or awaited, when partitions may be another's."""
+        if unknown:
+            raise unknown_keyword(self.on_lost, unknown)
         self._herald.lost.append(callback)
         return callback
 
-    def pause(self, partitions: Partitions = ()) -> None:
+    def pause(self, partitions: Partitions = (), **unknown: Never) -> None:
         """Hand out nothing of these partitions, or of any, until `resume`; they stay assigned."""
+        if unknown:
+            raise unknown_keyword(self.pause, unknown)
         for state in self._subscription.select(topic_partitions(partitions)):
             state.paused = True
             self._engine.cut(state)
             state.buffer.pack()
         self._engine.fetcher.wake()  # what these hold was counted against the others
 
-    def resume(self, partitions: Partitions = ()) -> None:
+    def resume(self, partitions: Partitions = (), **unknown: Never) -> None:
         """Undo `pause` for these partitions, or for all."""
+        if unknown:
+            raise unknown_keyword(self.resume, unknown)
         for state in self._subscription.select(topic_partitions(partitions)):
             state.paused = False
             self._engine.fetcher.resumed(state)
@@ -365,6 +386,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         *misplaced: Never,
         timeout: float | None = 1.0,
         max_records: int | None = None,
+        **unknown: Never,
     ) -> list[Record[K, V]]:
         """Records of any partitions, at most `max_records` (default: max_poll_records).
 
@@ -380,6 +402,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             TypeError: an argument without its name, or of another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
+        if unknown:
+            raise unknown_keyword(self.poll, unknown)
         if misplaced:
             raise TypeError(
                 "poll takes arguments by name: poll(timeout=1.0), in seconds, or "
@@ -392,12 +416,14 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         return await self._engine.poll(limit, timeout)
 
     async def poll_batches(
-        self, *misplaced: Never, timeout: float | None = 1.0
+        self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
     ) -> list[PartitionBatch]:
         """All that was fetched, by partition, as it came: for Arrow, or to parse elsewhere.
 
         Waits like `poll`, and raises what it raises; deserializers are not used.
         """
+        if unknown:
+            raise unknown_keyword(self.poll_batches, unknown)
         if misplaced:
             raise TypeError("poll_batches takes its time-out by name: poll_batches(timeout=1.0)")
         check_timeout(timeout, unlimited="no limit")
@@ -405,13 +431,17 @@ class Consumer(Seeking, Committing, Generic[K, V]):
 
     # -- the cluster, and figures -----------------------------------------------------------------
 
-    async def topics(self, *, timeout: float | None = None) -> frozenset[str]:
+    async def topics(self, *, timeout: float | None = None, **unknown: Never) -> frozenset[str]:
         """The names of all topics but internal ones."""
+        if unknown:
+            raise unknown_keyword(self.topics, unknown)
         self._engine.check()
         metadata = await self.client.refresh_metadata(all_topics=True, timeout=self._limit(timeout))
         return frozenset(n for n, topic in metadata.topics.items() if not topic.is_internal)
 
-    async def partitions_for(self, topic: str, *, timeout: float | None = None) -> list[int]:
+    async def partitions_for(
+        self, topic: str, *, timeout: float | None = None, **unknown: Never
+    ) -> list[int]:
         """Return the numbers of a topic's partitions; never creates the topic.
 
         Args:
@@ -422,6 +452,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             UnknownTopicOrPartitionError: A broker responded that there is no such topic.
             KafkaTimeoutError: No broker responded in time.
         """
+        if unknown:
+            raise unknown_keyword(self.partitions_for, unknown)
         self._engine.check()
         text(topic, "topic")
         metadata = await self.client.metadata_for(
@@ -469,7 +501,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             return "failed"
         return self.client.health().state
 
-    def high_watermark(self, partition: TopicPartition) -> int | None:
+    def high_watermark(self, partition: TopicPartition, **unknown: Never) -> int | None:
         """Return the offset after the last record that all in-sync replicas have; no request.
 
         It is as of the last fetch response, and None until there was one for this partition.
@@ -477,9 +509,11 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         Raises:
             IllegalStateError: the partition is not assigned to this consumer.
         """
+        if unknown:
+            raise unknown_keyword(self.high_watermark, unknown)
         return _known(self._subscription.state(topic_partition(partition)).high_watermark)
 
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+    def last_stable_offset(self, partition: TopicPartition, **unknown: Never) -> int | None:
         """Return the offset below which no transaction is open; no request (KIP-98).
 
         Records below it are what `isolation_level="read_committed"` lets a consumer read. It is as
@@ -488,6 +522,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         Raises:
             IllegalStateError: the partition is not assigned to this consumer.
         """
+        if unknown:
+            raise unknown_keyword(self.last_stable_offset, unknown)
         return _known(self._subscription.state(topic_partition(partition)).last_stable_offset)
 
 

@@ -24,7 +24,7 @@ from kafka_async.errors import (
     TransactionStateError,
     raises_categories,
 )
-from kafka_async.foreign_names import PRODUCER, check_construction, explain
+from kafka_async.foreign_names import PRODUCER, check_construction, explain, unknown_keyword
 from kafka_async.producer.accumulator import A_TURN, Accumulator
 from kafka_async.producer.failure_log import FailureLog
 from kafka_async.producer.idempotence import Sequencer
@@ -40,7 +40,7 @@ from kafka_async.supervisor import Supervisor, outlast
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Never, Self
 
     from typing_extensions import Unpack
 
@@ -133,7 +133,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- life -------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, **unknown: Never) -> None:
         """Connect; a transactional producer gets its producer id, which fences a former one.
 
         Raises:
@@ -142,6 +142,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 producer id within max_block_ms; its cause says why. Start a new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
+        if unknown:
+            raise unknown_keyword(self.start, unknown)
         self._starting = True
         if self.config.transactional_id is None:
             await self._start()
@@ -199,7 +201,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         )
         return self._engine
 
-    async def stop(self, timeout: float | None = None) -> None:
+    async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
         """Deliver what was enqueued, abort a transaction that is open, and close.
 
         Does nothing if the producer was not started or is stopped already. While another call stops
@@ -213,6 +215,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             DeliveryError: Some records were not delivered; it counts them, and `failures` has a row
                 for each batch.
         """
+        if unknown:
+            raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout, unlimited="close_timeout_ms")
         if not self._started:
             return
@@ -326,13 +330,15 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     # -- deliveries -------------------------------------------------------------------------------
 
-    async def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout: float | None = None, **unknown: Never) -> None:
         """Wait until everything that was enqueued is acknowledged or has failed; no lingering.
 
         Raises:
             DeliveryError: records failed whose handles nobody has asked; a row for each batch.
             TimeoutError: `timeout` seconds (default: no limit but delivery_timeout_ms) have passed.
         """
+        if unknown:
+            raise unknown_keyword(self.flush, unknown)
         check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
         self._running()
         assert self._accumulator is not None
@@ -416,7 +422,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._transactional()
         return Transaction(self)
 
-    async def begin(self) -> Transaction[K, V]:
+    async def begin(self, **unknown: Never) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
         If the calls that ended the former transaction were cancelled, its end is waited for first,
@@ -428,11 +434,13 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 `commit` was cancelled, was not committed. It is aborted; begin again.
             ApplicationRecoverableError: The producer cannot go on.
         """
+        if unknown:
+            raise unknown_keyword(self.begin, unknown)
         transaction = self.transaction()
         await transaction.begin()
         return transaction
 
-    async def init_transactions(self, *, timeout: float | None = None) -> None:
+    async def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Get a new epoch: after an unknown outcome, or to fence another producer of the same id.
 
         `start()` has done it once.
@@ -445,6 +453,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: There is no new epoch; its cause says why.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
+        if unknown:
+            raise unknown_keyword(self.init_transactions, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
         with raises_categories(begun=False):
             await self._transactional().initialise(timeout)

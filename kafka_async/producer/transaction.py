@@ -19,6 +19,7 @@ from kafka_async.errors import (
     raises_categories,
     transactional,
 )
+from kafka_async.foreign_names import unknown_keyword
 from kafka_async.producer.transactions import State
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import outlast
@@ -26,7 +27,7 @@ from kafka_async.supervisor import outlast
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Never, Self
 
     from kafka_async.producer.producer import Producer
     from kafka_async.producer.transaction_driver import TransactionDriver
@@ -70,12 +71,15 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         group: GroupMetadata | str | None = None,
         *,
         timeout: float | None = None,
+        **unknown: Never,
     ) -> None:
         """Commit a group's offsets with the transaction (KIP-447).
 
         Give the consumer: what it has handed out and not committed is taken, with its place in the
         group. Or give offsets of the next records to read, and the group's metadata or id.
         """
+        if unknown:
+            raise unknown_keyword(self.commit_offsets, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("commit_offsets")
         source: OffsetSource | None = None
@@ -90,7 +94,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
                 metadata = source.group_metadata()
             await driver.add_offsets(positions, metadata, source, timeout)
 
-    async def commit(self, *, timeout: float | None = None) -> None:
+    async def commit(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Deliver what was enqueued, and commit.
 
         `timeout` is for all of it; default: delivery_timeout_ms for the records, then max_block_ms.
@@ -102,13 +106,15 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: the producer cannot go on.
             InvalidConfigurationError: the cluster does not allow it: abort.
         """
+        if unknown:
+            raise unknown_keyword(self.commit, unknown)
         check_timeout(timeout)
         driver = self._driver("commit")
         with raises_categories():
             await driver.commit(timeout)
         self._over = True
 
-    async def abort(self, *, timeout: float | None = None) -> None:
+    async def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Throw away what was written; never raises TransactionAbortableError.
 
         If the coordinator cannot be told (`timeout`, default max_block_ms), the producer asks for a
@@ -117,6 +123,8 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         Raises:
             ApplicationRecoverableError: the producer cannot go on.
         """
+        if unknown:
+            raise unknown_keyword(self.abort, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("abort")
         with raises_categories():
@@ -146,8 +154,10 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             await self._abort_because(failure)
             raise
 
-    async def begin(self) -> None:
+    async def begin(self, **unknown: Never) -> None:
         """Open the transaction; `producer.begin()` and the block do it."""
+        if unknown:
+            raise unknown_keyword(self.begin, unknown)
         if self._begun:
             raise TransactionStateError("a transaction can be begun once: take another")
         with raises_categories():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, NoReturn
 
 from typing_extensions import TypeVar
 
@@ -25,6 +25,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     SerializationError,
 )
+from kafka_async.foreign_names import unknown_keyword
 from kafka_async.kernel import RecordAppender
 from kafka_async.producer.accumulator import Shortage
 from kafka_async.producer.fitness import (
@@ -126,12 +127,15 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
+        **unknown: Never,
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
         Cancelling this call after the record was appended does not withdraw it. Raises what
         `enqueue` raises, and the broker's error if the record could not be delivered.
         """
+        if unknown:
+            raise unknown_keyword(self.send, unknown)
         return await (await self.enqueue(topic, value, key, partition, timestamp, headers))
 
     # -- many records -----------------------------------------------------------------------------
@@ -143,8 +147,11 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         keys: Sequence[K | None] | None = None,
         *,
         partition: int | None = None,
+        **unknown: Never,
     ) -> list[Delivery]:
         """Append many records; a handle for each. If it raises, those before are appended."""
+        if unknown:
+            raise unknown_keyword(self.send_many, unknown)
         check_values(values, "values")
         if keys is not None:
             check_values(keys, "keys")
@@ -164,8 +171,12 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                     raise located(error, f"values[{at}]") from error.__cause__
         return deliveries
 
-    async def send_records(self, records: Iterable[ProducerRecord]) -> list[Delivery]:
+    async def send_records(
+        self, records: Iterable[ProducerRecord], **unknown: Never
+    ) -> list[Delivery]:
         """Append records of any topics; a handle for each. Those before an error are appended."""
+        if unknown:
+            raise unknown_keyword(self.send_records, unknown)
         enqueue: Any = self.enqueue  # keys and values are what the serializers take
         deliveries: list[Delivery] = []
         for at, item in enumerate(several(records, "records")):
@@ -184,11 +195,15 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             deliveries.append(delivery)
         return deliveries
 
-    async def send_batch(self, partition: TopicPartition, batch: RecordBatch) -> Delivery:
+    async def send_batch(
+        self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
+    ) -> Delivery:
         """Append a ready-made batch, behind what its partition has; the handle of its first record.
 
         Waits only while the buffer is full. Raises what `enqueue` raises.
         """
+        if unknown:
+            raise unknown_keyword(self.send_batch, unknown)
         try:
             engine = self._check()
             partition = topic_partition(partition)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafka_async import blocking
 from kafka_async.admin import NewTopic
-from kafka_async.errors import IllegalStateError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    DeliveryError,
+    IllegalStateError,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.types import ProducerRecord, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafka_async.testing.fixtures import ClusterHandle
 
 
@@ -55,6 +63,73 @@ def test_what_is_sent_is_read(kafka_cluster: ClusterHandle) -> None:
         (b"b", b"three"),
         (None, b"four"),
     ]
+
+
+def test_every_call_that_waits_ends_at_its_time_out(kafka_cluster: ClusterHandle) -> None:
+    """With a cluster that accepts requests and does not respond; a call that waits on would hang.
+
+    Calls without a `timeout` end by an option, and iteration over a consumer is documented not to.
+    """
+    topic = create(kafka_cluster)
+    servers, partition = kafka_cluster.bootstrap_servers, TopicPartition(topic, 0)
+    brief: dict[str, Any] = {"close_timeout_ms": 200, "request_timeout_ms": 300}
+    records = [ProducerRecord(topic, b"v" * 900)]
+    with suppress(DeliveryError), ExitStack() as stack:
+        producer = stack.enter_context(
+            blocking.Producer(
+                servers, max_block_ms=200, delivery_timeout_ms=400, buffer_memory=2_000, **brief
+            )
+        )
+        keeper = blocking.Consumer(servers, partitions=[partition], group_id="g", **brief)
+        consumer = stack.enter_context(keeper)
+        admin = stack.enter_context(blocking.Admin(servers, **brief))
+        producer.send(topic, b"first")
+        kafka_cluster.faults.add(hang=True, count=None)
+        calls: dict[str, Callable[[], object]] = {
+            "flush": lambda: [producer.enqueue(topic, b"v"), producer.flush(timeout=0.1)],
+            "send": lambda: producer.send(topic, b"v"),
+            "enqueue": lambda: [producer.enqueue(topic, b"v" * 900) for _ in range(9)],
+            "send_many": lambda: producer.send_many(topic, [b"v" * 900] * 9),
+            "send_records": lambda: producer.send_records(records * 9),
+            "commit": lambda: consumer.commit({partition: 1}, timeout=0.1),
+            "position": lambda: consumer.position(partition, timeout=0.1),
+            "topics": lambda: consumer.topics(timeout=0.1),
+            "partitions_for": lambda: consumer.partitions_for("another", timeout=0.1),
+            "beginning_offsets": lambda: consumer.beginning_offsets([partition], timeout=0.1),
+            "end_offsets": lambda: consumer.end_offsets([partition], timeout=0.1),
+            "create_topics": lambda: admin.create_topics([NewTopic("t", 1)], timeout=0.1),
+            "delete_topics": lambda: admin.delete_topics([topic], timeout=0.1),
+            "list_topics": lambda: admin.list_topics(timeout=0.1),
+        }
+        for name, call in calls.items():
+            with pytest.raises(KafkaError) as raised:
+                call()
+            assert isinstance(raised.value, TimeoutError), (name, raised.value)
+        assert consumer.poll(timeout=0.1) == consumer.poll_batches(timeout=0.1) == []
+        at_once = {"assign", "seek", "high_watermark", "last_stable_offset", "health"}
+        tried = {*calls, *at_once, "poll", "poll_batches", "start", "stop", "transaction"}
+        clients = (blocking.Producer, blocking.Consumer, blocking.Admin)
+        assert tried == {
+            name
+            for client in clients
+            for name, _ in inspect.getmembers(client, inspect.isfunction)
+            if not name.startswith("_")
+        }
+        consumer.stop(0.1)
+        admin.stop(0.1)
+        producer.stop(0.1)
+
+
+def test_arguments_that_do_not_exist_raise_with_the_ones_that_do(
+    kafka_cluster: ClusterHandle,
+) -> None:
+    topic = create(kafka_cluster)
+    with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
+        wrong: dict[str, Any] = {"values": b"v", "timeout_ms": 5}
+        with pytest.raises(TypeError, match="did you mean value"):
+            producer.send(topic, **wrong)
+        with pytest.raises(TypeError, match="use timeout, in seconds"):
+            producer.flush(timeout_ms=wrong["timeout_ms"])
 
 
 def test_health_watermarks_and_arguments_are_those_of_the_asyncio_clients(
