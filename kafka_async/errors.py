@@ -973,7 +973,7 @@ def transactional(
 
 @contextmanager
 def raises_categories(*, begun: bool = True) -> Generator[None]:
-    """Raise every KafkaError of the block as `transactional` has it."""
+    """Raise each KafkaError of the block as the error that `transactional` returns for it."""
     try:
         yield
     except KafkaError as error:

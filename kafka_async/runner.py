@@ -34,8 +34,8 @@ def run(
     cancellation and returns, its result is returned and the program goes on. uvloop is used where
     it is installed (the `uvloop` extra); no event loop policy is installed.
 
-    A signal that the program or its parent handles otherwise (a handler of its own, or ignored) is
-    left alone, and outside the main thread all of them are.
+    Signals that the program handles itself, or that its parent ignores, are left alone, and so are
+    all signals outside the main thread.
 
     Args:
         main: The coroutine of the program.

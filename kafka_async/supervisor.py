@@ -147,7 +147,7 @@ class Supervisor:
 
     @property
     def hosting(self) -> bool:
-        """Whether the host task runs: from `start` until all tasks have ended."""
+        """True while the host task runs: from `start` until all tasks have ended."""
         return self._host_task is not None and not self._host_task.done()
 
     async def start(self) -> None:

@@ -241,7 +241,7 @@ def _new(**fields: Any) -> NewTopic:
 
 
 async def mismatch(clients: Clients, row: Row) -> str | None:
-    """What differs from the error that a row of a table expects."""
+    """Return how the error differs from the one that a row of a table expects."""
     call, kind, words = row
     try:
         result = call(clients)

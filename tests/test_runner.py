@@ -70,7 +70,7 @@ def test_main_may_return_after_a_signal(number: signal.Signals) -> None:
     assert kafka_async.run(main()) == "in order"
 
 
-def test_what_closing_ran_into_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_of_closing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -151,7 +151,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 @pytest.mark.parametrize("side", ["key", "value"])
-async def test_what_is_no_function_of_either_form_is_refused_at_construction(
+async def test_refuses_anything_else_at_construction(
     cluster: Cluster, given: Any, words: str, side: str
 ) -> None:
     options: dict[str, Any] = {f"{side}_serializer": given}

@@ -103,7 +103,7 @@ TURNS: Mapping[str, Sequence[Turn]] = {
         Turn(30, [Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER)])
     ],
 }
-"""What runs one after the other, by the kind of run."""
+"""Turns that run one after the other, by the kind of run."""
 PYTHONS_AT_ONCE, PYTHON_MINUTES = 2, 8
 CI_PATIENCE = 1.6
 """Times its minutes that a turn may take with CI=true: machines differ, a hang never ends."""

@@ -135,7 +135,7 @@ class Brokers:
 
         A connected one with the fewest requests under way, else the one that can be connected
         and whose last failure is the longest ago. Brokers that let a request time out and have
-        not responded since are the last choice, and `besides` is none.
+        not responded since are the last choice, and `besides` is never returned.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
@@ -180,7 +180,7 @@ class Brokers:
 
     @property
     def degraded(self) -> bool:
-        """Whether connections failed or requests timed out, and no other broker is connected."""
+        """True if connections failed or requests timed out, and no other broker is connected."""
         brokers = self._brokers.values()
         if any(broker.connected and not broker.activity.overdue for broker in brokers):
             return False
@@ -202,7 +202,7 @@ class Brokers:
         return KafkaTimeoutError(f"{place} has not responded for {age:.0f} s")
 
     def all_unreachable(self) -> bool:
-        """Whether each broker that may be asked cannot be connected to or does not respond."""
+        """Return whether no candidate broker can be connected to and responds."""
         for node_id in self._candidates():
             broker = self._broker(node_id)
             if not broker.activity.overdue and (broker.connected or node_id not in self.failures):

@@ -232,7 +232,7 @@ class Client:
 
     @property
     def responsive(self) -> bool:
-        """Whether a request is worth sending: the client runs, and not all brokers are away."""
+        """True while a request is worth sending: the client runs, and not all brokers are away."""
         return self._parts is not None and self._state(self._parts.brokers) == "running"
 
     # -- requests ---------------------------------------------------------------------------------

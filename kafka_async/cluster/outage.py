@@ -1,4 +1,4 @@
-"""When an outage of the whole cluster is logged: at its onset, at growing intervals, at its end.
+"""Decides when to log an outage of the cluster: at its onset, at growing intervals, at its end.
 
 Pure.
 """
@@ -14,7 +14,7 @@ LONGEST_INTERVAL: Final = 300.0
 
 
 class OutageLog:
-    """Decides for one client. Owned by its metadata loop; times in seconds of the loop's clock."""
+    """Tracks the outage of one client's cluster; times are seconds of the loop's clock."""
 
     __slots__ = ("_interval", "_next_at", "_since")
 

@@ -447,7 +447,7 @@ class MetadataUpdater:
             )
 
     def _refused(self, brokers: Brokers) -> bool:
-        """Whether every bootstrap server has refused for long enough to say that to `start`."""
+        """Return whether every bootstrap server has refused for long enough to fail `start`."""
         waited = self._loop.time() - self._made_at
         return waited >= self._refused_after and brokers.refusals() >= REFUSALS
 
@@ -548,7 +548,7 @@ def _named(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
 
 
 def _discard(task: asyncio.Task[Any]) -> None:
-    """Mark the exception of a task as seen that no result is expected of any more."""
+    """Mark the exception of a task as seen: its result is not needed any more."""
     if not task.cancelled():
         task.exception()
 

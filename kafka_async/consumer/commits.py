@@ -60,7 +60,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 _GIVING_UP = frozenset({State.PREPARING, State.TAKING, State.LEAVING, State.LOST})
 """Where the membership's own task may be the one that commits: it cannot wait for itself."""
 _REPEATED = frozenset({CommitReaction.AGAIN, CommitReaction.FIND, CommitReaction.CHECK})
-"""What fetching offsets reacts to by another request; anything else is raised."""
+"""Reactions that send a request for offsets again; for any other the error is raised."""
 
 
 class Commits:

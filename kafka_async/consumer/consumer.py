@@ -223,7 +223,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
                 await self.client.stop(None if left is None else max(0.0, left))
 
     def _in_closing_task(self, closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Close in a task of its own, which no cancel scope or cancellation of the caller ends."""
+        """Close in a separate task, which no cancel scope or cancellation of the caller ends."""
         loop = asyncio.get_running_loop()
         name = f"{self._supervisor.name} closing"
         return loop.create_task(closing, name=name, context=contextvars.Context())

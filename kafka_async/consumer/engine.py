@@ -213,7 +213,7 @@ class Engine:
 
     @property
     def failed(self) -> bool:
-        """Whether a task of the consumer has died, or its group refuses it for good."""
+        """True once a task of the consumer has died, or its group refuses it for good."""
         refused = self.coordinator is not None and self.coordinator.hopeless
         return refused or self._supervisor.failure is not None
 

@@ -114,7 +114,7 @@ class Gate:
         return self._last_asked
 
     def asked_at(self) -> float | None:
-        """When the application last asked for records, in the loop's time; None if it never did."""
+        """Return the loop's time when the application last asked for records; None before."""
         return self.last_asked() if self._ever_asked else None
 
     def hold(self) -> None:

@@ -66,7 +66,7 @@ class Herald:
                 answer = callback(frozenset(partitions))
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception as error:  # noqa: BLE001  # the application's own, and raised to it  # the application's own, and raised to it
+            except Exception as error:  # noqa: BLE001  # raised by the next call that asks for records
                 self.failure = error
                 gate.arrived.set()
             finally:

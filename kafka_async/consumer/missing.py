@@ -53,7 +53,7 @@ def _is_missing(metadata: ClusterMetadata, topic: str) -> bool:
 
 @dataclass(slots=True)
 class _Since:
-    """Since when something is missing, and when to warn of it."""
+    """Holds the time since which something is missing, and that of the next warning."""
 
     start: float
     warn_at: float
@@ -76,7 +76,7 @@ class MissingTopics:
 
     @property
     def error(self) -> KafkaError | None:
-        """What is missing now, as one error; None if nothing is."""
+        """Everything that is missing now, as one error; None if nothing is."""
         if not self._reasons:
             return None
         return UnknownTopicOrPartitionError("; ".join(self._reasons.values()))
@@ -95,7 +95,7 @@ class MissingTopics:
         return due
 
     def next_at(self) -> float | None:
-        """When to look again; None while nothing is missing."""
+        """Return the time of the next look; None while nothing is missing."""
         times = [since.warn_at for since in self._since.values()]
         if self._limit is not None:
             times += [

@@ -253,7 +253,7 @@ class Subscription:
 
     @property
     def reads(self) -> bool:
-        """Whether there is anything to read: a subscription, a pattern or partitions."""
+        """True if there is anything to read: a subscription, a pattern or partitions."""
         return bool(self.topics or self.states) or self.pattern is not None
 
     def state(self, partition: TopicPartition) -> PartitionState:
@@ -317,7 +317,7 @@ class Subscription:
                 self._sizes[topic] = found.topic_id, len(found.partitions)
 
     def is_newer(self, partition: TopicPartition) -> bool:
-        """Whether its topic grew by this partition while this consumer was subscribed."""
+        """Return whether its topic grew by this partition while this consumer was subscribed."""
         known = self._sizes.get(partition.topic)
         return known is not None and partition.partition >= known[1]
 

@@ -321,9 +321,9 @@ def broker_value(settings: Settings, name: str) -> str:
 
 
 def effective_configs(settings: Settings, own: Mapping[str, str]) -> dict[str, str]:
-    """Return all configurations of a topic that has these of its own, as a broker describes them.
+    """Return all configurations of a topic, as a broker describes them.
 
-    Raises InvalidConfigError.
+    `own` are those that the topic was given. Raises InvalidConfigError.
     """
     return {
         name: origins[0].value if (origins := synonyms(settings, name, own)) else config.default

@@ -34,6 +34,7 @@ MAGIC: Final = 2
 ACKS: Final = (-1, 0, 1)
 ISOLATION_LEVELS: Final = (0, 1)
 CODEC_BITS: Final = 7
+TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 # -- record batches -------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def _txn_offset_commit(request: Any, version: int) -> Iterator[str]:
 
 
 def _named(name: str, topic_id: UUID, *, by_id: bool) -> Iterator[str]:
-    if topic_id == ZERO_UUID if by_id else not _TOPIC.fullmatch(name):
+    if topic_id == ZERO_UUID if by_id else not TOPIC_NAME.fullmatch(name):
         yield f"a topic called {name!r} with the id {topic_id}"
 
 
@@ -243,7 +244,6 @@ def _repeated(indexes: Iterable[int]) -> Iterator[str]:
 
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 RULES: Final[dict[int, Callable[[Any, int], Iterator[str]]]] = {
     0: _produce,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from kafka_async.embedded.configs import check_configs, effective_configs
 from kafka_async.embedded.log import PartitionLog
 from kafka_async.embedded.partition import Partition, Topic
+from kafka_async.embedded.request_rules import TOPIC_NAME
 from kafka_async.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -41,12 +41,10 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
 their state in memory.
 """
 
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
 
 def check_name(name: str) -> None:
     """Raise InvalidTopicError unless a topic may be called this."""
-    if not _LEGAL.fullmatch(name) or name in {".", ".."}:
+    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopicError(
             f"{name!r} is no topic name: 1 to 249 letters, digits, '.', '_', '-'; not '.' or '..'"
         )

@@ -102,7 +102,7 @@ class GroupCoordinator:
         self._beat_sent: float | None = None  # when the heartbeat in flight was sent
         self._alive_at = 0.0  # when the coordinator responded last
         self.heartbeat_at: float | None = None
-        """When the last heartbeat succeeded, in the loop's time."""
+        """Loop time of the last successful heartbeat; None before the first."""
         self._blocked = False  # a JoinGroup or SyncGroup is in flight
         self._poke = asyncio.Event()
         self._settled = asyncio.Event()
@@ -396,7 +396,7 @@ class GroupCoordinator:
             else:
                 await asyncio.sleep(self._backoff.next())
             return row.event
-        except Exception as error:  # noqa: BLE001  # an assignor of the application's own failed  # an assignor of the application's own failed
+        except Exception as error:  # noqa: BLE001  # an assignor of the application failed
             self.error = error
             return Event.DENIED
 
@@ -466,7 +466,7 @@ class GroupCoordinator:
             )
 
     def _responsive(self) -> bool:
-        """Whether a response to LeaveGroup can be expected."""
+        """Return whether a response to LeaveGroup can be expected."""
         overdue = self._beat_sent is not None and self._now() - self._beat_sent > _CLOSE_TIMEOUT / 2
         return not overdue and self._client.responsive
 
@@ -539,7 +539,7 @@ class GroupCoordinator:
                 self._drop_coordinator(error)
 
     def _drop_coordinator(self, error: KafkaError) -> None:
-        """The coordinator does not respond: fail what waits for it, and look it up again."""
+        """Fail the requests to a coordinator that does not respond, and look it up again."""
         logger.info("group %s: %s", self._settings.group_id, error)
         self._client.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
         if self._lane is not None:

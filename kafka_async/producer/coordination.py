@@ -83,7 +83,7 @@ class Attempts:
 
 
 class CoordinatorCalls:
-    """Sends requests to coordinators, over lanes of its own.
+    """Sends requests to coordinators over separate lanes.
 
     While `closing` is set, a request is not retried once the client is degraded.
     """
@@ -126,7 +126,7 @@ class CoordinatorCalls:
             if not isinstance(error, KafkaError):
                 return error
             reaction = _reaction_to(error)
-            if reaction is Reaction.RAISE or (self.closing and not self._responding()):
+            if reaction is Reaction.RAISE or (self.closing and not self._client.responsive):
                 raise error
             if reaction is Reaction.REDISCOVER:
                 self._client.forget_coordinator(route.kind, route.key)
@@ -181,9 +181,6 @@ class CoordinatorCalls:
         error = error_in(response)
         counted.concurrent += isinstance(error, ConcurrentTransactionsError)
         return error or response
-
-    def _responding(self) -> bool:
-        return self._client.responsive
 
     def _lane(self, node: int) -> Lane:
         lane = self._lanes.get(node)

@@ -74,7 +74,7 @@ class PartitionQueue(Holder):
         return self.partition.partition < len(self.topic.leaders)
 
     def due(self, now: float) -> bool:
-        """Whether the next batch is ready, or open and need not linger any longer.
+        """Return whether the next batch is ready, or open and need not linger any longer.
 
         A batch that a task awaits lingers only while its partition has something in flight.
         """

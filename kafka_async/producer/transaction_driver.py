@@ -85,7 +85,7 @@ class _Ending:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its calls were all cancelled before they returned its outcome."""
+        """True if all its calls were cancelled before they returned its outcome."""
         return not self.waiters and not self.raised
 
 

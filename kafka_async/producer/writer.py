@@ -74,7 +74,7 @@ class Serializers(NamedTuple):
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Serializers:
-        """Decide the form of each; raises InvalidConfigurationError for what is none."""
+        """Decide the form of each; raises InvalidConfigurationError for anything else."""
         return cls(
             serializer("key_serializer", config.key_serializer),
             serializer("value_serializer", config.value_serializer),

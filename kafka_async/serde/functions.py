@@ -79,7 +79,7 @@ def deserializer(option: str, given: object) -> Deserialize | None:
 
 
 def takes_three(function: AnyFunction) -> bool:
-    """Whether a function has exactly three required positional parameters."""
+    """Return whether a function has exactly three required positional parameters."""
     signature = _signature(function)
     return signature is not None and len(_required(signature)) == 3
 

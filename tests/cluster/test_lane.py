@@ -80,7 +80,7 @@ class Setting:
         self.memory, self.client = memory, client
         self.events: list[Event] = []
         self.sent: list[float] = []
-        """When requests of `LIST_GROUPS` were written, in seconds of the event loop."""
+        """Times at which requests of `LIST_GROUPS` were written, in seconds of the event loop."""
         client.hooks.listen(Event, self._note)
         self.lane: Lane = client.lane(1, LaneKind.COORDINATOR, self)
 

@@ -1,4 +1,4 @@
-"""What is logged while no broker can be reached."""
+"""The log while no broker can be reached."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def members(stage: Stage) -> int:
 
 
 def lanes(consumer: Consumer) -> list[str]:
-    """What remains open of the consumer's connections."""
+    """Return the connections of the consumer that are still open."""
     parts = consumer.client._parts  # pyright: ignore[reportPrivateUsage]
     assert parts is not None
     brokers = parts.brokers._brokers.values()  # pyright: ignore[reportPrivateUsage]

@@ -23,7 +23,7 @@ KEPT, GONE = TopicPartition("kept", 0), TopicPartition("gone", 0)
 
 
 async def reading_both(consumer: Consumer, each: int) -> None:
-    """Poll until so many records of both topics were returned."""
+    """Poll until `each` records of both topics were returned."""
     while consumer.statistics().records_consumed_total < 2 * each:
         assert await consumer.poll(timeout=30)
 

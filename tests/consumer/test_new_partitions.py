@@ -28,7 +28,7 @@ async def grow(stage: Stage) -> None:
 
 
 async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
-    """What it reads until it owns the new partition and nothing more comes."""
+    """Return what it reads until it owns the new partition and nothing more comes."""
     seen: list[tuple[int, int]] = []
     async with asyncio.timeout(200):
         while True:

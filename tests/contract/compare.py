@@ -27,7 +27,7 @@ RECORD: Final = Path(__file__).parent / "recorded" / "kafka-4.4.0.json"
 
 
 async def run_embedded(scenario: Scenario) -> dict[str, Any]:
-    """Run a scenario on an embedded cluster of its own, in memory."""
+    """Run a scenario on a new embedded cluster, in memory."""
     network = MemoryNetwork()
     async with EmbeddedCluster(
         BROKERS, network=network, min_insync_replicas=2, group_min_session_timeout_ms=500

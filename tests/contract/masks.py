@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """What the values of a run are called in its record."""
+    """Names that the values of a run have in its record."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -101,7 +101,7 @@ MASKS: Final[dict[str, Callable[[Names, Any], Any]]] = {
     "transaction_start_time_ms": _time,
     "finalized_features_epoch": _present,
 }
-"""How a field's value is masked, by its name. Topic ids and names are replaced in every field."""
+"""The mask of a field's value, by its name. Topic ids and names are replaced in every field."""
 
 
 def plain(response: Message, version: int, names: Names) -> Any:

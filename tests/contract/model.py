@@ -160,7 +160,7 @@ Step: TypeAlias = Ask | Take | Drop
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps that run in order with topics and names of their own.
+    """Steps that run in order with topics and names that no other scenario has.
 
     `topics` maps keys to settings: `partitions` (default 1), `leader` (default `HERE`), `replicas`,
     `configs`.

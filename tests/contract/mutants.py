@@ -1,4 +1,4 @@
-"""Changes each error code of the embedded cluster in turn and looks whether the record notices.
+"""Changes each error code of the embedded cluster in turn and checks that the record notices.
 
 python -m tests.contract.mutants                    all mutants, with the scenarios that reach them
 python -m tests.contract.mutants --sample 40 --seed 7
@@ -36,7 +36,7 @@ OTHER: Final = "STALE_BROKER_EPOCH"
 """The code that replaces others; the embedded cluster never returns it."""
 OTHER_ERROR: Final = "StaleBrokerEpochError"
 LEFT_OUT: Final = ("faults.py", "refusal.py", "shape.py", "__main__.py")
-"""Modules that name codes, but not as responses of their own."""
+"""Modules that name codes, but send none of them as a response themselves."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
 CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
 """Modules that a fork imports anew."""
@@ -418,7 +418,7 @@ def check(chosen: Sequence[Mutant]) -> list[str]:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description="Mutants of the embedded cluster's error codes.")
-    parser.add_argument("--sample", type=int, help="so many mutants, chosen by the seed")
+    parser.add_argument("--sample", type=int, help="number of mutants, chosen by the seed")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     arguments = parser.parse_args()

@@ -83,7 +83,7 @@ class Meter:
 
     @property
     def counting(self) -> bool:
-        """Whether work of the calling thread counts now."""
+        """True while work of the calling thread counts."""
         return self._measuring and threading.get_ident() == self._thread
 
     def spent(self) -> float:
@@ -159,7 +159,7 @@ async def steps(meter: Meter, step: Callable[[], Awaitable[object]]) -> int:
     raise AssertionError(f"the time-out has not fired in {done} steps")
 
 
-# -- what is counted besides calls ----------------------------------------------------------------
+# -- counts other than calls ----------------------------------------------------------------------
 
 
 class Instruments:

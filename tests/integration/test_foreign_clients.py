@@ -30,7 +30,7 @@ PARTITIONS = 6
 
 
 def load(name: str) -> Any:
-    """Import a client; warnings of its own import are not ours."""
+    """Import a client, without the warnings that its import causes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(name)
@@ -44,7 +44,7 @@ def created(cluster: ClusterHandle, prefix: str = "foreign", partitions: int = P
 
 
 def collect(count: int, poll: Callable[[], Iterable[bytes]]) -> list[bytes]:
-    """Poll until there are so many values; fail after a generous time."""
+    """Poll until there are `count` values; fail after a generous time."""
     found: list[bytes] = []
     deadline = time.monotonic() + PATIENCE
     while len(found) < count:

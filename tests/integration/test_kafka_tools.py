@@ -34,7 +34,7 @@ PATIENCE = 120.0
 
 
 class Tools:
-    """Runs Kafka's tools, each in a JVM of its own, as their shell scripts do."""
+    """Runs Kafka's tools, each in a new JVM, as their shell scripts do."""
 
     def __init__(self) -> None:
         java = find_java()

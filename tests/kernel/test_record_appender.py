@@ -222,7 +222,7 @@ async def test_a_record_for_which_there_is_no_room_goes_the_long_way(kernel: Mod
         ({"topic": []}, TypeError),
     ],
 )
-async def test_what_cannot_be_appended_raises_when_it_is_awaited(
+async def test_an_invalid_record_raises_when_its_call_is_awaited(
     kernel: ModuleType, arguments: dict[str, Any], error: type[Exception]
 ) -> None:
     taker = writer(kernel)
@@ -378,7 +378,7 @@ async def test_it_suspends_where_its_coroutine_does(kernel: ModuleType) -> None:
     assert end.value.value == LONG_WAY
 
 
-async def test_what_is_thrown_into_it_reaches_where_it_waits(kernel: ModuleType) -> None:
+async def test_an_exception_thrown_into_it_reaches_its_coroutine(kernel: ModuleType) -> None:
     taker = writer(kernel)
     taker.now = 1.0
     iterator: Any = taker.enqueue("clicks", b"v").__await__()
@@ -537,7 +537,7 @@ async def in_a_group(call: Awaitable[Any]) -> Any:
 @pytest.mark.parametrize(
     "runner", [as_future, gathered, in_time, shielded, one_of_many, delegated, in_a_group]
 )
-async def test_whatever_awaits_runs_it(
+async def test_every_way_to_await_runs_it(
     kernel: ModuleType, runner: Callable[[Any], Any], now: float
 ) -> None:
     taker = writer(kernel)

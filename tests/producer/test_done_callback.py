@@ -68,7 +68,7 @@ async def test_callback_of_a_record_whose_topic_becomes_known() -> None:
         assert heard == [delivery]
 
 
-async def test_what_a_callback_raises_goes_to_the_exception_handler() -> None:
+async def test_an_error_of_a_callback_goes_to_the_exception_handler() -> None:
     async with Bench({"clicks": [1]}) as bench:
         reported: list[Any] = []
         loop = asyncio.get_running_loop()

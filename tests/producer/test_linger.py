@@ -1,4 +1,4 @@
-"""How long records wait for others: adaptive linger, and batches that a request takes along.
+"""The time that records wait for others: adaptive linger, and batches taken along by a request.
 
 The cluster is the embedded one, in memory and on virtual time. Sending takes no virtual time, so
 the clock tells a record that lingers from one that does not, and requests are counted.

@@ -25,7 +25,7 @@ BUSY: Final = (14, 51)
 
 MARKER: Final = '"control": true'
 MARKERS: Final = '"base_offset": 4, "base_sequence": -1'
-"""What a response contains once the markers can be read."""
+"""Text that a response contains once the markers can be read."""
 UNVERIFIED: Final = (6, 19)
 """Errors after which a producer sends a batch again: its partition is being verified."""
 
