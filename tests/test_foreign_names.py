@@ -116,7 +116,7 @@ def public_calls() -> list[tuple[type, str]]:
 PER_RECORD = {"enqueue", "enqueue_nowait"}
 """Calls of the kernel, in which Python's own error costs nothing."""
 INTERNAL = {"heard", "open_transaction", "next_generation", "mark_committed"}
-"""What the parts call on one another."""
+"""Calls that other parts of the package make."""
 CALLS_WITH_ARGUMENTS = [
     pytest.param(owner, name, id=f"{owner.__name__}.{name}")
     for owner, name in public_calls()

@@ -71,7 +71,7 @@ class Committing(Handle):
     async def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, of these partitions or of the assigned; None if nothing.
+        """Return the committed offsets of these partitions, or of the assigned; None if none.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.

@@ -2,7 +2,7 @@
 
 The embedded cluster cannot produce them: malformed responses, a foreign correlation id, frames
 above the limits, metadata that name no broker, two responses in one segment, and a response during
-the throttle window of its own connection, which the embedded cluster mutes as Kafka does.
+the throttle window of that connection, which the embedded cluster mutes as Kafka does.
 """
 
 from __future__ import annotations

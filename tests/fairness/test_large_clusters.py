@@ -181,7 +181,7 @@ async def test_a_leader_shares_10000_partitions_out_among_500_members(
 
     consumer = Consumer(large.bootstrap_servers, topics=["clicks"], **options)
     async with meter, consumer:
-        protocol = consumer._engine._protocol  # pyright: ignore[reportPrivateUsage]  # no other way to lead so many
+        protocol = consumer._engine._protocol  # pyright: ignore[reportPrivateUsage]  # the only way to lead that many members
         assert protocol is not None
         shares = await protocol.assign(strategy, members)
         assert {len(decode_assignment(one)) for one in list(shares.values())[:9]} == {share}

@@ -108,7 +108,7 @@ MISFORTUNES: list[dict[str, Any]] = [
     {"error": "MESSAGE_TOO_LARGE"},
     {"error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND"},
 ]
-"""What may happen to a Produce request, as faults of the embedded cluster."""
+"""Misfortunes of a Produce request, as faults of the embedded cluster."""
 
 
 @settings(deadline=None, max_examples=150)
@@ -147,7 +147,7 @@ async def misfortune(
                 await asyncio.sleep(0)
         with suppress(DeliveryError):  # what failed is looked at below
             await bench.producer.flush()
-        await asyncio.sleep(0.01)  # a broker may still handle a request that nobody waits for
+        await asyncio.sleep(0.01)  # a broker may still handle a request that was given up
         log = bench.values("clicks")
         failed = {value for value, delivery in deliveries.items() if delivery.exception()}
         assert len(set(log)) == len(log)
