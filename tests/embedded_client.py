@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from kafka_async.embedded.log import PartitionLog
     from kafka_async.embedded.partition import Partition
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
@@ -165,13 +166,7 @@ class InMemory:
 
     def batches(self, topic: str, partition: int = 0) -> list[BatchView]:
         """Return the batches of records in the log of a partition; no transaction markers."""
-        log = self.partition(topic, partition).log
-        found: list[BatchView] = []
-        offset = log.start_offset
-        while offset < log.end_offset:  # a read ends with its segment
-            found += iter_batches(log.read(offset, log.size).records)
-            offset = found[-1].last_offset + 1
-        return [batch for batch in found if not batch.is_control]
+        return batches_of(self.partition(topic, partition).log)
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
         """Return the records in the log of a partition, those of aborted transactions too."""
@@ -180,6 +175,16 @@ class InMemory:
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """Return the values of `records`."""
         return [record.value for record in self.records(topic, partition)]
+
+
+def batches_of(log: PartitionLog) -> list[BatchView]:
+    """Return the batches of records in a log; no transaction markers."""
+    found: list[BatchView] = []
+    offset = log.start_offset
+    while offset < log.end_offset:  # a read ends with its segment
+        found += iter_batches(log.read(offset, log.size).records)
+        offset = found[-1].last_offset + 1
+    return [batch for batch in found if not batch.is_control]
 
 
 async def settle() -> None:

@@ -1,6 +1,6 @@
 """The accumulator, driven at random: whatever happens, no record is lost, doubled or overtaken.
 
-The machine plays caller, sender and brokers. Brokers keep logs that check sequences as Kafka's do;
+The machine plays caller, sender and brokers. Brokers keep the embedded cluster's partition logs;
 requests are answered in order, refused, or lost before or after they were written.
 """
 
@@ -17,7 +17,14 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka_async.config import ProducerConfig, seconds
-from kafka_async.errors import KafkaConnectionError, KafkaError, RecordTooLargeError, error_for
+from kafka_async.embedded.log import PartitionLog
+from kafka_async.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    error_for,
+)
 from kafka_async.kernel import Delivery, record_size_bound
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator, Shortage
 from kafka_async.producer.batch import BatchState, ProducerBatch
@@ -26,8 +33,8 @@ from kafka_async.producer.memory import OVERHEAD, Holder, Place
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition
+from tests.embedded_client import batches_of
 from tests.producer.promises import FakePromise
-from tests.producer.scripted import OUT_OF_ORDER, Log
 
 IN_FLIGHT = 5
 ROOM = 3_000
@@ -49,6 +56,11 @@ def accumulator(**options: Any) -> Accumulator:
     return Accumulator(config, sequencer, FakePromise, random.Random(0))
 
 
+def values(log: PartitionLog) -> list[bytes | None]:
+    """Return the values of the records in a log."""
+    return [row.value for batch in batches_of(log) for row in batch.records()]
+
+
 class Driver:
     """What stands round an accumulator: the clock, brokers and their answers."""
 
@@ -57,7 +69,7 @@ class Driver:
         self.accumulator = accumulator(**options)
         self.ledger = self.accumulator.ledger
         self.now = 0.0
-        self.logs: dict[TopicPartition, Log] = {}
+        self.logs: dict[TopicPartition, PartitionLog] = {}
         self.requests: dict[int, list[list[tuple[ProducerBatch, bytes]]]] = {n: [] for n in NODES}
         self.compressing: list[tuple[ProducerBatch, RecordBatch]] = []
         self.split = False
@@ -101,21 +113,30 @@ class Driver:
 
     # -- the brokers' part ------------------------------------------------------------------------
 
-    def write(self, batch: ProducerBatch, frame: bytes) -> tuple[int, int]:
-        return self.logs.setdefault(batch.queue.partition, Log()).append(frame)
+    def write(self, batch: ProducerBatch, frame: bytes) -> int | KafkaError:
+        """Return the base offset of a batch, or what refuses it."""
+        log = self.logs.setdefault(batch.queue.partition, PartitionLog())
+        try:
+            return log.append(frame, now=0).base_offset
+        except KafkaError as error:
+            return error
 
     def answer(self, node: int) -> None:
         """The oldest request is written and acknowledged, as far as its sequences allow."""
         for batch, frame in self.requests[node].pop(0):
-            code, offset = self.write(batch, frame)
+            outcome = self.write(batch, frame)
             if batch.state is not BatchState.ON_WIRE:
                 continue
-            if code == 0:
-                self.ledger.acknowledge(batch, offset, -1, self.now)
-            elif code == OUT_OF_ORDER and batch.queue.is_oldest(batch) and self.in_time(batch):
-                self.ledger.resequence(batch, error_for(code), self.now)
+            if not isinstance(outcome, KafkaError):
+                self.ledger.acknowledge(batch, outcome, -1, self.now)
+            elif (
+                isinstance(outcome, OutOfOrderSequenceError)
+                and batch.queue.is_oldest(batch)
+                and self.in_time(batch)
+            ):
+                self.ledger.resequence(batch, outcome, self.now)
             else:
-                self.again(batch, error_for(code))
+                self.again(batch, outcome)
 
     def refuse(self, node: int) -> None:
         """The oldest request is refused for good."""
@@ -399,6 +420,7 @@ class Machine(RuleBasedStateMachine):
 
     def every_record_has_one_fate(self) -> None:
         failures = self.accumulator.ledger.failures.take()
+        written = {place: values(log) for place, log in self.driver.logs.items()}
         failed = 0
         for value, delivery in self.deliveries.items():
             assert delivery.done()
@@ -406,8 +428,8 @@ class Machine(RuleBasedStateMachine):
                 failed += 1
                 continue
             receipt = delivery.result()
-            log = self.driver.logs[TopicPartition(receipt.topic, receipt.partition)]
-            assert log.records[receipt.offset][1] == value
+            log = written[TopicPartition(receipt.topic, receipt.partition)]
+            assert log[receipt.offset] == value
         rows = () if failures is None else failures.failures
         assert sum(row.count for row in rows) == failed
 
@@ -415,7 +437,7 @@ class Machine(RuleBasedStateMachine):
         """In the order in which the records were taken, none twice."""
         taken = {value: number for number, value in enumerate(self.deliveries)}
         for log in self.driver.logs.values():
-            numbers = [taken[value or b""] for value in log.values]
+            numbers = [taken[value or b""] for value in values(log)]
             assert numbers == sorted(set(numbers))
 
 
