@@ -79,6 +79,13 @@ def topic_names(topics: object, name: str = "topics") -> frozenset[str]:
 
 def topic_partition(value: object, name: str = "partition") -> TopicPartition:
     """Return a TopicPartition; a plain (topic, partition) tuple is one too."""
+    if (
+        type(value) is TopicPartition
+        and type(value.topic) is str
+        and type(value.partition) is int
+        and 0 <= value.partition <= MAX_INT32
+    ):
+        return value  # with no further call: `send_batch` checks one for each batch
     parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     if len(parts) != 2:
         shown = _shown(cast("object", value))

@@ -431,8 +431,10 @@ cdef class OpenBatch:
         cdef Py_ssize_t body, size
         cdef tuple pairs = None
         cdef uint8_t* at
-        key = as_field(key)
-        value = as_field(value)
+        if key is not None and not PyBytes_CheckExact(key):
+            key = as_bytes(key)
+        if value is not None and not PyBytes_CheckExact(value):
+            value = as_bytes(value)
         if headers is not EMPTY and len(headers):
             pairs = as_headers(headers)
         # No code of the caller's runs from here on.
@@ -622,7 +624,7 @@ cdef extern from *:
         PyObject *appender;
         PyObject *topic;
         PyObject *value;
-        PyObject *key;
+        PyObject *key;  /* this and the next three: NULL where the default is meant */
         PyObject *partition;
         PyObject *timestamp;
         PyObject *headers;
@@ -756,9 +758,11 @@ cdef extern from *:
         enqueue_slots,
     };
 
-    static PyObject *enqueue_call(
-        PyObject *type, EnqueuePool *pool, PyObject *appender, PyObject *topic, PyObject *value,
-        PyObject *key, PyObject *partition, PyObject *timestamp, PyObject *headers
+    static PyTypeObject *enqueue_type;
+
+    /* Returns a call without its optional arguments. */
+    static inline EnqueueCallObject *enqueue_call(
+        EnqueuePool *pool, PyObject *appender, PyObject *topic, PyObject *value
     ) {
         EnqueueCallObject *call = pool->spare;
         if (call != NULL) {
@@ -770,7 +774,7 @@ cdef extern from *:
     #endif
         }
         else {
-            call = PyObject_New(EnqueueCallObject, (PyTypeObject *)type);
+            call = PyObject_New(EnqueueCallObject, enqueue_type);
             if (call == NULL)
                 return NULL;
             call->stop = NULL;
@@ -779,12 +783,23 @@ cdef extern from *:
         call->appender = Py_NewRef(appender);
         call->topic = Py_NewRef(topic);
         call->value = Py_NewRef(value);
-        call->key = Py_NewRef(key);
-        call->partition = Py_NewRef(partition);
-        call->timestamp = Py_NewRef(timestamp);
-        call->headers = Py_NewRef(headers);
+        call->key = call->partition = call->timestamp = call->headers = NULL;
         call->delivery = NULL;
         call->awaited = 0;
+        return call;
+    }
+
+    static PyObject *enqueue_call_with(
+        EnqueuePool *pool, PyObject *appender, PyObject *topic, PyObject *value,
+        PyObject *key, PyObject *partition, PyObject *timestamp, PyObject *headers
+    ) {
+        EnqueueCallObject *call = enqueue_call(pool, appender, topic, value);
+        if (call != NULL) {
+            call->key = Py_XNewRef(key);
+            call->partition = Py_XNewRef(partition);
+            call->timestamp = Py_XNewRef(timestamp);
+            call->headers = Py_XNewRef(headers);
+        }
         return (PyObject *)call;
     }
 
@@ -804,6 +819,41 @@ cdef extern from *:
         return (double)_PyTime_GetMonotonicClock() / 1e9;
     #endif
     }
+
+    /* Returns a number that changes with each tick of the system's timer (1 to 10 ms). */
+    static inline int64_t timer_tick(void) {
+    #ifdef CLOCK_MONOTONIC_COARSE
+        struct timespec now = {0, 0};
+        (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    #else
+        static int64_t calls = 0;
+        return ++calls;
+    #endif
+    }
+
+    /* The method enqueue as Cython makes it, and in its place one that does not parse the most
+       frequent arguments: `enqueue(topic, value)` takes 100 instructions less on Python 3.11 and
+       140 on 3.13, of 1,680 and 2,270. */
+    static PyMethodDef enqueue_definition;
+    static _PyCFunctionFastWithKeywords enqueue_parsed;
+
+    static EnqueuePool *(*enqueue_pool)(PyObject *appender);
+
+    static PyObject *enqueue_unparsed(
+        PyObject *self, PyObject *const *given, Py_ssize_t count, PyObject *names
+    ) {
+        if (count != 2 || names != NULL)
+            return enqueue_parsed(self, given, count, names);
+        return (PyObject *)enqueue_call(enqueue_pool(self), self, given[0], given[1]);
+    }
+
+    static PyObject *enqueue_method(PyTypeObject *kind, PyObject *parsed) {
+        enqueue_definition = *((PyMethodDescrObject *)parsed)->d_method;
+        enqueue_parsed = (_PyCFunctionFastWithKeywords)(void (*)(void))enqueue_definition.ml_meth;
+        enqueue_definition.ml_meth = (PyCFunction)(void (*)(void))enqueue_unparsed;
+        return PyDescr_NewMethod(kind, &enqueue_definition);
+    }
     """
     ctypedef struct PyType_Spec:
         pass
@@ -821,16 +871,21 @@ cdef extern from *:
     PyType_Spec enqueue_spec
     EnqueueFunction enqueue_append
     EnqueueFunction enqueue_coroutine
-    object PyType_FromSpec(PyType_Spec*)
-    object enqueue_call(
-        object, EnqueuePool*, object, object, object, object, object, object, object
+    EnqueuePool* (*enqueue_pool)(PyObject*) noexcept
+    PyTypeObject* enqueue_type
+    PyObject* PyType_FromSpec(PyType_Spec*) except NULL
+    object enqueue_call_with(
+        EnqueuePool*, object, object, object, PyObject*, PyObject*, PyObject*, PyObject*
     )
+    object enqueue_method(PyTypeObject*, object)
     void enqueue_empty(EnqueuePool*)
     double monotonic_seconds() noexcept
+    int64_t timer_tick() noexcept
 
-cdef object ENQUEUE_CALL = PyType_FromSpec(&enqueue_spec)
+enqueue_type = <PyTypeObject*>PyType_FromSpec(&enqueue_spec)
 cdef object MONOTONIC = time.monotonic
-cdef PyObject* NONE = <PyObject*>None
+cdef enum:
+    CALLS_PER_READ = 16
 
 
 cdef class RecordAppender:
@@ -838,7 +893,8 @@ cdef class RecordAppender:
 
     `enqueue` appends while `_now()` is below `_fast_until`, `enqueue_nowait` below `_nowait_until`;
     a record without a timestamp gets `_stamp`. All else is left to the subclass's `_enqueue` and
-    `_enqueue_nowait`.
+    `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may serve for 16 calls within
+    one tick of the system's timer.
     """
 
     cdef public double _fast_until
@@ -846,6 +902,9 @@ cdef class RecordAppender:
     cdef public int64_t _stamp
     cdef readonly object _now
     cdef bint monotonic  # `_now` is time.monotonic: no need to call it
+    cdef double last_read  # of the clock
+    cdef int64_t last_tick  # at that time
+    cdef int calls  # that may do with the last read
     cdef dict open
     cdef object last_topic
     cdef OpenBatches last_batches  # of that topic
@@ -865,9 +924,21 @@ cdef class RecordAppender:
         """Take the time, in seconds, from this function."""
         self._now = now
         self.monotonic = now is MONOTONIC
+        self.calls = 0
 
     cdef inline double time(self) except? -1:
-        return monotonic_seconds() if self.monotonic else self._now()
+        # Reading the clock takes 30 ns, the timer's tick 5: of the 200 ns of a call. So the clock is
+        # read in the first call of each tick and in every sixteenth.
+        cdef int64_t tick
+        if not self.monotonic:
+            return self._now()
+        tick = timer_tick()
+        if not self.calls or tick != self.last_tick:
+            self.last_read = monotonic_seconds()
+            self.last_tick = tick
+            self.calls = CALLS_PER_READ
+        self.calls -= 1
+        return self.last_read
 
     def _close_window(self):
         """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
@@ -885,8 +956,9 @@ cdef class RecordAppender:
     @cython.binding(False)
     def enqueue(self, topic, value=None, key=None, partition=None, timestamp=None, headers=()):
         """Append a record to its batch; wait only while the buffer is full, up to max_block_ms."""
-        return enqueue_call(
-            ENQUEUE_CALL, &self.pool, self, topic, value, key, partition, timestamp, headers
+        return enqueue_call_with(
+            &self.pool, self, topic, value, given(key), given(partition), given(timestamp),
+            NULL if headers is EMPTY else <PyObject*>headers,
         )
 
     @cython.binding(False)
@@ -908,8 +980,8 @@ cdef object append_call(EnqueueCallObject* call):
         return None
     if (
         call.topic == <PyObject*>appender.last_topic
-        and call.key == NONE and call.partition == NONE and call.timestamp == NONE
-        and call.headers == <PyObject*>EMPTY and PyBytes_CheckExact(<object>call.value)
+        and call.key == NULL and call.partition == NULL and call.timestamp == NULL
+        and call.headers == NULL and PyBytes_CheckExact(<object>call.value)
         and -1 <= appender._stamp <= MAX_TIMESTAMP
     ):
         batch = appender.last_batches.sticky_batch
@@ -917,20 +989,41 @@ cdef object append_call(EnqueueCallObject* call):
             return None
         return batch.put(appender._stamp, None, <object>call.value, EMPTY)  # raises nothing
     return append_any(
-        appender, <object>call.topic, <object>call.value, <object>call.key,
-        <object>call.partition, <object>call.timestamp, <object>call.headers,
+        appender, <object>call.topic, <object>call.value, or_none(call.key),
+        or_none(call.partition), or_none(call.timestamp), or_empty(call.headers),
     )
 
 
 cdef object call_coroutine(EnqueueCallObject* call):
     return (<object>call.appender)._enqueue(
-        <object>call.topic, <object>call.value, <object>call.key, <object>call.headers,
-        <object>call.partition, <object>call.timestamp,
+        <object>call.topic, <object>call.value, or_none(call.key), or_empty(call.headers),
+        or_none(call.partition), or_none(call.timestamp),
     )
+
+
+cdef inline PyObject* given(object argument) noexcept:
+    return NULL if argument is None else <PyObject*>argument
+
+
+cdef inline object or_none(PyObject* argument):
+    return None if argument == NULL else <object>argument
+
+
+cdef inline object or_empty(PyObject* argument):
+    return EMPTY if argument == NULL else <object>argument
+
+
+cdef EnqueuePool* pool_of(PyObject* appender) noexcept:
+    return &(<RecordAppender>appender).pool
 
 
 enqueue_append = append_call
 enqueue_coroutine = call_coroutine
+enqueue_pool = pool_of
+(<object>(<PyTypeObject*>RecordAppender).tp_dict)["enqueue"] = enqueue_method(
+    <PyTypeObject*>RecordAppender, RecordAppender.__dict__["enqueue"]
+)
+PyType_Modified(<PyTypeObject*>RecordAppender)
 
 
 cdef object append_any(

@@ -373,7 +373,7 @@ class Accumulator:
         self, node: int, taken: list[ProducerBatch], now: float
     ) -> Iterator[PartitionQueue]:
         """The partitions whose open batches a request that is not empty takes along."""
-        if not taken or self.compressing:
+        if not taken or self.compressing or not self.schedule.has_companions(node):
             return
         left = MAX_COMPANION_BYTES - sum([batch.wire_size for batch in taken])
         for batch in self.schedule.companions(node, BATCHES_A_REQUEST):

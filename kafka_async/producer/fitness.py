@@ -71,6 +71,8 @@ def check_partition(partition: object) -> None:
 def check_values(values: object, name: str) -> None:
     """Raise unless `values` is a sequence that can be sliced, and not a single value."""
     kind = type(values)
+    if kind is list or kind is tuple:
+        return  # the test of an abstract class takes as long as appending ten records
     if issubclass(kind, (str, deque, *_BYTES)) or not issubclass(kind, Sequence):
         raise TypeError(f"{name} must be a list or another sequence, not {kind.__name__}")
 

@@ -129,7 +129,10 @@ class PartitionQueue(Holder):
             return False
         if self.waiting and self.waiting[0].attempts:
             return False
-        return all(batch.attempts <= 1 for batch in self.on_wire)
+        for batch in self.on_wire:  # noqa: SIM110  # all() costs 3 % of a batch's instructions
+            if batch.attempts > 1:
+                return False
+        return True
 
 
 class TopicQueue(Holder):

@@ -74,6 +74,10 @@ class Schedule:
         elif queue.companion is not None:
             self._companions.setdefault(leader, {})[queue] = None
 
+    def has_companions(self, node: int) -> bool:
+        """Return whether `companions` has partitions to look at."""
+        return bool(self._companions.get(node))
+
     def companions(self, node: int, most: int) -> Iterator[ProducerBatch]:
         """Take out open batches that a request to a broker may take along.
 

@@ -169,4 +169,5 @@ def _named(text: str, names: dict[str, str]) -> str:
     if found is None:
         return text
     number, name = found.groups()
-    return names.setdefault(number, name or "?")
+    # A function that is entered again has another name there, which ends with '2.
+    return names.setdefault(number, (name or "?").removesuffix("'2"))
