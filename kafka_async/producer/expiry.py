@@ -33,10 +33,11 @@ def delivery_timed_out(
     return error
 
 
-def partition_not_there(topic: str, partition: int, count: int) -> KafkaError:
-    """The topic has so many partitions, said by its cluster just now."""
+def partition_not_there(topic: str, partition: int, count: int, patience: float) -> KafkaError:
+    """Return the error for a partition that metadata still lacks after `patience` seconds."""
     return UnknownTopicOrPartitionError(
-        f"the topic has {count} partitions, 0 to {count - 1}: name one of those, or add partitions",
+        f"the topic has {count} partitions, 0 to {count - 1}, and got no more within "
+        f"{patience:g} s: name one of those, or add partitions",
         topic=topic,
         partition=partition,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafka_async.cluster.client import Client
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.queues import TopicQueue
+    from kafka_async.producer.queues import PartitionQueue, TopicQueue
     from kafka_async.supervisor import Supervisor
 
 __all__ = ["Learning"]
@@ -27,6 +27,11 @@ logger = logging.getLogger("kafka_async.producer")
 
 TOPICS_A_TURN: Final = 32
 """Topics that the accumulator is told of in one turn of the event loop: half a millisecond."""
+PARTITION_WITHIN: Final = 5.0
+"""Seconds in which a partition that a record names has to appear, within max_block_ms.
+
+Brokers do not all learn of added partitions at once. Java's client waits for all of max.block.ms.
+"""
 WARN_AFTER: Final = 2.0
 """Seconds that records wait for a topic's metadata before a warning is logged."""
 
@@ -34,8 +39,8 @@ WARN_AFTER: Final = 2.0
 class Learning:
     """Has the topics that records wait for learnt, and tells the accumulator what is new of any.
 
-    `wake()` asks for another look round; `delay()` gives the seconds between two attempts; `seen`
-    is the metadata that was looked at last.
+    `wake()` asks for another look round; `delay(n)` gives the seconds to wait after n failures;
+    `seen` is the metadata that was looked at last.
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class Learning:
         patience_ms: float,
         now: Callable[[], float],
         wake: Callable[[], None],
-        delay: Callable[[], float],
+        delay: Callable[[int], float],
     ) -> None:
         self.seen = ClusterMetadata()
         self._client = client
@@ -128,7 +133,7 @@ class Learning:
                     if timeout < self._patience:
                         timeout = self._patience
                         self._warn(topics, error)
-                    await asyncio.sleep(self._delay())
+                    await asyncio.sleep(self._delay(0))
                 except KafkaError as error:
                     failed = _concerned(topics, error)
                     for topic in failed:
@@ -154,27 +159,54 @@ class Learning:
         )
 
     async def _learn_anew(self, topics: Sequence[TopicQueue]) -> None:
-        """See whether topics have the partitions that records name by now, and fail those if not.
+        """Wait for the partitions that records name, and fail the records if they do not appear.
 
-        Without an answer they expire.
+        Records expire if no broker responds.
         """
         names = [topic.name for topic in topics]
+        since: dict[PartitionQueue, float] = {}
+        attempts = 0
         try:
-            metadata = await self._client.refresh_metadata(
-                topics=names, tracked=False, timeout=self._patience
-            )
-            for topic in topics:
-                count = metadata.partitions(topic.name) or inf
-                for queue in topic.missed:
-                    number = queue.partition.partition
-                    if number >= count:
-                        error = partition_not_there(topic.name, number, int(count))
-                        self._accumulator.ledger.fail_waiting(queue, error, self._now())
+            while True:
+                metadata = await self._client.refresh_metadata(
+                    topics=names, tracked=False, timeout=self._patience
+                )
+                if not self._fail_missed(topics, metadata, since):
+                    break
+                await asyncio.sleep(self._delay(attempts))
+                attempts += 1
         except KafkaError as error:
             logger.debug("partitions that are not there: %s", error)
         finally:
             self._learning.difference_update(topics)
         self._wake()
+
+    def _fail_missed(
+        self,
+        topics: Sequence[TopicQueue],
+        metadata: ClusterMetadata,
+        since: dict[PartitionQueue, float],
+    ) -> bool:
+        """Fail records whose partition has not appeared in time; return whether any still wait.
+
+        `since` has the time at which each partition was first missed.
+        """
+        now = self._now()
+        patience = min(PARTITION_WITHIN, self._patience)
+        waiting = False
+        for topic in topics:
+            count = metadata.partitions(topic.name) or inf
+            for queue in topic.missed:
+                number = queue.partition.partition
+                if number < count:
+                    continue
+                if now < since.setdefault(queue, now) + patience:
+                    waiting = True
+                    continue
+                error = partition_not_there(topic.name, number, int(count), patience)
+                self._accumulator.ledger.fail_waiting(queue, error, now)
+                del since[queue]
+        return waiting
 
     def _wanted(self, topics: Sequence[TopicQueue]) -> list[TopicQueue]:
         """Those that somebody waits for; the others may be asked for anew."""

@@ -132,7 +132,7 @@ class Sender:
             config.max_block_ms,
             now=self.now,
             wake=self.wake,
-            delay=lambda: self._delay(0),
+            delay=self._delay,
         )
 
     # -- what others call -------------------------------------------------------------------------

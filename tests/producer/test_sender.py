@@ -21,6 +21,7 @@ from kafka_async.errors import (
 )
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.idempotence import ProducerIdentity
+from kafka_async.producer.learning import PARTITION_WITHIN
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.reactions import PRODUCE_REACTIONS, Reaction, reaction_to
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -485,20 +486,46 @@ async def test_many_topics_are_each_looked_at_a_few_times_and_not_for_every_othe
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["topic known", "topic not known yet"])
-async def test_fails_records_of_a_missing_partition_after_another_look_at_the_metadata(
-    known: bool,
-) -> None:
-    async with Bench({"clicks": [1, 1]} if known else {}, max_block_ms=3_000) as bench:
+async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: bool) -> None:
+    async with Bench({"clicks": [1, 1]} if known else {}) as bench:
         if known:
             await bench.producer.send("clicks", b"v")
         else:
             await bench.cluster.create_topic("clicks", 2)
         lookups = len(lookups_of(bench, "clicks"))
-        with pytest.raises(UnknownTopicOrPartitionError, match=r"^clicks-2: .*partitions, 0 to 1"):
-            await bench.producer.send("clicks", b"v", partition=2)
-        assert len(lookups_of(bench, "clicks")) - lookups == (1 if known else 2)
-        assert asyncio.get_running_loop().time() == pytest.approx(0, abs=0.1)
+        first = await bench.producer.enqueue("clicks", b"v", partition=2)
+        await asyncio.sleep(PARTITION_WITHIN / 2)
+        later = await bench.producer.enqueue("clicks", b"v", partition=3)
+        for delivery, at in ((first, PARTITION_WITHIN), (later, PARTITION_WITHIN * 1.5)):
+            with pytest.raises(
+                UnknownTopicOrPartitionError,
+                match=r"^clicks-[23]: .*partitions, 0 to 1, and got no more within 5 s: name one",
+            ):
+                await delivery
+            assert (
+                at <= asyncio.get_running_loop().time() <= at + 2.5
+            )  # two of the longest back-offs
+        assert 5 <= len(lookups_of(bench, "clicks")) - lookups <= 20
         await bench.producer.send("clicks", b"v", partition=1)
+
+
+async def test_waits_for_a_missing_partition_at_most_max_block_ms() -> None:
+    async with Bench({"clicks": [1, 1]}, max_block_ms=1_000) as bench:
+        with pytest.raises(UnknownTopicOrPartitionError, match=r"within (max_block_ms|1 s)"):
+            await bench.producer.send("clicks", b"v", partition=2)
+        assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.2)
+
+
+async def test_writes_to_a_partition_that_the_brokers_learn_of_later() -> None:
+    """Brokers may lag behind the one that CreatePartitions went to."""
+    async with Bench({"clicks": [1, 1]}) as bench:
+        await bench.producer.send("clicks", b"v")
+        deliveries = [await bench.producer.enqueue("clicks", b"v", partition=n) for n in (2, 1, 2)]
+        await asyncio.sleep(PARTITION_WITHIN / 2)
+        assert [delivery.done() for delivery in deliveries] == [False, True, False]
+        await bench.lead("clicks", 1, 1, 1)
+        placed = [await delivery for delivery in deliveries]
+        assert [(row.partition, row.offset) for row in placed] == [(2, 0), (1, 1), (2, 1)]
 
 
 async def test_writes_to_a_partition_that_was_added() -> None:
