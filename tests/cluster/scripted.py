@@ -1,8 +1,8 @@
 """A small cluster that responds by script, on connections in memory and virtual time.
 
 It is for responses that the embedded cluster cannot give: malformed, contradictory, or at an exact
-moment. `World` knows brokers and topics, and responds to ApiVersions, Metadata and FindCoordinator
-from that. A test makes it misbehave with `answers`, `held` and `greeting`.
+moment. `World` knows brokers and topics, and responds to ApiVersions and Metadata from that. A
+test makes it misbehave with `answers`, `held` and `greeting`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ from kafka_async.protocol.messages.api_versions import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-from kafka_async.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from kafka_async.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -42,7 +37,7 @@ from tests import strict
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Request, Response
 
-API_VERSIONS, METADATA, FIND_COORDINATOR = 18, 3, 10
+API_VERSIONS, METADATA = 18, 3
 UNKNOWN_TOPIC, UNKNOWN_ID = 3, 100
 
 Answer = Callable[["Peer", RequestHeader, Any], "Response | None"]
@@ -137,9 +132,6 @@ class ScriptedBroker:
         if header.api_key == METADATA:
             assert isinstance(request, MetadataRequest)
             return self.world.metadata(request)
-        if header.api_key == FIND_COORDINATOR:
-            assert isinstance(request, FindCoordinatorRequest)
-            return self.world.coordinators(request)
         return lookup(header.api_key).response()
 
 
@@ -151,10 +143,7 @@ class World:
         self.brokers = {n: ScriptedBroker(self, n, f"b{n}", 9092) for n in range(1, brokers + 1)}
         self.topics: dict[str, list[int]] = {}
         self.ids: dict[str, UUID] = {}
-        self.epochs: dict[str, int] = {}
-        self.coordinator = 1
         self.answers: dict[int, Answer] = {}
-        self.max_versions: dict[int, int] = {}
 
     @property
     def servers(self) -> str:
@@ -176,7 +165,7 @@ class World:
                 ApiVersion(
                     api_key=api.key,
                     min_version=api.versions.min,
-                    max_version=self.max_versions.get(api.key, api.versions.max),
+                    max_version=api.versions.max,
                 )
                 for api in APIS
                 if not api.removed
@@ -216,21 +205,10 @@ class World:
                 MetadataResponsePartition(
                     partition_index=index,
                     leader_id=leader,
-                    leader_epoch=self.epochs.get(name, 0),
+                    leader_epoch=0,
                     replica_nodes=[leader],
                     isr_nodes=[leader],
                 )
                 for index, leader in enumerate(self.topics[name])
             ],
         )
-
-    def coordinators(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        broker = self.brokers[self.coordinator]
-        node_id, host, port = broker.node_id, broker.host, broker.port
-        if not request.coordinator_keys:
-            return FindCoordinatorResponse(node_id=node_id, host=host, port=port)
-        rows = [
-            Coordinator(key=key, node_id=node_id, host=host, port=port)
-            for key in request.coordinator_keys
-        ]
-        return FindCoordinatorResponse(coordinators=rows)
