@@ -9,7 +9,7 @@ PACKAGING := pyproject.toml setup.py $(CONSTRAINTS)
 KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-wire clean spark dev kernel kcat
+.PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat
 
 help:
 	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
 	@echo "make instructions                 the instructions of the hot paths, beside their budget (needs valgrind)"
 	@echo "make bench                        beside every other client, on Apache Kafka: half an hour; make bench-defaults: untuned"
+	@echo "make bench-pythons                the hot paths on Python 3.11, 3.12 and 3.13, beside confluent-kafka and Java"
 	@echo "make bench-wire                   messages and batches to bytes and back, beside the other clients'"
 	@echo "make lint | docs | clean"
 
@@ -148,6 +149,10 @@ bench: $(VENV)/.installed-dev
 # The second table: fewer cases, every option of every client at its default.
 bench-defaults: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks --defaults $(BENCH_ARGS)
+
+# The third table: some cases on Python 3.11, 3.12 and 3.13 in one run; it makes .venv-3.12 and .venv-3.13.
+bench-pythons: $(VENV)/.installed-dev
+	@$(BIN)/python -m benchmarks --pythons $(BENCH_ARGS)
 
 # Messages and batches to bytes and back, beside the peers: make bench-wire WIRE_ARGS="--only fetch"
 bench-wire: $(VENV)/.installed-dev

@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import children, machine, specials, topics, written
-from benchmarks.cases import CASES, FEW_ROUNDS, MAIN_ROUNDS, Case, Contender
-from benchmarks.contenders import PEERS
+from benchmarks.cases import (
+    ALL_CASES,
+    CASES,
+    FEW_ROUNDS,
+    MAIN_ROUNDS,
+    PYTHON_CASES,
+    Case,
+    Contender,
+)
+from benchmarks.contenders import JAVA, PEERS
 from benchmarks.progress import Progress, Step
 from benchmarks.rounds import Ledger, measure, remaining
 from benchmarks.topics import WrongResultError
@@ -33,17 +41,20 @@ WARM_UP = 3_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, measure, show, write; the exit code."""
-    options = _parse(arguments)
-    cases = [case for case in CASES.values() if _is_wanted(case, options)]
+    options = parse(arguments)
+    table_of_cases = PYTHON_CASES if options.pythons else CASES
+    cases = [case for case in table_of_cases.values() if _is_wanted(case, options)]
     wanted = [name for name in specials.names() if _is_wanted_apart(name, options)]
     apart = sorted(wanted, key=specials.brokers)
-    table = "bench_defaults" if options.defaults else "bench"
-    table += "" if _is_whole(options) else "_part"
-    context = {**machine.describe(options.backend), "date": date.today().isoformat()}
+    table = _table(options)
+    away = absent(options.peers)
+    context = {
+        **machine.describe(options.backend, pythons=options.pythons),
+        "date": date.today().isoformat(),
+    }
     if options.scale != 1.0:
         context["records, times the usual"] = str(options.scale)
     ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
-    away = absent(options.peers)
     plan = _plan(cases, apart, set(options.peers) - set(away), ledger, options)
     failure = ""
     try:
@@ -57,16 +68,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = "interrupted; --resume goes on from here"
     reasons = {PEERS[name].title: reason for name, reason in away.items()}
     asked = [case.name for case in cases] + apart if options.only else None
-    everything = written.results(ledger, reasons, tuned=not options.defaults, wanted=asked)
+    everything = written.results(
+        ledger, reasons, tuned=not options.defaults, pythons=options.pythons, wanted=asked
+    )
     whole = not failure and _is_whole(options)
     folder = RESULTS if whole else options.output
     written.write(everything, table, folder)
     sys.stdout.write(written.markdown(everything))
-    sys.stderr.write(f"written: {folder / table}.md, .json and .png\n")
+    sys.stderr.write(f"written: {folder / table}.md and .json\n")
     failure = failure or ledger.complaint()
     if failure:
         sys.stderr.write(failure + "\n")
     return 1 if failure else 0
+
+
+def _table(options: argparse.Namespace) -> str:
+    """Return the name of the files."""
+    name = "bench"
+    if options.pythons:
+        name = "bench_pythons"
+    elif options.defaults:
+        name = "bench_defaults"
+    return name if _is_whole(options) else f"{name}_part"
 
 
 def absent(peers: Sequence[str]) -> dict[str, str]:
@@ -84,7 +107,8 @@ def absent(peers: Sequence[str]) -> dict[str, str]:
     return reasons
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--backend", type=_backend, default="apache", help="apache, apache-VERSION, embedded"
@@ -100,14 +124,27 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_rounds,
         help=f"at most so many a case: {MAIN_ROUNDS}, with --defaults {FEW_ROUNDS}",
     )
-    parser.add_argument("--defaults", action="store_true", help="every option at its default")
+    tables = parser.add_mutually_exclusive_group()
+    tables.add_argument("--defaults", action="store_true", help="every option at its default")
+    tables.add_argument(
+        "--pythons", action="store_true", help="several versions of Python beside each other"
+    )
     parser.add_argument("--scale", type=_scale, default=1.0, help="so many times the usual records")
     parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
     parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
     options = parser.parse_args(arguments)
-    options.peers = options.peers or list(PEERS)
+    options.peers = options.peers or _peers(options)
     options.rounds = options.rounds or (FEW_ROUNDS if options.defaults else MAIN_ROUNDS)
     return options
+
+
+def _peers(options: argparse.Namespace) -> list[str]:
+    """Return the clients of a table: of `--pythons` those of each version, and the Java tool."""
+    return [
+        peer.name
+        for peer in PEERS.values()
+        if bool(peer.python) == options.pythons or peer.name == JAVA
+    ]
 
 
 class _Chosen(argparse.Action):
@@ -140,7 +177,7 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _names() -> list[str]:
-    return [*CASES, *specials.names()]
+    return [*ALL_CASES, *specials.names()]
 
 
 def _backend(name: str) -> str:
@@ -167,15 +204,15 @@ def _scale(text: str) -> float:
 def _is_wanted(case: Case, options: argparse.Namespace) -> bool:
     if options.only:
         return case.name in options.only
-    return case.defaults or not options.defaults
+    return case.defaults if options.defaults else case.tuned
 
 
 def _is_wanted_apart(name: str, options: argparse.Namespace) -> bool:
-    return name in options.only if options.only else not options.defaults
+    return name in options.only if options.only else not (options.defaults or options.pythons)
 
 
 def _is_whole(options: argparse.Namespace) -> bool:
-    everybody = set(options.peers) == set(PEERS)
+    everybody = set(options.peers) == set(_peers(options))
     usual = options.backend == "apache" and options.scale == 1.0 and options.rounds >= 3
     return not options.only and everybody and usual
 

@@ -7,7 +7,7 @@ from itertools import product
 from math import log
 from typing import Final
 
-from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, RAW
+from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
 
 SECONDS: Final = 1.0
 """How long a run is to last, about."""
@@ -36,7 +36,8 @@ class Case:
 
     `group` is the chapter of the report. `operations` is for cases of single operations, which
     take their time, not their speed. `together` starts all contenders at once, where each of them
-    is idle nearly all the time. `rounds` is how many a whole run makes at most.
+    is idle nearly all the time. `rounds` is how many a whole run makes at most. `tuned` and
+    `defaults` name the tables that it is in: that of tuned clients, and that of their defaults.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Case:
     operations: int = 0
     together: bool = False
     rounds: int = MAIN_ROUNDS
+    tuned: bool = True
     defaults: bool = False
 
     def taking_part(self, *, tuned: bool) -> tuple[Contender, ...]:
@@ -180,6 +182,8 @@ def _batches(size: int, compression: str) -> Case:
 
 
 ASYNCIO = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
+WITHOUT_LINGER: Final = "linger_ms=0"
+"""Ours at its defaults but for this option."""
 ROUND_TRIPS = (*SENDERS, RAW)
 END_TO_END = SENDERS[:-1]
 
@@ -225,6 +229,16 @@ _CASES = (
         defaults=True,
     ),
     Case(
+        "lone-send",
+        "a lone await send(), one after the other",
+        "latency",
+        "round_trip",
+        (*_all("", (OURS, PLAIN, "aiokafka")), Contender(OURS, WITHOUT_LINGER)),
+        operations=2_000,
+        tuned=False,
+        defaults=True,
+    ),
+    Case(
         "round-trip-1000",
         "round trip at 1,000 requests/s",
         "latency",
@@ -256,3 +270,70 @@ _CASES = (
     ),
 )
 CASES = {case.name: case for case in _CASES}
+
+
+def _on_pythons(peer: str, *ways: str) -> tuple[Contender, ...]:
+    return tuple(Contender(on_python(peer, version), way) for version in PYTHONS for way in ways)
+
+
+_PYTHON_CASES = (
+    Case(
+        "pythons-produce-100",
+        "produce 100 B, by Python",
+        "produce",
+        "produce",
+        (
+            *_on_pythons(OURS, "enqueue", "enqueue_nowait", "send_many"),
+            *_on_pythons("confluent", "enqueue", "callbacks"),
+            Contender(JAVA, "enqueue"),
+            Contender(JAVA, "program"),
+        ),
+    ),
+    Case(
+        "pythons-produce-100-keyed",
+        "produce 100 B, keyed, by Python",
+        "produce",
+        "produce",
+        (
+            *_on_pythons(OURS, "enqueue"),
+            *_on_pythons("confluent", "enqueue"),
+            Contender(JAVA, "program"),
+        ),
+        keyed=True,
+    ),
+    Case(
+        "pythons-send-concurrent",
+        "1,000 concurrent await send(), 100 B, by Python",
+        "produce",
+        "produce",
+        (*_on_pythons(OURS, "send"), *_on_pythons("confluent_asyncio", "send")),
+        concurrency=1_000,
+    ),
+    Case(
+        "pythons-consume-100",
+        "consume 100 B by poll, by Python",
+        "consume",
+        "consume",
+        (
+            *_on_pythons(OURS, "poll"),
+            *_on_pythons("confluent", "poll"),
+            Contender(JAVA, "poll"),
+        ),
+    ),
+    Case(
+        "pythons-round-trip",
+        "round trip, back to back, by Python",
+        "latency",
+        "round_trip",
+        (
+            *_on_pythons(OURS, ""),
+            *_on_pythons("confluent", ""),
+            *_on_pythons("confluent_asyncio", ""),
+            Contender(JAVA),
+        ),
+        operations=4_000,
+    ),
+)
+PYTHON_CASES = {case.name: case for case in _PYTHON_CASES}
+"""The cases of the table that has several versions of Python beside each other."""
+ALL_CASES = CASES | PYTHON_CASES

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import sys
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.testing.backends.jvm import find_java
+from tools import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +59,39 @@ def _compile_java() -> None:
         raise BackendUnavailableError(str(error)) from error
 
 
+@cache
+def _interpreters() -> dict[str, str]:
+    """Return an interpreter of each version of Python, this process's own among them."""
+    return {**pythons.find_pythons(), THIS_PYTHON: sys.executable}
+
+
+def _python(version: str) -> Callable[[], str]:
+    """Return a check for a version of Python; it raises if the machine has none."""
+
+    def check() -> str:
+        if version not in _interpreters():
+            raise BackendUnavailableError(f"there is no Python {version} on the PATH or in pyenv")
+        return ""
+
+    return check
+
+
+def _environment(version: str) -> Callable[[], None]:
+    """Return what makes or renews the environment of a version of Python."""
+
+    def make() -> None:
+        if version == THIS_PYTHON or _made(version) is not None:
+            return
+        raise BackendUnavailableError(f"the environment of Python {version} could not be made")
+
+    return make
+
+
+@cache
+def _made(version: str) -> Path | None:
+    return pythons.make_environment(version, _interpreters()[version])
+
+
 def _prepared() -> None:
     """Nothing is to be done before the first run."""
 
@@ -67,6 +104,7 @@ class Peer:
     of records a second of 100 bytes, by way. `counts_only` is for tools that choose what they send,
     measure a part of it, and tell how many records they read but not what was in them. `around` is
     how many seconds a run takes about what is timed: the process, the topic, what is checked.
+    `python` is the version of Python that runs it, if that is part of what is compared.
     """
 
     name: str
@@ -78,6 +116,14 @@ class Peer:
     counts_only: bool = False
     prepare: Callable[[], None] = _prepared
     around: float = 0.3
+    python: str = ""
+
+    @property
+    def interpreter(self) -> str:
+        """The Python that runs it."""
+        if self.python in ("", THIS_PYTHON):
+            return sys.executable
+        return str(pythons.ROOT / f".venv-{self.python}" / "bin" / "python")
 
     def missing(self) -> str | None:
         """Why it can't take part, or None if it can."""
@@ -90,6 +136,14 @@ class Peer:
         return None
 
 
+def on_python(peer: str, version: str) -> str:
+    """Return the name of a peer that runs on that version of Python."""
+    return f"{peer}-{version}"
+
+
+PYTHONS: Final = ("3.11", "3.12", "3.13")
+"""The versions of Python that `--pythons` compares."""
+THIS_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 OURS = "kafka_async"
 PLAIN = "kafka_async_python"
 RAW = "raw_socket"
@@ -101,8 +155,8 @@ _PEERS = (
         "kafka_async",
         "benchmarks.peers.kafka_async_peer",
         _compiled,
-        {"enqueue": 2_500, "send_many": 4_000, "send_batch": 4_000, "send": 350}
-        | {"poll": 5_000, "iterate": 4_000, "batches": 30_000, "arrow": 8_000},
+        {"enqueue": 2_500, "enqueue_nowait": 2_500, "send_many": 4_000, "send_batch": 4_000}
+        | {"send": 350, "poll": 5_000, "iterate": 4_000, "batches": 30_000, "arrow": 8_000},
         {"KAFKA_ASYNC_KERNEL": "c"},
     ),
     Peer(
@@ -159,4 +213,25 @@ _PEERS = (
         speeds={"send_batch": 5_000, "batches": 50_000},
     ),
 )
-PEERS = {peer.name: peer for peer in _PEERS}
+_ON_PYTHONS: Final = (OURS, "confluent", "confluent_asyncio")
+
+
+def _on(version: str) -> list[Peer]:
+    """Return the clients that `--pythons` compares, on a version of Python."""
+    return [
+        replace(
+            peer,
+            name=on_python(peer.name, version),
+            title=f"{peer.title}, Python {version}",
+            requires=_python(version),
+            prepare=_environment(version),
+            python=version,
+        )
+        for peer in _PEERS
+        if peer.name in _ON_PYTHONS
+    ]
+
+
+PEERS = {
+    peer.name: peer for peer in (*_PEERS, *(each for version in PYTHONS for each in _on(version)))
+}

@@ -48,6 +48,11 @@ EXPECTED: Final = (
     Expectation("client CPU, produce 100 B", "produce-100", "enqueue", 0.9, Figure.CPU),
     Expectation("client CPU, consume 100 B", "consume-100", "poll", 0.35, Figure.CPU),
 )
+FIRE_AND_FORGET: Final = (
+    Expectation("produce 100 B, enqueue", "produce-100", "enqueue", 4_132_324),
+    Expectation("the same, keyed", "produce-100-keyed", "enqueue", 3_961_769),
+)
+"""At the defaults: the lowest round before records that a task awaits stopped lingering."""
 METADATA_MS: Final = 60.0
 """Of an answer with 10,000 partitions, from its bytes to the routing table."""
 
@@ -55,6 +60,11 @@ METADATA_MS: Final = 60.0
 def achievements(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Achievement]:
     """All of them, those that were not measured too."""
     return [*(_achievement(each, rows) for each in EXPECTED), _metadata(specials)]
+
+
+def fire_and_forget(rows: Sequence[Row]) -> list[Achievement]:
+    """Records that no task awaits, at the defaults: they still linger."""
+    return [_achievement(each, rows) for each in FIRE_AND_FORGET]
 
 
 def _achievement(each: Expectation, rows: Sequence[Row]) -> Achievement:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.contenders import PEERS
+from benchmarks.contenders import OURS, PEERS, PYTHONS, on_python
 from kafka_async.testing.backends import create_backend
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MEASURED: Final = ("kafka_async", "benchmarks/*.py", "benchmarks/peers", "benchm
 """What a result depends on."""
 
 
-def describe(backend: str) -> dict[str, str]:
+def describe(backend: str, *, pythons: bool = False) -> dict[str, str]:
     """What tells one machine and set of versions from another, by name."""
     found = {
         "revision": _revision(),
@@ -31,7 +31,11 @@ def describe(backend: str) -> dict[str, str]:
         "Python": platform.python_version(),
         "uvloop": _uvloop(),
     }
+    if pythons:
+        found["Python"] = ", ".join(_version(version) for version in PYTHONS)
     for peer in PEERS.values():
+        if peer.python:
+            continue
         of_another = any(peer.title.startswith(f"{title} ") for title in found)
         if not of_another and peer.missing() is None and (version := peer.requires()):
             found[peer.title] = version
@@ -60,6 +64,18 @@ def _git(*arguments: str) -> str:
     command = ["git", "-C", str(ROOT), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()
+
+
+def _version(version: str) -> str:
+    """Return the full version of the Python in the environment of a version."""
+    interpreter = PEERS[on_python(OURS, version)].interpreter
+    try:
+        done = subprocess.run(
+            [interpreter, "-V"], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return f"{version} (missing)"
+    return done.stdout.split()[-1]
 
 
 def _uvloop() -> str:

@@ -42,6 +42,7 @@ class Outcome:
     wanted: str
     met: bool | None
     verdict: str
+    case: str = ""
 
 
 def outcomes(
@@ -100,7 +101,7 @@ def _outcome(target: Target, rows: Sequence[Row]) -> Outcome:
         others = _named(target, target.against)
         return Outcome(
             target.group.value,
-            *(target.what, "", others, "", "not measured", "", wanted, None, OPEN),
+            *(target.what, "", others, "", "not measured", "", wanted, None, OPEN, target.case),
         )
     best = _best(target, theirs)
     ours, other = figure_of(mine, target.figure), figure_of(best, target.figure)
@@ -122,6 +123,7 @@ def _outcome(target: Target, rows: Sequence[Row]) -> Outcome:
         wanted,
         met,
         verdict(target, met, pairs),
+        target.case,
     )
 
 
@@ -146,6 +148,8 @@ def is_met(target: Target, ours: float, other: float) -> bool:
     match target.wanted:
         case Wanted.TIMES:
             return ours >= target.limit * other
+        case Wanted.AT_MOST:
+            return ours <= target.limit * other
         case Wanted.LESS:
             return ours < other
         case Wanted.ABOVE:

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.cases import CASES, Case, Contender
+from benchmarks.cases import ALL_CASES, Case, Contender
 from benchmarks.contenders import OURS, PEERS, RAW
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Row:
 def rows(runs: Sequence[Run]) -> list[Row]:
     """All contenders of all cases, in the order of the table of cases; timed runs only."""
     found: list[Row] = []
-    for case in CASES.values():
+    for case in ALL_CASES.values():
         mine = [_row(case, contender, runs) for contender in case.contenders]
         found += _compared([row for row in mine if row is not None])
     return found

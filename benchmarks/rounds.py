@@ -218,7 +218,7 @@ class _Course:
         self._ledger = ledger
         self._progress = progress
         self._tuned = tuned
-        untuned = UNTUNED_OPERATIONS if case.operations else UNTUNED
+        untuned = UNTUNED_OPERATIONS if case.operations and case.tuned else UNTUNED
         self._scale = scale * (1.0 if tuned else untuned)
         self._filled: dict[int, str] = {}
 
@@ -374,7 +374,7 @@ def launch(contender: Contender, task: Task) -> Figures:
         FailedError: it exited with an error, printed no figures, or took longer than TIME_LIMIT.
     """
     peer = PEERS[contender.peer]
-    command = [sys.executable, "-m", peer.module, json.dumps(asdict(task))]
+    command = [peer.interpreter, "-m", peer.module, json.dumps(asdict(task))]
     try:
         code, printed, complaint = children.run(command, TIME_LIMIT, peer.environment)
     except children.TimeLimitError as error:

@@ -7,12 +7,19 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import chart, machine
-from benchmarks.cases import CASES
+from benchmarks.cases import ALL_CASES
 from benchmarks.contenders import PEERS
-from benchmarks.expectations import Achievement, achievements
+from benchmarks.expectations import Achievement, achievements, fire_and_forget
 from benchmarks.outcomes import Outcome, of_specials, outcomes, summary
 from benchmarks.report import Row, rows
-from benchmarks.targets import TARGETS, Group, comparisons
+from benchmarks.targets import (
+    DEFAULT_TARGETS,
+    PYTHON_TARGETS,
+    REASONS,
+    TARGETS,
+    Group,
+    comparisons,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -45,6 +52,7 @@ def results(
     absent: Mapping[str, str],
     *,
     tuned: bool,
+    pythons: bool = False,
     wanted: Collection[str] | None = None,
 ) -> Results:
     """What the runs in the ledger come to.
@@ -52,22 +60,29 @@ def results(
     Args:
         ledger: the runs.
         absent: the clients that could not take part, and why.
-        tuned: whether they were tuned; targets are about tuned clients.
+        tuned: whether they were tuned, which decides what the targets are.
+        pythons: whether several versions of Python stand beside each other.
         wanted: the cases that were asked for, if not all of them were.
     """
     found = rows(ledger.runs)
     failed = {
-        f"{PEERS[run.peer].title} {run.way} in {CASES[run.case].title}": run.error
+        f"{PEERS[run.peer].title} {run.way} in {ALL_CASES[run.case].title}": run.error
         for run in ledger.runs
         if run.error is not None
     }
     failed |= {name: one["error"] for name, one in ledger.specials.items() if "error" in one}
     specials = {name: one for name, one in ledger.specials.items() if "error" not in one}
-    if tuned:
+    measured = {row.case for row in found}
+    if pythons:
+        reached = outcomes(PYTHON_TARGETS, found, wanted)
+    elif tuned:
         reached = [*outcomes(TARGETS, found, wanted), *of_specials(ledger.specials, wanted)]
     else:
-        reached = outcomes(comparisons(), found, {row.case for row in found})
-    expected = achievements(found, specials) if tuned and wanted is None else []
+        reached = outcomes(DEFAULT_TARGETS, found, wanted)
+        reached += outcomes(comparisons(tuned=False), found, measured)
+    expected: list[Achievement] = []
+    if wanted is None and not pythons:
+        expected = achievements(found, specials) if tuned else fire_and_forget(found)
     return Results(ledger.context, tuned, found, reached, expected, specials, absent, failed)
 
 
@@ -93,11 +108,11 @@ def markdown(everything: Results) -> str:
         parts.append(_list("Not measured, because missing", everything.absent))
     if everything.failed:
         parts.append(_list("Failed", everything.failed))
-    parts += _reached(everything.outcomes)
+    parts += _reached(everything.outcomes, tuned=everything.tuned)
     if everything.achievements:
         parts.append("### Expected on a quiet machine\n\n" + _expected(everything.achievements))
     parts += [
-        f"### {CASES[case].title[0].upper()}{CASES[case].title[1:]}\n\n" + _case(mine)
+        f"### {ALL_CASES[case].title[0].upper()}{ALL_CASES[case].title[1:]}\n\n" + _case(mine)
         for case, mine in _by_case(everything.rows).items()
     ]
     parts += [_special(result) for result in everything.specials.values()]
@@ -117,7 +132,17 @@ def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int) 
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, rule, *lines])
 
 
-def _reached(outcomes: Sequence[Outcome]) -> list[str]:
+def _reasons(mine: Sequence[Outcome]) -> list[str]:
+    """The reasons for which ours is behind, or that none is stated."""
+    behind = {
+        one.what: REASONS.get(one.case, "no reason is stated")
+        for one in mine
+        if one.verdict.startswith("behind")
+    }
+    return [_list("Behind, because", behind)] if behind else []
+
+
+def _reached(outcomes: Sequence[Outcome], *, tuned: bool) -> list[str]:
     """A table a group of targets; how many are met above those that are targets."""
     parts: list[str] = []
     for group in Group:
@@ -125,6 +150,7 @@ def _reached(outcomes: Sequence[Outcome]) -> list[str]:
         if mine:
             counts = f"{summary(mine)}\n\n" if group is not Group.INFORMATION else ""
             parts.append(f"### {group.value}\n\n{counts}{_targets(mine)}")
+            parts += _reasons(mine) if not tuned else []
     return parts
 
 
@@ -186,7 +212,10 @@ def _latencies(mine: Sequence[Row]) -> str:
     ]
     lines = [
         [
-            *(row.title, *(_latency(row, name) for name in names)),
+            *(
+                ", ".join(filter(None, (row.title, row.way))),
+                *(_latency(row, name) for name in names),
+            ),
             _range(row.latency["p50"]),
             _times(row.ratio),
             *(_cpu(row), f"{row.peak_mb:,.0f}", f"{row.records:,} x {row.rounds}"),

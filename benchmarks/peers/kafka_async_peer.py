@@ -13,6 +13,7 @@ from benchmarks.peers import kafka_async_consume
 from benchmarks.peers.asyncio_pacing import paced, round_trips
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 from kafka_async import Consumer, Producer, RecordBatch, TopicPartition
+from kafka_async.errors import BufferFullError
 from kafka_async.types import ProducerRecord
 
 if TYPE_CHECKING:
@@ -65,6 +66,19 @@ async def _enqueue(producer: Producer, task: Task, _: object) -> None:
             await enqueue(topic, value)
 
 
+async def _enqueue_nowait(producer: Producer, task: Task, _: object) -> None:
+    """Append without waiting; yield to the event loop after each thousand records."""
+    topic, enqueue_nowait = task.topic, producer.enqueue_nowait
+    values = values_of(task)
+    while run := list(islice(values, RUN)):
+        for value in run:
+            try:
+                enqueue_nowait(topic, value)
+            except BufferFullError:
+                await producer.enqueue(topic, value)
+        await asyncio.sleep(0)
+
+
 async def _send_many(producer: Producer, task: Task, _: object) -> None:
     topic, send_many = task.topic, producer.send_many
     values, keys = values_of(task), cycle(payload.keys())
@@ -113,6 +127,7 @@ def _batches(task: Task) -> Iterator[tuple[TopicPartition, RecordBatch]]:
 
 _WAYS: dict[str, Callable[[Producer, Task, Any], Awaitable[None]]] = {
     "enqueue": _enqueue,
+    "enqueue_nowait": _enqueue_nowait,
     "send_many": _send_many,
     "send": _send,
     "send_batch": _send_batch,
@@ -122,6 +137,8 @@ _WAYS: dict[str, Callable[[Producer, Task, Any], Awaitable[None]]] = {
 async def round_trip(task: Task) -> Figures:
     """Send records one after the other, each acknowledged before the next."""
     options = produce_options(task, linger_ms=0)
+    if task.way == "linger_ms=0":
+        options["linger_ms"] = 0
     async with Producer(task.bootstrap, **options) as producer:
         await producer.send(task.topic, payload.WARM_UP)
         topic, send = task.topic, producer.send

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,16 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import rounds
-from benchmarks.contenders import OURS, PEERS, PLAIN, Peer
+from benchmarks.contenders import (
+    JAVA,
+    OURS,
+    PEERS,
+    PLAIN,
+    PYTHONS,
+    THIS_PYTHON,
+    Peer,
+    on_python,
+)
 from benchmarks.peers.task import Figures, Task
 from kafka_async.testing.backends.base import Backend, BackendUnavailableError
 
@@ -75,6 +85,39 @@ def test_ctrl_c_keeps_what_was_measured(
 
 async def sent_eight(*_: object) -> rounds.Tally:
     return rounds.Tally(8, 0)
+
+
+def test_versions_of_python_are_a_table_of_their_own(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, str]] = []
+
+    def launch(contender: Contender, task: Task) -> Figures:
+        ran.append((contender.peer, task.way))
+        return Figures(1.0, 0.5, task.records, latency_us={"p50": 9.0, "p99": 9.0, "p99.9": 9.0})
+
+    monkeypatch.setattr(rounds, "launch", launch)
+    monkeypatch.setattr(rounds.topics, "tally", sent_eight)
+    mine = on_python(OURS, THIS_PYTHON)
+    arguments += ["--pythons", "--peers", mine, "--only", "pythons-round-trip"]
+    assert program.main(arguments) == 0
+    assert ran == [(mine, "")]
+    document = json.loads((tmp_path / "bench_pythons_part.json").read_text())
+    assert document["rows"][0]["peer"] == mine
+    assert platform.python_version() in document["context"]["Python"].split(", ")
+    assert {row["case"] for row in document["outcomes"]} == {"pythons-round-trip"}
+    page = (tmp_path / "bench_pythons_part.md").read_text()
+    assert f"| kafka_async, Python {THIS_PYTHON} | 9 |" in page
+
+
+def test_a_table_has_its_own_clients(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.main(["--pythons", "--defaults"])
+    assert "not allowed with argument" in capsys.readouterr().err
+    options = program.parse(["--pythons"])
+    assert {PEERS[name].python for name in options.peers} == {"", *PYTHONS}
+    assert {name for name in options.peers if not PEERS[name].python} == {JAVA}
+    assert not any(PEERS[name].python for name in program.parse([]).peers)
 
 
 def test_a_wrong_result_is_exit_code_1(

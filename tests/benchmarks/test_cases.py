@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 
 from benchmarks import specials
-from benchmarks.cases import CASES, Case, Contender
-from benchmarks.contenders import OURS, PEERS, PLAIN
-from benchmarks.targets import SPECIAL, TARGETS, Target
+from benchmarks.cases import ALL_CASES, CASES, PYTHON_CASES, Case, Contender
+from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, PYTHONS, THIS_PYTHON, on_python
+from benchmarks.targets import (
+    DEFAULT_TARGETS,
+    PYTHON_TARGETS,
+    REASONS,
+    SPECIAL,
+    TARGETS,
+    Target,
+    comparisons,
+)
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize("case", ALL_CASES.values(), ids=list(ALL_CASES))
 def test_all_contenders_of_a_case_have_records_for_about_a_second(case: Case) -> None:
     for contender in case.contenders:
         records = case.records(contender)
@@ -24,9 +38,13 @@ def test_a_case_is_about_both_kernels(case: Case) -> None:
     assert {OURS, PLAIN} <= peers <= set(PEERS)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.what}, {target.against}")
+@pytest.mark.parametrize(
+    "target",
+    [*TARGETS, *DEFAULT_TARGETS, *PYTHON_TARGETS],
+    ids=lambda target: f"{target.what}, {target.against}",
+)
 def test_a_target_is_about_contenders_of_its_case(target: Target) -> None:
-    contenders = CASES[target.case].contenders
+    contenders = ALL_CASES[target.case].contenders
     assert Contender(target.ours, target.way) in contenders
     assert set(target.against) <= {contender.peer for contender in contenders}
     if target.against_way is not None:
@@ -53,6 +71,50 @@ def test_a_part_of_the_records_is_asked_for_by_scale() -> None:
     case, contender = CASES["produce-100"], Contender(OURS, "enqueue")
     assert case.records(contender, 0.5) == case.records(contender) // 2
     assert case.records(contender, 0.0) == 1_000
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_each_version_of_python_has_the_same_contenders_and_targets(version: str) -> None:
+    for case in PYTHON_CASES.values():
+        ways = [each.way for each in case.contenders if each.peer == on_python(OURS, version)]
+        assert ways == [
+            each.way for each in case.contenders if each.peer == on_python(OURS, PYTHONS[0])
+        ]
+        assert {PEERS[each.peer].python for each in case.contenders} - {""} == set(PYTHONS)
+    mine = [each for each in PYTHON_TARGETS if each.ours == on_python(OURS, version)]
+    limits = {(each.way, each.against, each.limit) for each in mine if each.case.endswith("-100")}
+    assert limits >= {
+        ("enqueue", (on_python(OURS, version),), 0.667),
+        ("enqueue_nowait", (on_python(OURS, version),), 0.667),
+        ("enqueue", (on_python("confluent", version),), 2.5),
+        ("enqueue", (JAVA,), 1.5),
+    }
+    assert {each.case for each in mine} == set(PYTHON_CASES)
+
+
+def test_a_client_runs_on_the_python_that_it_is_about() -> None:
+    assert PEERS[OURS].interpreter == PEERS[JAVA].interpreter == sys.executable
+    assert PEERS[on_python(OURS, THIS_PYTHON)].interpreter == sys.executable
+    others = [version for version in PYTHONS if version != THIS_PYTHON]
+    found = [PEERS[on_python("confluent", version)].interpreter for version in others]
+    assert [path.split("/")[-3:] for path in found] == [
+        [f".venv-{version}", "bin", "python"] for version in others
+    ]
+
+
+def test_cases_of_one_table_are_not_in_the_other() -> None:
+    assert not CASES["lone-send"].tuned
+    assert "lone-send" not in {target.case for target in TARGETS}
+    assert "lone-send" in {target.case for target in comparisons(tuned=False)}
+
+
+def test_each_row_behind_at_the_defaults_has_a_reason() -> None:
+    document = json.loads((RESULTS / "bench_defaults.json").read_text())
+    titles = {case.title: case.name for case in CASES.values()}
+    behind = {
+        titles[row["what"]] for row in document["outcomes"] if row["verdict"].startswith("behind")
+    }
+    assert behind == set(REASONS), "each row behind has a reason in targets.REASONS, others none"
 
 
 def test_each_special_case_has_a_line_for_when_it_is_not_measured() -> None:

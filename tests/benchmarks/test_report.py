@@ -14,6 +14,7 @@ from benchmarks.peers.task import Figures
 from benchmarks.report import Row, Sample, Spread, rows
 from benchmarks.rounds import CHECK, Ledger, Run
 from benchmarks.special import results as special
+from benchmarks.targets import DEFAULT_TARGETS
 from benchmarks.written import Results, markdown, results
 from tests.benchmarks.planted_runs import CASE, runs, trips
 
@@ -158,15 +159,40 @@ def test_the_page_has_a_line_a_contender_and_the_options_once(everything: Result
     assert "2 cores, Debian, broker Apache Kafka 4.4.0, Python 3.11.7." in page
 
 
-def test_targets_are_about_tuned_clients_only(everything: Results, tmp_path: Path) -> None:
+def test_clients_at_their_defaults_have_targets_of_their_own(
+    everything: Results, tmp_path: Path
+) -> None:
     ledger = Ledger(tmp_path / "runs.jsonl", dict(everything.context), resume=True)
     page = markdown(results(ledger, {}, tuned=False))
-    assert "What was to be reached" not in page
+    reached = {target.case for target in DEFAULT_TARGETS}
+    assert reached == {"lone-send", "send-concurrent"}
+    assert page.count("| a lone await send(), p50 |") == 2
+    assert "produce 100 B, enqueue | Java tool" not in page
     assert "### Without a target: beside the best of the other clients" in page
-    assert "Expected" not in page
+    assert "### Expected on a quiet machine" in page
     assert "at its defaults, acks=all; 2 rounds at most." in page
     lines = [line for line in page.splitlines() if line.startswith("| produce 100 B |")]
     assert [line.split(" | ")[-2:] for line in lines] == [["no target", "ahead, one round |"]]
+
+
+def test_the_reason_stands_where_ours_is_behind_at_the_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written, "REASONS", {"send-concurrent": "each record waits"})
+    ledger = Ledger(tmp_path / "runs.jsonl", {"cores": "2", "system": "Debian"}, resume=False)
+    measured = [
+        *runs(OURS, [2.0], case="send-concurrent", way="send"),
+        *runs("aiokafka", [1.0], case="send-concurrent", way="send"),
+        *runs(OURS, [2.0], case="produce-1k"),
+        *runs("aiokafka", [1.0], case="produce-1k"),
+    ]
+    for run in measured:
+        ledger.add(run)
+    page = markdown(results(ledger, {}, tuned=False))
+    assert "Behind, because:" in page
+    assert "- 1,000 concurrent await send(), 100 B: each record waits\n" in page
+    assert "- produce 1 KiB: no reason is stated" in page
+    assert "Behind" not in markdown(results(ledger, {}, tuned=True))
 
 
 def test_results_are_written_as_data_as_a_page_and_as_a_picture(
