@@ -1,4 +1,7 @@
-"""A broker whose answers to Fetch are a test's, and a consumer of it."""
+"""A broker that responds to Fetch with the bytes of a test, and a consumer of it.
+
+The broker is scripted, since the embedded cluster refuses malformed batches when they are produced.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Frames that are none: the connection ends, those who wait may try again, memory stays."""
+"""Malformed frames end the connection, fail its requests retriably, and cost no memory.
+
+The broker is scripted, since the embedded cluster sends well-formed frames only.
+"""
 
 from __future__ import annotations
 
