@@ -23,6 +23,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, Event, RequestSent
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from tests.embedded_client import InMemory, settle
 from tests.producer.bench import Bench
@@ -369,6 +370,24 @@ async def test_calls_after_stop_raise_and_no_connection_is_left() -> None:
         assert await bench.cluster.disconnect() == 0, "a connection is open"
 
 
+async def test_stop_leaves_a_shared_client_as_it_was() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        await memory.cluster.create_topic("clicks")
+        connections = memory.cluster.brokers[1].connections
+        before = len(connections)
+        producer = Producer(client)
+        await producer.start()
+        await producer.send("clicks", b"v")
+        assert len(connections) == before + 1
+        await client.refresh_metadata()
+        assert [topic.name for topic in memory.requests(MetadataRequest)[-1].topics] == ["clicks"]
+        await producer.stop()
+        await settle()
+        assert len(connections) == before
+        await client.refresh_metadata()
+        assert not memory.requests(MetadataRequest)[-1].topics, "a topic is tracked still"
+
+
 async def test_stop_delivers_enqueued_records() -> None:
     async with Bench(TOPICS, linger_ms=60_000) as bench:
         deliveries = await bench.producer.send_many("clicks", [b"v"] * 10)
@@ -388,7 +407,7 @@ async def test_stop_raises_records_that_it_could_not_deliver() -> None:
 
 
 async def test_stop_sends_nothing_after_its_timeout() -> None:
-    many = 600  # more than fail in one turn of the loop
+    many = 6_000  # so many that responses arrive before the last has failed
     async with Bench({"clicks": [1] * many}) as bench:
         await bench.producer.send("clicks", b"first", partition=0)
         hold = bench.hold()

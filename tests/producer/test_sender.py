@@ -1,4 +1,7 @@
-"""Responses to Produce requests and the lack of them, on an embedded cluster."""
+"""Responses to Produce requests and the lack of them, on an embedded cluster.
+
+One test has a scripted broker, because no other leaves a partition out of its response.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,6 @@ async def test_a_duplicate_counts_as_written() -> None:
 
 
 async def test_fails_records_whose_partition_the_response_leaves_out() -> None:
-    """The broker is a scripted one: no other leaves a partition out."""
     world = World()
     world.add("clicks", 1)
     world.answers[ProduceRequest.API_KEY] = always(ProduceResponse())

@@ -127,7 +127,7 @@ async def test_the_first_error_is_the_one_that_is_kept() -> None:
     assert (machine.state, machine.error) == (State.READY, None)
 
 
-async def test_what_leaves_a_transaction_has_an_event() -> None:
+async def test_every_category_that_ends_a_call_has_an_event() -> None:
     leaving = set(Category) - {Category.RETRIABLE, Category.REFRESH_RETRIABLE}
     assert set(EVENT_OF_CATEGORY) == leaving
 
@@ -135,7 +135,7 @@ async def test_what_leaves_a_transaction_has_an_event() -> None:
 # -- the five calls -------------------------------------------------------------------------------
 
 
-async def test_version_2_needs_no_request_but_the_end() -> None:
+async def test_version_2_sends_no_request_but_the_end() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         await txn.enqueue("counts", b"1")
@@ -149,7 +149,7 @@ async def test_version_2_needs_no_request_but_the_end() -> None:
         assert state(made) is State.READY
 
 
-async def test_version_1_tells_the_coordinator_first() -> None:
+async def test_version_1_adds_partitions_and_groups_first() -> None:
     async with bench(v=1) as made:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
@@ -208,7 +208,7 @@ async def test_with_version_1_sequences_go_on() -> None:
 
 
 @pytest.mark.parametrize("v", [1, 2])
-async def test_a_transaction_without_records_says_nothing(v: int) -> None:
+async def test_a_transaction_without_records_sends_nothing(v: int) -> None:
     async with bench(v) as made:
         async with made.producer.transaction():
             pass
@@ -219,7 +219,7 @@ async def test_a_transaction_without_records_says_nothing(v: int) -> None:
 
 
 @pytest.mark.parametrize("v", [1, 2])
-async def test_an_exception_aborts_and_leaves_as_it_is(v: int) -> None:
+async def test_a_block_aborts_and_raises_the_exception_of_its_body(v: int) -> None:
     async with bench(v) as made:
 
         async def body() -> None:
@@ -245,7 +245,7 @@ async def test_records_that_were_not_sent_are_dropped_by_an_abort() -> None:
         await made.producer.flush()
 
 
-async def test_records_on_the_wire_are_waited_for_by_an_abort() -> None:
+async def test_abort_waits_for_records_in_flight() -> None:
     async with bench() as made:
         hold = made.hold(error="NOT_LEADER_OR_FOLLOWER")
         txn = await made.producer.begin()
@@ -390,7 +390,7 @@ async def test_after_a_refusal_of_configuration_the_producer_goes_on(code: int) 
 
 
 @pytest.mark.parametrize("code", [-1, 45, 47, 49, 59, 90])
-async def test_what_is_application_recoverable_ends_the_producer(code: int) -> None:
+async def test_application_recoverable_errors_end_the_producer(code: int) -> None:
     async with bench() as made:
         error = await failing(made, code)
         assert isinstance(error, ApplicationRecoverableError)
@@ -436,7 +436,7 @@ async def test_a_fenced_consumer_ends_the_producer(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 14, 15, 16, 51])
-async def test_a_coordinator_in_trouble_is_asked_again(code: int) -> None:
+async def test_retries_retriable_errors_of_coordinators(code: int) -> None:
     async with bench(v=1) as made:
         for api in ("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"):
             made.faults.add(api=api, error=code)
@@ -454,9 +454,7 @@ async def test_a_coordinator_in_trouble_is_asked_again(code: int) -> None:
 
 
 @pytest.mark.parametrize(("code", "pauses"), [(51, 0.02 + 0.04 + 0.08), (15, 0.1 + 0.2 + 0.4)])
-async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
-    code: int, pauses: float
-) -> None:
+async def test_retries_soon_while_markers_are_written(code: int, pauses: float) -> None:
     async with bench(v=1, linger_ms=0) as made:
         made.faults.add(api="AddPartitionsToTxn", error=code, count=3)
         begun = asyncio.get_running_loop().time()
@@ -467,7 +465,7 @@ async def test_the_markers_of_the_last_transaction_are_waited_for_shortly(
         await txn.commit()
 
 
-async def test_partitions_that_may_not_be_added_fail_their_records() -> None:
+async def test_records_fail_whose_partitions_may_not_be_added() -> None:
     async with bench(v=1) as made:
         made.faults.add(api="AddPartitionsToTxn", error="TOPIC_AUTHORIZATION_FAILED")
         txn = await made.producer.begin()
@@ -499,7 +497,7 @@ async def test_starting_gets_a_producer_id() -> None:
         assert (request.producer_id, request.producer_epoch) == (-1, -1)
 
 
-async def test_starting_without_permission_says_so() -> None:
+async def test_start_raises_without_permission() -> None:
     async with bench() as made:
         await made.producer.stop()
         made.renew()
@@ -517,7 +515,7 @@ async def test_initialising_again_offers_the_epoch_it_has() -> None:
         assert (request.producer_id, request.producer_epoch) == (entry.producer_id, 0)
 
 
-async def test_a_fenced_producer_learns_it_when_it_initialises() -> None:
+async def test_initialising_raises_if_the_producer_is_fenced() -> None:
     async with bench() as made:
         async with made.memory.producer(transactional_id="wordcount-1"):
             pass
@@ -626,7 +624,7 @@ async def test_an_abort_never_asks_for_an_abort() -> None:
         assert state(made) is State.FAILED
 
 
-async def test_an_answer_that_demands_an_abort_is_obeyed() -> None:
+async def test_a_response_may_make_the_transaction_abortable() -> None:
     async with bench() as made:
         txn = await committing(made)
         made.faults.add(api="EndTxn", error="TRANSACTION_ABORTABLE")
@@ -677,7 +675,7 @@ async def test_cancelling_while_aborting_does_not_stop_the_abort() -> None:
         assert state(made) is State.READY
 
 
-async def test_leaving_does_not_wait_for_an_abort_for_ever() -> None:
+async def test_a_block_does_not_wait_for_its_abort_for_ever() -> None:
     async with bench() as made:
         for api in ("EndTxn", "InitProducerId"):
             made.hold(api, count=None)
@@ -693,7 +691,7 @@ async def test_leaving_does_not_wait_for_an_abort_for_ever() -> None:
         assert "goes on in the background" in caught.value.__notes__[0]
 
 
-async def test_cancelling_a_commit_before_it_is_sent_takes_it_back() -> None:
+async def test_cancelling_a_commit_before_it_is_sent_leaves_the_transaction_open() -> None:
     async with bench() as made:
         hold = made.hold()
         txn = await made.producer.begin()
@@ -739,7 +737,7 @@ async def test_cancelling_the_commit_of_offsets_forces_an_abort() -> None:
         await txn.abort()
 
 
-async def test_stopping_aborts_what_is_open() -> None:
+async def test_stop_aborts_an_open_transaction() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
