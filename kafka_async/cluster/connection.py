@@ -213,7 +213,8 @@ class Connection:
     def diagnosis(self, error: BaseException) -> Diagnosis:
         """What `error` means for a connection that has come this far."""
         tls = self._wiring.config.security_protocol == "SSL"
-        return explain(error, self.stage, tls=tls)
+        known = self._activity.responded_at is not None
+        return explain(error, self.stage, tls=tls, known=known)
 
     def submit(
         self,
@@ -436,7 +437,8 @@ class Connection:
         ):
             return error
         found = self.diagnosis(error)
-        failure = KafkaConnectionError(f"{self}: {found.text}")
+        place = f"{self}: "  # a time-out names it already
+        failure = KafkaConnectionError(place + found.text.removeprefix(place))
         if self.stage is not Stage.OPEN:
             failure = ConnectionSetupError(f"{self.address}: {found.text}")
             failure.hopeless, failure.refused = found.hopeless, found.refused

@@ -48,8 +48,13 @@ _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
 )
 
 
-def explain(error: BaseException, stage: Stage, *, tls: bool) -> Diagnosis:
-    """Why a connection failed that had come to `stage`, and what to do."""
+def explain(error: BaseException, stage: Stage, *, tls: bool, known: bool = False) -> Diagnosis:
+    """Why a connection failed that had come to `stage`, and what to do.
+
+    `known` says that this broker has responded before: then it is a broker, at the right port.
+    """
+    if known and stage is Stage.HANDSHAKE and isinstance(error, TimeoutError):
+        return Diagnosis("it accepts connections but does not answer: it is frozen or overloaded")
     for kind, stages, words in _CAUSES:
         if isinstance(error, kind) and stage in stages:
             found = words(error, tls)

@@ -402,7 +402,7 @@ class Lane:
         self._attempt = None
         self._connection = None
         if self._failure is None:
-            logger.info("%s: %s", self._name(), error)
+            logger.info("no connection (%s lane): %s", self.kind.value, error)
         self._failure = error
         self._retry_at = self._loop.time() + self._backoff.next()
         self._release(error)

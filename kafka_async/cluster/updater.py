@@ -28,6 +28,7 @@ from kafka_async.config import seconds
 from kafka_async.errors import (
     BootstrapError,
     BrokerNotAvailableError,
+    ClientClosedError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
@@ -434,7 +435,7 @@ class MetadataUpdater:
         elif self.snapshot.version == 0:
             if brokers.all_failed():
                 self._warn(bootstrap_error(brokers).message)
-        elif brokers.all_unreachable():
+        elif brokers.all_unreachable() and not isinstance(error, ClientClosedError):
             self._warn_of_outage(error)
 
     def _warn_of_outage(self, error: KafkaError) -> None:

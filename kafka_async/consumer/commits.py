@@ -222,8 +222,9 @@ class Commits:
             raise error
         if reaction is CommitReaction.FAIL:
             raise CommitFailedError(
-                f"the group has moved on ({error.name}), and the partition is somebody else's now: "
-                "ask for records within max_poll_interval_ms, or raise it",
+                f"the group has moved on ({error.name}), and the partition may be another's: the "
+                "coordinator got no heartbeat for session_timeout_ms, or the application asked for "
+                "no records for max_poll_interval_ms",
                 topic=partition.topic,
                 partition=partition.partition,
             ) from error
