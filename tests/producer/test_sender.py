@@ -521,7 +521,7 @@ async def test_waits_for_a_missing_partition_at_most_max_block_ms() -> None:
 async def test_writes_to_a_partition_that_the_brokers_learn_of_later() -> None:
     """Brokers may lag behind the one that CreatePartitions went to."""
     async with Bench({"clicks": [1, 1]}) as bench:
-        await bench.producer.send("clicks", b"v")
+        await bench.producer.send("clicks", b"v", partition=1)
         deliveries = [await bench.producer.enqueue("clicks", b"v", partition=n) for n in (2, 1, 2)]
         await asyncio.sleep(PARTITION_WITHIN / 2)
         assert [delivery.done() for delivery in deliveries] == [False, True, False]
