@@ -14,16 +14,21 @@ from kafka_async import (
     Producer,
     TopicPartition,
 )
+from kafka_async.cluster.client import Client
 from kafka_async.errors import (
     ApplicationRecoverableError,
     InvalidTxnStateError,
     KafkaError,
     TransactionAbortableError,
 )
+from kafka_async.hooks import RequestSent
 from tests.integration.reading import read_partition
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
+
+END_TXN = 26
+"""The key of EndTxn, whose version 5 is transactions v2."""
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
@@ -169,16 +174,32 @@ async def test_before_kip_890_the_coordinator_is_told_of_each_partition() -> Non
         assert offsets[place].offset == 3
 
 
+@pytest.mark.parametrize("version", [1, 2])
 async def test_a_new_epoch_ends_an_open_transaction(
-    kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+    kafka_cluster: ClusterHandle,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
 ) -> None:
-    """Of two requests for it the coordinator fences the second, by its abort for the first."""
+    """A retry of the request for it, which the coordinator may fence, does not end the producer.
+
+    With version 1 the producer speaks as one that does not know transactions v2 (KIP-890).
+    """
     topic = await create(kafka_cluster)
+
+    def finalized(_client: Client, _name: str) -> int:
+        return version
+
+    monkeypatch.setattr(Client, "finalized_feature", finalized)
 
     async def refused(**_: object) -> None:
         raise InvalidTxnStateError
 
+    versions: list[int] = []
     async with producer_of(kafka_cluster) as producer:
+        producer.client.hooks.listen(
+            RequestSent,
+            lambda event: versions.append(event.api_version) if event.api_key == END_TXN else None,
+        )
         txn = await producer.begin()
         await txn.send(topic, b"aborted")
         with monkeypatch.context() as patch:
@@ -186,4 +207,5 @@ async def test_a_new_epoch_ends_an_open_transaction(
             await txn.abort()
         async with producer.transaction() as txn:
             await txn.send(topic, b"committed")
+    assert [number >= 5 for number in versions] == [version == 2]
     assert await values(kafka_cluster, topic) == [b"committed"]
