@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
 FOREIGN = {"contract", "foreign_clients", "kafka_tools", "confluent_kafka", "aiokafka"}
 """Integration tests that let other projects' clients and tools, or raw requests, judge."""
-ONE_KERNEL = {"benchmarks", "cli", "conformance", "contract", "docs", "spark", "testing", "tools"}
+ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
 

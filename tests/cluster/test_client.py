@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import os
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -203,6 +204,26 @@ async def test_start_fails_after_some_seconds_when_every_server_refuses(
             address = memory.address(broker)
             assert f"{address}: connection refused: is the broker running" in str(caught.value)
             assert dials[address] >= 3
+
+
+async def test_start_fails_after_some_seconds_when_no_name_can_be_resolved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A resolver that is not up yet gets as long as a server that refuses."""
+    attempts = 0
+
+    async def unresolved(*_: Any, **__: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    network = MemoryNetwork()
+    monkeypatch.setattr(network, "dial", unresolved)
+    begun = now()
+    with pytest.raises(BootstrapError, match=r"kafak\.example:9092: its name cannot be resolved"):
+        await Client("kafak.example:9092", dialer=network).start()
+    assert 4.0 <= now() - begun < 6.0
+    assert attempts >= 3
 
 
 async def test_start_waits_for_a_server_that_does_not_refuse() -> None:
@@ -448,7 +469,9 @@ async def test_slow_requests_share_a_second_connection() -> None:
         slowed = hang(memory, "CreateTopics")
         slow = client.submit(CreateTopicsRequest(), to=Controller(), timeout=20.0)
         await slowed.wait()
+        begun = now()
         await client.request(ASK, to=Broker(1))
+        assert now() == begun  # a broker handles the requests of a connection one by one
         assert memory.connections(1) == 2
         with pytest.raises(KafkaTimeoutError):
             await slow
@@ -476,7 +499,11 @@ async def test_slow_requests_wait_for_the_throttle_window_of_their_broker() -> N
         assert sent == pytest.approx([0.0, 3.0, 6.0])
         await client.request(CreateTopicsRequest(), to=Broker(2))
         assert sent[3] == pytest.approx(6.0)  # the windows of brokers are apart
-        assert memory.connections(1) <= 2
+        asked = now()
+        await client.request(ASK, to=Broker(1))
+        await client.request(ASK, to=Broker(2))
+        assert now() == asked  # and so are those of a broker's connections
+        assert memory.connections(1) == 2
 
 
 async def test_the_version_of_a_request_can_be_bounded() -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from kafka_async.clock import MemoryNetwork
-from kafka_async.cluster.destinations import AnyBroker, Broker
+from kafka_async.cluster.destinations import AnyBroker, Broker, CoordinatorKind
+from kafka_async.cluster.lane import CONNECT_PATIENCE, LaneKind
 from kafka_async.cluster.updater import HEDGE_AFTER
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.errors import KafkaTimeoutError
+from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka_async.producer.producer import Producer
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition
 from tests.embedded_client import InMemory, until
+
+if TYPE_CHECKING:
+    from kafka_async.cluster.broker import BrokerLanes
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -105,6 +111,41 @@ async def test_a_broker_with_a_request_overdue_is_the_last_choice() -> None:
         assert asked(memory)[0] > before[0]
 
 
+# -- brokers that are frozen before there is a connection to them ---------------------------------
+
+
+def accept_only(cluster: EmbeddedCluster, broker: int) -> None:
+    """Make a broker accept connections and respond to nothing, not even to the handshake."""
+    cluster.faults.add(broker=broker, hang=True, count=None)
+
+
+async def test_a_connection_attempt_is_bounded_by_the_request_timeout() -> None:
+    async with InMemory(2) as memory, memory.client(2, request_timeout_ms=3_000) as client:
+        accept_only(memory.cluster, 1)
+        lane = client.lane(1, LaneKind.PRODUCE, object())
+        begun = now()
+        with pytest.raises(KafkaConnectionError):
+            await lane.connect(60.0)
+        assert now() - begun == pytest.approx(3.0)
+        await lane.close()
+
+
+@pytest.mark.parametrize("frozen", [1, 2])
+async def test_a_coordinator_is_looked_up_at_another_broker_after_a_short_delay(
+    frozen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def frozen_first(brokers: list[BrokerLanes]) -> None:
+        brokers.sort(key=lambda broker: broker.general.node_id != frozen)
+
+    monkeypatch.setattr(random, "shuffle", frozen_first)
+    async with InMemory(2) as memory, memory.client(3 - frozen) as client:
+        accept_only(memory.cluster, frozen)
+        begun = now()
+        assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=60.0)
+        assert CONNECT_PATIENCE <= now() - begun < CONNECT_PATIENCE + 0.5
+        assert memory.attempts(frozen) == 1
+
+
 # -- partitions of a frozen leader ----------------------------------------------------------------
 
 
@@ -178,3 +219,23 @@ async def test_a_consumer_recovers_within_a_request_time_out(
         assert [record.value for record in records] == [b"after"]
         assert now() - begun <= REQUEST_TIMEOUT + 2
         cluster.faults.clear()
+
+
+async def test_a_producer_recovers_when_the_leader_froze_before_it_was_connected(
+    cluster: EmbeddedCluster, network: MemoryNetwork
+) -> None:
+    accept_only(cluster, 1)
+    async with Producer(
+        cluster.bootstrap_servers.split(",")[1], dialer=network, request_timeout_ms=3_000
+    ) as producer:
+        begun = now()
+        moving = asyncio.create_task(freeze_leader_for(cluster, 2.0))
+        await producer.send("t", b"v", partition=0)
+        assert now() - begun <= 3 + 2
+        await moving
+    cluster.faults.clear()
+
+
+async def freeze_leader_for(cluster: EmbeddedCluster, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    await cluster.move_leader(P0, 2)

@@ -83,6 +83,13 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
             future.cancel()
 
 
+async def test_counts_the_response_of_a_bootstrap_server_that_is_let_go() -> None:
+    async with InMemory() as memory, memory.client() as client:
+        assert client.health().brokers_connected == ()
+        await asyncio.sleep(4)
+        assert client.health().last_response_s == pytest.approx(4.0)
+
+
 async def test_is_degraded_while_no_broker_can_be_reached() -> None:
     async with InMemory() as memory, memory.client() as client:
         await client.request(ASK, to=Broker(1))

@@ -109,3 +109,20 @@ async def test_the_loss_of_one_broker_of_several_is_no_outage(
         await asyncio.sleep(60)
         await client.refresh_metadata()
         assert warnings(caplog) == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+async def test_an_outage_of_a_frozen_broker_is_logged_at_the_first_request_timeout(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not when a new connection fails, which takes as long again."""
+    async with InMemory() as memory, memory.client(request_timeout_ms=2_000) as client:
+        await client.request(ListGroupsRequest(), to=Broker(1))
+        thaw = await freeze(memory)
+        refreshing = asyncio.create_task(client.refresh_metadata())
+        begun = asyncio.get_running_loop().time()
+        await until(lambda: bool(warnings(caplog)))
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0, abs=0.01)
+        await thaw()
+        await refreshing

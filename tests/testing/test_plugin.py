@@ -139,6 +139,11 @@ def test_control_of_brokers_is_a_skip_where_there_is_none() -> None:
         _ = handle_of(Fake()).control
 
 
+def test_faults_are_a_skip_where_there_are_none() -> None:
+    with pytest.raises(pytest.skip.Exception, match="has no faults: run it with --kafka-backend"):
+        _ = handle_of(Fake()).faults
+
+
 USERS_TESTS = """
 import os, sys
 loaded_early = [name for name in sys.modules if name.split(".")[0] == "kafka_async"]
