@@ -24,13 +24,18 @@ LATEST_SECOND: Final = 100_000_000_000
 """Seconds since the epoch (the year 5138) from which a time is taken for milliseconds."""
 
 
-def check_timeout(timeout: object, *, unlimited: str = "the default") -> None:
-    """Raise unless `timeout` is seconds, 0 or more, or None, which means `unlimited`."""
+def check_timeout(
+    timeout: object, *, unlimited: str = "the default", may_have_passed: bool = False
+) -> None:
+    """Raise unless `timeout` is seconds, 0 or more, or None, which means `unlimited`.
+
+    A time until a deadline that `may_have_passed` may be negative: the call times out at once.
+    """
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"timeout is seconds as int or float, not {_shown(timeout)}")
-    if not timeout >= 0:
+    if not (timeout >= 0 or may_have_passed):
         raise ValueError(f"timeout is 0 seconds or more, or None for {unlimited}, not {timeout}")
 
 
@@ -54,6 +59,13 @@ def instance_of(value: object, kind: type[V], name: str) -> V:
     return value
 
 
+def function(value: V, name: str = "callback") -> V:
+    """Return a function or another callable; raise for anything else."""
+    if not callable(value):
+        raise TypeError(f"{name} must be callable, not {_shown(value)}")
+    return value
+
+
 def text(value: object, name: str) -> str:
     """Return a str that is not empty; raise for anything else."""
     if not isinstance(value, str):
@@ -67,7 +79,10 @@ def texts(values: object, name: str) -> list[str]:
     """Return a list of names; raise for one str, which is iterable too, and for other types."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names: write [{values!r:.60}]")
-    return [text(value, f"each of {name}") for value in several(values, name)]
+    names = list(several(values, name))
+    if all(names) and set(map(type, names)) <= {str}:
+        return cast("list[str]", names)  # thousands of topics without a call for each
+    return [text(value, f"each of {name}") for value in names]
 
 
 def topic_names(topics: object, name: str = "topics") -> frozenset[str]:

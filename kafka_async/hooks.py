@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
@@ -199,6 +199,10 @@ class Hooks:
 
     def listen(self, event: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
         """Call `listener` for every event of a class (`Event`: all); returns how to undo it."""
+        if not (isinstance(cast("object", event), type) and issubclass(event, cast("Any", Event))):
+            raise TypeError(f"event must be a class of kafka_async.hooks, not {event!r:.60}")
+        if not callable(listener):
+            raise TypeError(f"listener must be callable, not {listener!r:.60}")
         entry: tuple[type[Event], Listener] = (event, listener)  # type: ignore[assignment]  # narrowed by emit
         self._listeners += (entry,)
         self.active = True

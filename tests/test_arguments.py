@@ -18,9 +18,13 @@ from kafka_async.admin import Admin, NewTopic
 from kafka_async.admin.values import ConfigResource, ResourceType
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
+from kafka_async.cluster.destinations import AnyBroker, Broker
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import EmbeddedCluster
+from kafka_async.hooks import Fetched
 from kafka_async.producer.producer import Producer
+from kafka_async.protocol.messages.metadata import MetadataRequest
+from kafka_async.records.batch import RecordBatch
 from kafka_async.types import OffsetAndMetadata, ProducerRecord, TopicPartition
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -39,6 +43,7 @@ class Clients(NamedTuple):
     transaction: Any
     consumer: Any
     admin: Any
+    client: Any
 
 
 @pytest_asyncio.fixture
@@ -59,7 +64,7 @@ async def clients() -> AsyncIterator[Clients]:
             await producer.send(T, b"value")
             assert await consumer.poll(timeout=30)
             async with transactional.transaction() as transaction:
-                yield Clients(producer, transaction, consumer, admin)
+                yield Clients(producer, transaction, consumer, admin, client)
 
 
 Call = Callable[[Clients], Awaitable[object] | object]
@@ -191,6 +196,9 @@ CONSUMER: list[Row] = [
     (lambda c: c.consumer.committed(T), TypeError, "partitions are TopicPartitions"),
     (lambda c: c.consumer.seek_to_committed(T), TypeError, "partitions are TopicPartitions"),
     (lambda c: c.consumer.partitions_for(5), TypeError, "topic must be str"),
+    (lambda c: c.consumer.on_assigned(5), TypeError, "callback must be callable, not int: 5"),
+    (lambda c: c.consumer.on_revoked(5), TypeError, "callback must be callable"),
+    (lambda c: c.consumer.on_lost(5), TypeError, "callback must be callable"),
     (lambda c: c.consumer.stop("1"), TypeError, "timeout is seconds"),
 ]
 
@@ -236,6 +244,39 @@ ADMIN: list[Row] = [
 ]
 
 
+METADATA = MetadataRequest(topics=[])
+CLIENT: list[Row] = [
+    (lambda c: c.client.request(5, to=AnyBroker()), TypeError, "request must be Request, not int"),
+    (lambda c: c.client.request(METADATA, to="x"), TypeError, r"as AnyBroker\(\) or .*not 'x'"),
+    (lambda c: c.client.submit(METADATA, to=1), TypeError, "to must be a destination"),
+    (lambda c: c.client.request(METADATA, to=Broker(1), timeout="1"), TypeError, "timeout is sec"),
+    (
+        lambda c: c.client.metadata_for(T, timeout=1, allow_auto_create=True),
+        TypeError,
+        r"topics must be a list of names: write \['orders'\]",
+    ),
+    (lambda c: c.client.metadata_for(5, timeout=1), TypeError, "topics must be a list"),
+    (lambda c: c.client.metadata_for([T], timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.client.refresh_metadata(topics=T), TypeError, "topics must be a list of names"),
+    (lambda c: c.client.refresh_metadata(timeout="1"), TypeError, "timeout is seconds"),
+    (lambda c: c.client.track_topics(T), TypeError, "topics must be a list of names"),
+    (lambda c: c.client.untrack_topics(5), TypeError, "topics must be a list"),
+    (lambda c: c.client.on_metadata(5), TypeError, "callback must be callable"),
+    (lambda c: c.client.hooks.listen(5, print), TypeError, "event must be a class of"),
+    (lambda c: c.client.hooks.listen(Fetched, 5), TypeError, "listener must be callable, not 5"),
+    (lambda c: c.client.stop("1"), TypeError, "timeout is seconds"),
+    (lambda c: c.admin.stop("1"), TypeError, "timeout is seconds"),
+    (lambda c: RecordBatch.build(BAD), TypeError, "records must be a list"),
+    (lambda c: RecordBatch.build([BAD]), TypeError, "each of records must be a ProducerRecord"),
+    (lambda c: EmbeddedCluster(BAD), TypeError, "brokers must be int"),
+    (
+        lambda c: c.producer.enqueue_nowait(T, b"v").add_done_callback(5),
+        TypeError,
+        "callback must be callable, not 5",
+    ),
+]
+
+
 def _new(**fields: Any) -> NewTopic:
     return NewTopic("t", **fields)
 
@@ -258,9 +299,12 @@ async def mismatch(clients: Clients, row: Row) -> str | None:
     "table",
     [
         *(record_calls(name) for name in ("enqueue", "enqueue_nowait", "send")),
-        *(PRODUCER, TRANSACTION, CONSUMER, ADMIN),
+        *(PRODUCER, TRANSACTION, CONSUMER, ADMIN, CLIENT),
     ],
-    ids=["enqueue", "enqueue_nowait", "send", "producer", "transaction", "consumer", "admin"],
+    ids=[
+        *("enqueue", "enqueue_nowait", "send"),
+        *("producer", "transaction", "consumer", "admin", "client"),
+    ],
 )
 async def test_a_bad_argument_raises_with_its_name(clients: Clients, table: list[Row]) -> None:
     found = [await mismatch(clients, row) for row in table]
@@ -284,6 +328,18 @@ async def test_a_bad_argument_of_a_consumer_raises_at_construction(
 ) -> None:
     with pytest.raises(kind, match=words):
         Consumer("localhost:9092", **options)
+
+
+async def test_subscribe_with_a_bad_listener_changes_nothing(clients: Clients) -> None:
+    with pytest.raises(TypeError, match="listener has no method"):
+        clients.consumer.subscribe(["other"], listener=5)
+    assert clients.consumer.subscription() == {T}
+
+
+async def test_a_topics_name_in_place_of_a_list_creates_no_topics(clients: Clients) -> None:
+    with pytest.raises(TypeError, match="topics must be a list of names"):
+        await clients.client.metadata_for(T, timeout=10, allow_auto_create=True)
+    assert list(await clients.admin.list_topics()) == [T]
 
 
 async def test_too_large_a_value_of_send_many_is_named_by_its_index(clients: Clients) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from kafka_async.admin.call import Call
+from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import Client
 from kafka_async.config import ClientConfig
 from kafka_async.foreign_names import ADMIN, check_construction, explain, unknown_keyword
@@ -85,6 +86,7 @@ class Admin:
         """Close the connections, unless they are a shared client's. Safe to call again."""
         if unknown:
             raise unknown_keyword(self.stop, unknown)
+        check_timeout(timeout)
         if self._owns:
             await self.client.stop(timeout)
 

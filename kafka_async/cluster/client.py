@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from typing_extensions import Unpack
 
+from kafka_async.arguments import check_timeout, function, instance_of, topic_names
 from kafka_async.backoff import Backoff
 from kafka_async.clock import LoopClock
 from kafka_async.cluster.broker import Brokers
 from kafka_async.cluster.connection import Wiring
 from kafka_async.cluster.coordinators import Coordinators
+from kafka_async.cluster.destinations import DESTINATIONS
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.kernel_notice import log_kernel
 from kafka_async.cluster.lifetime import Lifetime
@@ -37,6 +39,7 @@ from kafka_async.errors import (
 )
 from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
+from kafka_async.protocol.message import Request
 from kafka_async.supervisor import Supervisor, outlast
 from kafka_async.types import Health
 
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.destinations import CoordinatorKind, Destination
     from kafka_async.cluster.lane import Lane, LaneKind
     from kafka_async.config import ClientOptions
-    from kafka_async.protocol.message import Request, Response
+    from kafka_async.protocol.message import Response
     from kafka_async.types import Node, TopicPartition
 
 ResponseT = TypeVar("ResponseT", bound="Response")
@@ -162,6 +165,7 @@ class Client:
                 connections that are still open then are aborted. Closing takes no time unless a
                 broker does not read the last bytes, and then 2 s.
         """
+        check_timeout(timeout)
         self._stopped = True
         parts = self._parts
         if parts is None:
@@ -258,6 +262,7 @@ class Client:
             KafkaConnectionError: no connection, or it was lost.
             UnsupportedVersionError: the broker does not know this API.
         """
+        _check_request(request, to, timeout)
         parts = self._running()
         loop = self.supervisor.loop
         deadline = loop.time() + (self._api_timeout if timeout is None else timeout)
@@ -285,6 +290,7 @@ class Client:
         self, request: Request[ResponseT], *, to: Destination, timeout: float | None = None
     ) -> asyncio.Future[ResponseT]:
         """Like `request`, without waiting: a future for the answer, which may be forgotten."""
+        _check_request(request, to, timeout)
         self._running()
         future: asyncio.Future[ResponseT] = self.supervisor.loop.create_future()
         self.supervisor.spawn(self._deliver, request, to, timeout, future, name="submitted request")
@@ -350,12 +356,12 @@ class Client:
 
     def track_topics(self, topics: Iterable[str]) -> None:
         """Keep topics' metadata fresh; counted, so undo each with `untrack_topics`."""
-        self._running().updater.track(topics)
+        self._running().updater.track(topic_names(topics))
 
     def untrack_topics(self, topics: Iterable[str]) -> None:
         """Undo `track_topics`; harmless on a closed client."""
         if self._parts is not None:
-            self._parts.updater.untrack(topics)
+            self._parts.updater.untrack(topic_names(topics))
 
     def request_metadata_update(self) -> None:
         """Ask for the metadata of tracked topics to be renewed soon; many calls are one request."""
@@ -377,8 +383,10 @@ class Client:
             KafkaTimeoutError: no broker answered in that time.
             KafkaError: one cannot be used, as for its name or a missing permission.
         """
+        names = topic_names(topics)
+        check_timeout(timeout, may_have_passed=True)
         return await self._running().updater.known(
-            topics, timeout, create=allow_auto_create, retry_unknown=retry_unknown
+            names, timeout, create=allow_auto_create, retry_unknown=retry_unknown
         )
 
     async def refresh_metadata(
@@ -398,17 +406,19 @@ class Client:
             KafkaTimeoutError: no broker answered within `timeout` seconds (default:
                 default_api_timeout_ms).
         """
+        names = topic_names(topics or ())
+        check_timeout(timeout, may_have_passed=True)
         return await self._running().updater.update(
             self._api_timeout if timeout is None else timeout,
             tracked=tracked,
-            topics=topics or (),
+            topics=names,
             ids=topic_ids,
             everything=all_topics,
         )
 
     def on_metadata(self, callback: Callable[[ClusterMetadata], None]) -> Callable[[], None]:
         """Call `callback(snapshot)` in the loop after each change; returns how to undo it."""
-        return self._running().updater.listen(callback)
+        return self._running().updater.listen(function(callback))
 
     def note_leader(
         self,
@@ -543,6 +553,13 @@ class _Parts:
 
             self._context = await self._supervisor.offload(create_default_context)
         return self._context
+
+
+def _check_request(request: object, to: object, timeout: object) -> None:
+    instance_of(request, Request, "request")
+    if not isinstance(to, DESTINATIONS):
+        raise TypeError(f"to must be a destination, as AnyBroker() or Broker(1), not {to!r:.60}")
+    check_timeout(timeout, may_have_passed=True)
 
 
 def _software_version() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from kafka_async.types import TopicPartition
@@ -69,4 +69,8 @@ class Controller(NamedTuple):
 
 Destination: TypeAlias = (
     AnyBroker | Broker | Leader | GroupCoordinator | TransactionCoordinator | Controller
+)
+DESTINATIONS: Final = (
+    *(AnyBroker, Broker, Leader, GroupCoordinator),
+    *(TransactionCoordinator, Controller),
 )

@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from kafka_async.arguments import (
     MAX_INT32,
     check_timeout,
+    function,
     text,
     topic_names,
     topic_partition,
@@ -292,9 +293,9 @@ class Consumer(Seeking, Committing, Generic[K, V]):
             )
         compiled = None if pattern is None else _compiled(pattern)
         names = frozenset[str]() if topics is None else topic_names(topics)
-        self._subscription.pattern, self._subscription.topics = compiled, names
         if listener is not None:
-            self._herald.add(listener)
+            self._herald.add(listener)  # which refuses what is no listener: nothing has changed yet
+        self._subscription.pattern, self._subscription.topics = compiled, names
         if self._running is not None:
             self._engine.subscribed()
 
@@ -332,21 +333,21 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         """Have `callback(partitions)` called, or awaited, when partitions are newly ours."""
         if unknown:
             raise unknown_keyword(self.on_assigned, unknown)
-        self._herald.assigned.append(callback)
+        self._herald.assigned.append(function(callback))
         return callback
 
     def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
         """Have `callback(partitions)` called, or awaited, before partitions are given up."""
         if unknown:
             raise unknown_keyword(self.on_revoked, unknown)
-        self._herald.revoked.append(callback)
+        self._herald.revoked.append(function(callback))
         return callback
 
     def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
         """Have `callback(partitions)` called, or awaited, when partitions may be another's."""
         if unknown:
             raise unknown_keyword(self.on_lost, unknown)
-        self._herald.lost.append(callback)
+        self._herald.lost.append(function(callback))
         return callback
 
     def pause(self, partitions: Partitions = (), **unknown: Never) -> None:

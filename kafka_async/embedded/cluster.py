@@ -15,6 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from kafka_async.arguments import instance_of
 from kafka_async.clock import Clock, LoopClock, MemoryNetwork
 from kafka_async.embedded.broker import Broker
 from kafka_async.embedded.dispatch import Dispatcher
@@ -81,6 +82,7 @@ class EmbeddedCluster:
         **settings: Unpack[SettingOptions],
     ) -> None:
         self._supervisor = Supervisor("EmbeddedCluster")
+        instance_of(brokers, int, "brokers")
         if brokers < 1 or (ports is not None and len(ports) != brokers):
             raise InvalidConfigurationError(f"{brokers} brokers with ports {ports}")
         self.settings = Settings(**settings)

@@ -231,6 +231,8 @@ cdef class Delivery:
         exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
         its failure unless the callback asks for `result()` or `exception()`.
         """
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {callback!r:.60}")
         _outcome(self).add_done_callback(self, callback)
 
     def __repr__(self):

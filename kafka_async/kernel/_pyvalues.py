@@ -185,6 +185,8 @@ class Delivery(DeliveryFields):
         exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
         its failure unless the callback asks for `result()` or `exception()`.
         """
+        if not callable(callback):
+            raise TypeError(f"callback must be callable, not {callback!r:.60}")
         self._outcome().add_done_callback(self, callback)
 
     def _outcome(self) -> Outcome:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async import kernel
+from kafka_async.arguments import several
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import checksum
@@ -238,9 +239,14 @@ class RecordBatch:
                 f"compression is one of {', '.join(Codec.__members__)}, not {compression!r}"
             )
         section = kernel.OpenBatch(None, 0x7FFF_FFFF)
-        for record in records:
-            time = timestamp if record.timestamp is None else record.timestamp
-            section.append(time, record.key, record.value, record.headers)
+        for record in cast("Iterable[RecordLike]", several(records, "records")):
+            try:
+                time, headers = record.timestamp, record.headers
+            except AttributeError:
+                raise TypeError(
+                    f"each of records must be a ProducerRecord or a Record, not {record!r:.60}"
+                ) from None
+            section.append(timestamp if time is None else time, record.key, record.value, headers)
         return cls.seal(section, Codec[compression], level)
 
     @classmethod
