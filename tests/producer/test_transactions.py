@@ -12,6 +12,7 @@ import pytest
 from kafka_async.errors import (
     ApplicationRecoverableError,
     Category,
+    IllegalGenerationError,
     IllegalStateError,
     InvalidConfigurationError,
     KafkaError,
@@ -46,6 +47,7 @@ from tests.producer.bench import Bench
 if TYPE_CHECKING:
     from kafka_async import Consumer
     from kafka_async.embedded.faults import Fault
+    from kafka_async.producer.transaction import Transaction
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -307,6 +309,83 @@ async def test_a_consumer_with_nothing_new_commits_nothing() -> None:
         async with made.producer.transaction() as txn:
             await txn.commit_offsets(consumer)
         assert conversation(made) == []
+
+
+@asynccontextmanager
+async def commit_overtaken_by_a_rebalance(
+    made: Bench, strategy: str, records: list[int]
+) -> AsyncGenerator[tuple[Consumer, Consumer, Transaction, asyncio.Task[None]]]:
+    """A second member joins while the request for the first one's offsets is on its way.
+
+    Yields both members of group "counters", the open transaction and its `commit_offsets`, whose
+    request with the former generation the coordinator handles when the body runs. `records` are
+    the partitions of a topic of two that the first member has read a record of.
+    """
+    await made.cluster.create_topic("words", 2)
+    async with made.memory.producer() as producer:
+        for partition in records:
+            await producer.send("words", b"a", partition=partition)
+    options: dict[str, Any] = {
+        "group_id": "counters",
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "partition_assignment_strategy": [strategy],
+    }
+    first = made.memory.consumer("words", **options)
+    second = made.memory.consumer("words", **options)
+    async with first:
+        read = 0
+        while read < len(records):
+            read += len(await first.poll(timeout=10))
+        await first.poll(timeout=0)
+        txn = await made.producer.begin()
+        await txn.send("counts", b"1")
+        held = made.hold("TxnOffsetCommit")
+        offsets = asyncio.ensure_future(txn.commit_offsets(first))
+        await settle()
+        async with second, asyncio.timeout(60):
+            while not (len(first.assignment()) == len(second.assignment()) == 1):
+                assert await first.poll(timeout=0.1) == []
+                await second.poll(timeout=0.1)
+            held.release()
+            yield first, second, txn, offsets
+
+
+async def test_offsets_are_sent_again_with_the_generation_after_a_cooperative_rebalance() -> None:
+    async with (
+        bench() as made,
+        commit_overtaken_by_a_rebalance(made, "cooperative-sticky", [0]) as (member, _, txn, task),
+    ):
+        assert member.assignment() == {TopicPartition("words", 0)}  # it never lost it
+        await task
+        await txn.commit()
+        former, current = made.requests(TxnOffsetCommitRequest)
+        assert former.generation_id_or_member_epoch < current.generation_id_or_member_epoch
+        assert current.generation_id_or_member_epoch == member.group_metadata().generation_id
+        assert [end.committed for end in made.requests(EndTxnRequest)] == [True]
+        (row,) = (await member.committed()).values()
+        assert row is not None
+        assert row.offset == 1
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+async def test_a_member_that_lost_partitions_does_not_commit_with_the_next_generation(
+    strategy: str,
+) -> None:
+    """It is still a member, so the coordinator would accept offsets of another's partitions."""
+    async with (
+        bench() as made,
+        commit_overtaken_by_a_rebalance(made, strategy, [0, 1]) as (member, other, txn, task),
+    ):
+        former = made.requests(TxnOffsetCommitRequest)[0].member_id
+        assert member.group_metadata().member_id == former
+        with pytest.raises(TransactionAbortableError) as raised:
+            await task
+        assert isinstance(raised.value.__cause__, IllegalGenerationError)
+        assert len(made.requests(TxnOffsetCommitRequest)) == 1
+        await txn.abort()
+        committed = {**await member.committed(), **await other.committed()}
+        assert list(committed.values()) == [None, None]
 
 
 # -- calls out of order ---------------------------------------------------------------------------
