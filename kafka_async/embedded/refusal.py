@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.embedded.shape import SHAPES, Level, field, key_of, path_of, topic_key
 from kafka_async.protocol.api import lookup
+from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.registry import Api
 from kafka_async.protocol.spec import Array
 
@@ -68,8 +69,7 @@ class Refusal:
 
     def whole(self, request: Any) -> Any | None:
         """The answer that refuses everything; None if the API has no room for an error."""
-        refused, rest = Refusal(self._context, self._code).split(request)
-        return refused if rest is None else None
+        return Refusal(self._context, self._code).split(request)[0]
 
     def split(self, request: Any) -> tuple[Any | None, Any | None]:
         """The answer to what is refused, and the request for what is left of it.
@@ -91,8 +91,15 @@ class Refusal:
             if remaining is not None:
                 left.append(remaining)
         setattr(response, path.outer.answered, refused)
-        rest = _with(request, path.outer.asked, left) if left else None
+        rest = _with(request, path.outer.asked, left) if left or self._names_brokers() else None
         return (response if refused else None), rest
+
+    def _names_brokers(self) -> bool:
+        """Return whether a response holds the brokers of the cluster, whatever the topics' errors.
+
+        Version 0 of Metadata cannot ask for no topics.
+        """
+        return self._context.api_key == MetadataRequest.API_KEY and self._context.version > 0
 
     def merge(self, response: Any, refused: Any) -> Any:
         """A response, and with it what was refused."""

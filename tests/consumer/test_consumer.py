@@ -787,6 +787,24 @@ async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
     assert caps[0] == 16 * MIB
 
 
+@pytest.mark.parametrize(
+    ("fetch_max_bytes", "requested"), [(50 * MIB, 50 * MIB), (100 * MIB, 99 * MIB)]
+)
+async def test_a_fetch_requests_less_than_a_frame_holds(
+    stage: Stage, fetch_max_bytes: int, requested: int
+) -> None:
+    """The response adds its own fields to the records, and must fit into a frame of 100 MiB."""
+    seen: list[int] = []
+    stage.cluster.faults.add(
+        api="Fetch", when=lambda _, request: bool(seen.append(request.max_bytes)), count=None
+    )
+    partitions = await stage.topic("t", 1, records=1)
+    options = {"fetch_max_bytes": fetch_max_bytes, "fetch_buffer_memory": 512 * MIB}
+    async with stage.consumer(partitions=partitions, **options) as consumer:
+        assert await consumer.poll(timeout=10)
+    assert seen[0] == requested
+
+
 async def test_a_batch_above_fetch_max_bytes_is_read(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     value = bytes(900_000)

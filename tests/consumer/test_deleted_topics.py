@@ -10,11 +10,15 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.group.assignors.abc import Assignor
 from kafka_async.hooks import Hooks, RebalanceBegun
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafka_async.consumer.consumer import Consumer
+    from kafka_async.group.assignors.abc import Members, Shares
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -113,7 +117,8 @@ async def test_the_leader_rejoins_when_a_topic_is_deleted_and_when_it_comes_back
         await until_owned(KEPT, GONE)
 
 
-async def test_a_topic_that_one_response_lacks_was_not_deleted(stage: Stage) -> None:
+async def test_a_topic_that_two_responses_lack_was_not_deleted(stage: Stage) -> None:
+    """The first response starts the check, which two more responses have to confirm."""
     await both(stage)
     hooks = Hooks()
     begun: list[RebalanceBegun] = []
@@ -121,13 +126,58 @@ async def test_a_topic_that_one_response_lacks_was_not_deleted(stage: Stage) -> 
     async with stage.consumer("kept", "gone", hooks=hooks, metadata_max_age_ms=2000) as consumer:
         await reading_both(consumer, 3)
         fault = stage.cluster.faults.add(
-            api="Metadata", topic="gone", error="UNKNOWN_TOPIC_OR_PARTITION"
+            api="Metadata", topic="gone", error="UNKNOWN_TOPIC_OR_PARTITION", count=2
         )
-        await fault.wait()
+        await fault.wait(2)
         for _ in range(100):
             await consumer.poll(timeout=0.1)
         assert consumer.assignment() == {KEPT, GONE}
         assert len(begun) == 1
+
+
+class Stubborn(Assignor):
+    """Assigns the partitions of both topics to its only member, even if they do not exist."""
+
+    name = "stubborn"
+
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
+        (member,) = members
+        return {member: [KEPT, GONE]}
+
+
+async def test_an_assigned_topic_that_does_not_exist_does_not_delay_the_others(
+    stage: Stage,
+) -> None:
+    await stage.topic("kept", 1, records=3)
+    fetches = stage.cluster.faults.add(api="OffsetFetch", count=None)
+    async with stage.consumer("kept", partition_assignment_strategy=[Stubborn()]) as consumer:
+        assert [record.topic for record in await consumer.poll(timeout=20)] == ["kept"] * 3
+        assert consumer.assignment() == {KEPT, GONE}
+    assert fetches.hits == 1
+
+
+async def test_seek_to_committed_goes_on_if_a_topic_is_deleted_meanwhile(stage: Stage) -> None:
+    """It looks for offsets of the other member's partitions: its own might be new ones."""
+    await stage.topic("kept", 2)
+    await stage.topic("gone", 2)
+    first = stage.consumer("kept", "gone", auto_offset_reset="latest")
+    second = stage.consumer("kept", "gone", auto_offset_reset="latest")
+    async with first, second, asyncio.timeout(60):
+        while not len(first.assignment()) == len(second.assignment()) == 2:
+            await first.poll(timeout=0.1)
+            await second.poll(timeout=0.1)
+        for partition in second.assignment():
+            await second.position(partition)
+        fetch = stage.cluster.faults.add(api="OffsetFetch", skip=1, hang=True)
+        seeking = asyncio.create_task(second.seek_to_committed())
+        await fetch.wait()
+        await stage.cluster.delete_topic("gone")
+        fetch.release()
+        await seeking
+        (kept,) = (p for p in second.assignment() if p.topic == "kept")
+        await second.position(kept)
+        await stage.produce(kept, ["new"])
+        assert [record.value for record in await second.poll(timeout=30)] == [b"new"]
 
 
 async def test_offsets_that_the_application_names_must_be_of_topics_that_exist(

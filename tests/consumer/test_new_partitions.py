@@ -82,6 +82,23 @@ async def test_a_member_that_joins_after_the_topic_grew(
         assert await offsets_read(second) == expected
 
 
+@pytest.mark.parametrize("group_id", ["g", None], ids=["group", "no-group"])
+async def test_a_topic_that_is_created_again_with_more_partitions_did_not_grow(
+    stage: Stage, group_id: str | None
+) -> None:
+    """None of its partitions is an addition to what was subscribed to: "latest" applies to all."""
+    await stage.topic("t", 1, records=2)
+    async with stage.consumer("t", **LATEST, group_id=group_id) as consumer:
+        await settled(consumer)
+        await stage.cluster.delete_topic("t")
+        await stage.cluster.create_topic("t", 2)
+        await stage.client.refresh_metadata(topics=["t"])
+        await stage.produce(ADDED, range(3))
+        assert await offsets_read(consumer) == []
+        await stage.produce(ADDED, range(1))
+        assert await offsets_read(consumer) == [(1, 3)]
+
+
 async def test_the_first_start_of_a_group_skips_what_is_there(stage: Stage) -> None:
     await stage.topic("t", 2, records=3)
     async with stage.consumer("t", **LATEST) as consumer:

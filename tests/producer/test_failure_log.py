@@ -104,7 +104,7 @@ async def test_warns_of_records_whose_topic_was_never_known(
     await asyncio.sleep(2)
     warning = warnings(caplog)[-1]
     assert "1 to missing-0, " in warning
-    assert " and to 2 more; the first error: KafkaTimeoutError: nothing" in warning
+    assert " and to 2 more; the first error: UnknownTopicOrPartitionError: the topic" in warning
     with pytest.raises(DeliveryError):
         await producer.stop()
 
