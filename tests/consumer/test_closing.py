@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async.cluster.destinations import GroupCoordinator
 from kafka_async.consumer.closing_time import ClosingTime
-from kafka_async.consumer.consumer import Consumer
+from kafka_async.consumer.consumer import HURRY, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 
@@ -168,6 +168,32 @@ async def test_a_start_cancelled_by_a_scope_leaves_nothing_open(stage: Stage) ->
     fault.remove()
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["own client", "shared client"])
+async def test_a_start_cancelled_while_it_loads_leaves_no_task_and_no_connection(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Its client is started by then; the modules that read records are loaded in a thread."""
+    await stage.topic("t", 1, records=3)
+    consumer = Consumer(stage.client, topics=["t"]) if shared else stage.consumer("t")
+    loading = asyncio.Event()
+
+    async def offload(*_: object) -> None:
+        loading.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(consumer._supervisor, "offload", offload)  # pyright: ignore[reportPrivateUsage]
+    before = asyncio.all_tasks()
+    with anyio.move_on_after(1):
+        await consumer.start()
+    assert loading.is_set()
+    assert asyncio.all_tasks() == before
+    assert bool(lanes(consumer)) is shared
+    if shared:
+        await stage.client.refresh_metadata(timeout=5)
+    with pytest.raises(ClientClosedError):
+        await consumer.poll()
+
+
 # -- bounds ---------------------------------------------------------------------------------------
 
 
@@ -210,6 +236,29 @@ async def test_stop_with_offsets_to_commit_ends_at_its_limit(
     (message,) = [r.getMessage() for r in caplog.records if "not committed" in r.message]
     assert "offsets of 1 partitions were not committed" in message
     assert "t-0: 2" in message
+    stage.cluster.faults.clear()
+
+
+@pytest.mark.parametrize(("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, HURRY)])
+async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
+    stage: Stage, close_timeout_ms: float, limit: float
+) -> None:
+    """Its commit ends at most two seconds earlier, so that the rest of closing has time."""
+    await stage.topic("t", 1, records=3)
+    loop = asyncio.get_running_loop()
+    raised: list[float] = []
+
+    async def block() -> None:
+        async with stage.consumer("t", **AUTO, close_timeout_ms=close_timeout_ms) as consumer:
+            await consumer.poll(max_records=2, timeout=10)
+            await consumer.poll(max_records=1, timeout=10)
+            stage.cluster.faults.add(hang=True, count=None)
+            raised.append(loop.time())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await block()
+    assert limit - 2.0 <= loop.time() - raised[0] <= limit + 0.01
     stage.cluster.faults.clear()
 
 

@@ -225,6 +225,10 @@ async def test_errors_by_topic(stage: Stage) -> None:
     names = [{"name": "t"}, {"name": "u"}]
     response = await peer.ask(MetadataRequest.from_dict({"topics": names}), 12)
     assert {row.name: row.error_code for row in response.topics} == {"t": 5, "u": 3}
+    faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE")
+    response = await peer.ask(MetadataRequest.from_dict({"topics": names[:1]}), 12)
+    assert [row.error_code for row in response.topics] == [5]
+    assert [row.node_id for row in response.brokers] == [*stage.cluster.brokers]
 
     faults.add(api="CreateTopics", topic="a", error="POLICY_VIOLATION")
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "b")]

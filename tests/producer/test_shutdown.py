@@ -10,7 +10,7 @@ import pytest
 
 from kafka_async.clock import MemoryTransport
 from kafka_async.errors import DeliveryError, KafkaTimeoutError
-from kafka_async.producer.producer import Producer
+from kafka_async.producer.producer import HURRY, Producer
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from tests.embedded_client import settle
 from tests.producer.bench import Bench
@@ -78,6 +78,26 @@ async def test_the_end_of_a_block_is_bounded_too(stage: Stage, outage: Callable[
     with pytest.raises(DeliveryError, match="1 records"):
         await block()
     assert now() - started == pytest.approx(4, abs=0.2)
+    stage.cluster.faults.clear()
+
+
+@pytest.mark.parametrize(("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, HURRY)])
+async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
+    stage: Stage, close_timeout_ms: float, limit: float
+) -> None:
+    await stage.topic("clicks")
+
+    async def block() -> None:
+        async with producer_of(stage, close_timeout_ms=close_timeout_ms) as producer:
+            await freeze_all(stage)
+            await producer.enqueue("clicks", b"v")
+            raise ZeroDivisionError
+
+    started = now()
+    with pytest.raises(ZeroDivisionError) as caught:
+        await block()
+    assert now() - started == pytest.approx(limit, abs=0.1)
+    assert "1 records were not delivered" in caught.value.__notes__[0]
     stage.cluster.faults.clear()
 
 
