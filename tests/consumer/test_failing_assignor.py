@@ -7,45 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.group.assignors.abc import Assignor
-from kafka_async.group.assignors.range import RangeAssignor
+from tests.failing_assignor import FailingAssignor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from kafka_async.group.assignors.abc import Members, Shares
     from tests.consumer.conftest import Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-class Fragile(Assignor):
-    """Assigns ranges until it is broken."""
-
-    name = "fragile"
-
-    def __init__(self) -> None:
-        self.broken = False
-
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
-        if self.broken:
-            raise ZeroDivisionError("no shares")
-        return RangeAssignor().assign(partitions, members)
-
-
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 async def test_the_leader_leaves_at_once_and_raises(stage: Stage, static: bool) -> None:
     await stage.topic("t", 2)
-    fragile = Fragile()
+    failing = FailingAssignor()
     names: list[dict[str, Any]] = [{"group_instance_id": n} if static else {} for n in "ab"]
-    leader = stage.consumer("t", partition_assignment_strategy=[fragile], **names[0])
-    other = stage.consumer("t", partition_assignment_strategy=[Fragile()], **names[1])
+    leader = stage.consumer("t", partition_assignment_strategy=[failing], **names[0])
+    other = stage.consumer("t", partition_assignment_strategy=[FailingAssignor()], **names[1])
     async with leader, other:
         async with asyncio.timeout(60):
             while len(leader.assignment()) + len(other.assignment()) < 2:
                 await leader.poll(timeout=0.1)
                 await other.poll(timeout=0.1)
-        fragile.broken = True
+        failing.broken = True
         async with asyncio.timeout(15):  # a session is 45 s
             with pytest.raises(ZeroDivisionError, match="no shares"):
                 await leader_meets_a_rebalance(stage, leader, other)

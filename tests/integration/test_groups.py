@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,11 @@ import pytest
 
 from kafka_async.admin import Admin, NewTopic
 from kafka_async.consumer.consumer import Consumer, RebalanceListener
-from kafka_async.group.assignors.abc import Assignor
-from kafka_async.group.assignors.range import RangeAssignor
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
+from tests.failing_assignor import FailingAssignor
 
 if TYPE_CHECKING:
-    from kafka_async.group.assignors.abc import Members, Shares
     from kafka_async.testing.fixtures import ClusterHandle
 
 pytestmark = pytest.mark.asyncio
@@ -363,20 +361,6 @@ async def test_records_in_a_new_partition_are_read_from_the_first(
             assert await read(later) == expected
 
 
-class Fragile(Assignor):
-    """Assigns ranges until it is broken."""
-
-    name = "fragile"
-
-    def __init__(self) -> None:
-        self.broken = False
-
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
-        if self.broken:
-            raise ZeroDivisionError("no shares")
-        return RangeAssignor().assign(partitions, members)
-
-
 async def test_a_leader_whose_assignor_raises_leaves_at_once(kafka_cluster: ClusterHandle) -> None:
     topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
     options: dict[str, Any] = {
@@ -385,15 +369,15 @@ async def test_a_leader_whose_assignor_raises_leaves_at_once(kafka_cluster: Clus
         "session_timeout_ms": 30_000,
         "heartbeat_interval_ms": 200,
     }
-    fragile = Fragile()
+    failing = FailingAssignor()
     async with Admin(servers) as admin:
         await admin.create_topics([NewTopic(topic, 2, 1)])
-    leader = Consumer(servers, partition_assignment_strategy=[fragile], **options)
-    other = Consumer(servers, partition_assignment_strategy=[Fragile()], **options)
+    leader = Consumer(servers, partition_assignment_strategy=[failing], **options)
+    other = Consumer(servers, partition_assignment_strategy=[FailingAssignor()], **options)
     async with leader:
         while not leader.assignment():
             await leader.poll(timeout=0.2)
-        fragile.broken = True
+        failing.broken = True
         async with other, asyncio.timeout(20):  # less than a session
 
             async def both() -> None:
