@@ -399,6 +399,8 @@ class Consumer(Seeking, Committing, Generic[K, V]):
                 past it to go on.
             NoOffsetForPartitionError, OffsetOutOfRangeError: there is nowhere to go on, and
                 auto_offset_reset is "none".
+            TopicAuthorizationError: the principal may not read a topic that is subscribed to or
+                assigned; raised once, other topics go on.
             KafkaError: the group refuses this consumer, or a task of it has died.
             TypeError: an argument without its name, or of another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.

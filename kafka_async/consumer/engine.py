@@ -27,7 +27,7 @@ from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.gate import Gate
 from kafka_async.consumer.group import ConsumerProtocol
 from kafka_async.consumer.lookups import Lookups
-from kafka_async.consumer.missing import MissingTopics, missing
+from kafka_async.consumer.missing import MissingTopics, missing, unauthorized
 from kafka_async.consumer.offsets import Positions
 from kafka_async.consumer.stream import SLICE, Cursor
 from kafka_async.errors import (
@@ -335,7 +335,10 @@ class Engine:
         for warning in self._missing.update(gone, now):
             logger.warning("%s: %s", self._supervisor.name, warning)
             self._client.request_metadata_update()
-        self._overdue = self._missing.overdue(now) or (self._overdue if gone else None)
+        read = subscription.topics | {partition.topic for partition in subscription.static}
+        errors = unauthorized(read, self._client.metadata)
+        pending = self._overdue if gone or errors else None
+        self._overdue = self._missing.refused(errors) or self._missing.overdue(now) or pending
         if self._overdue is not None:
             self.gate.arrived.set()
         next_at = self._missing.next_at()

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.errors import InvalidTopicError, KafkaError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    InvalidTopicError,
+    KafkaError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,6 +51,12 @@ def missing(
     return found
 
 
+def unauthorized(topics: Iterable[str], metadata: ClusterMetadata) -> dict[str, KafkaError]:
+    """Return the topics that the principal may not read, each with the error that brokers gave."""
+    errors = {topic: metadata.error(topic) for topic in topics}
+    return {t: error for t, error in errors.items() if isinstance(error, TopicAuthorizationError)}
+
+
 def _is_missing(metadata: ClusterMetadata, topic: str) -> bool:
     error = metadata.error(topic)
     return isinstance(error, UnknownTopicOrPartitionError | InvalidTopicError)
@@ -73,6 +84,7 @@ class MissingTopics:
         self._since: dict[Item, _Since] = {}
         self._reasons: Mapping[Item, str] = {}
         self._raised: set[Item] = set()
+        self._unauthorized: frozenset[str] = frozenset()
 
     @property
     def error(self) -> KafkaError | None:
@@ -93,6 +105,11 @@ class MissingTopics:
                 since.warn_at = now + since.pause
                 due.append(f"{reasons[item]} (for {now - since.start:.0f} s){self._cure(item)}")
         return due
+
+    def refused(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
+        """Take what `unauthorized` returns; return the error of a topic that it has lately."""
+        new, self._unauthorized = errors.keys() - self._unauthorized, frozenset(errors)
+        return errors[min(new)] if new else None
 
     def next_at(self) -> float | None:
         """Return the time of the next look; None while nothing is missing."""

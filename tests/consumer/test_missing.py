@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.consumer.missing import MissingTopics
-from kafka_async.errors import IllegalStateError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    IllegalStateError,
+    TopicAuthorizationError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -126,12 +130,44 @@ async def test_does_not_warn_of_a_topic_that_is_created_on_demand(
 async def test_does_not_warn_of_topics_during_an_outage(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """No broker has said that a topic exists, nor that it does not."""
     await stage.topic("t", 1, records=1)
+    await stage.topic("u", 1, records=1)
     async with stage.consumer(topics=["t"], group_id=None) as consumer:
         assert await consumer.poll(timeout=30)
         await stage.cluster.stop_broker(1)
+        consumer.subscribe(["t", "u"])
         assert await consumer.poll(timeout=100) == []
         await stage.cluster.start_broker(1)
+        assert [record.topic for record in await consumer.poll(timeout=100)] == ["u"]
+    assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize("group_id", GROUPS)
+@pytest.mark.parametrize("static", [False, True], ids=["subscribed", "static"])
+async def test_raises_once_of_an_unauthorized_topic_and_does_not_call_it_missing(
+    stage: Stage, caplog: pytest.LogCaptureFixture, group_id: str | None, static: bool
+) -> None:
+    (other,) = await stage.topic("other", 1, records=1)
+    (secret,) = await stage.topic("secret", 1, records=1)
+    fault = stage.cluster.faults.add(
+        api="Metadata", topic="secret", error="TOPIC_AUTHORIZATION_FAILED", count=None
+    )
+    options: dict[str, Any] = {
+        "partitions": [other, secret] if static else [other],
+        "topics": () if static else ["secret"],
+        "allow_auto_create_topics": False,
+        "default_api_timeout_ms": 10_000,
+        "metadata_max_age_ms": 5_000,
+    }
+    async with stage.consumer(group_id=group_id, **options) as consumer:
+        await asyncio.sleep(1)
+        with pytest.raises(TopicAuthorizationError, match="secret"):
+            await consumer.poll(timeout=30)
+        assert [record.topic for record in await consumer.poll(timeout=30)] == ["other"]
+        assert await consumer.poll(timeout=60) == []
+        fault.remove()
+        assert [record.topic for record in await consumer.poll(timeout=60)] == ["secret"]
     assert warnings_of(caplog) == []
 
 
