@@ -530,12 +530,6 @@ _SERVER = re.compile(r"(?:PLAINTEXT://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     """Split "a:9092, b:9092", or a sequence of such, into checked "host:port" texts."""
-    if isinstance(servers, Mapping):
-        raise InvalidConfigurationError(
-            "options are keyword arguments here, not a dict: write Producer("
-            '"localhost:9092", linger_ms=5), or Producer.from_properties({...}) for a dict of '
-            'Java\'s names as {"bootstrap.servers": "localhost:9092"}; the same for every client'
-        )
     found = tuple(
         server for entry in _entries("bootstrap_servers", servers) for server in _split(entry)
     )

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+UNANSWERED_AFTER: Final = 5.0
+"""Seconds without a response after which a request shows that its broker is frozen or cut off.
+
+A broker responds within milliseconds to every request that it does not hold back.
+"""
 
 
 @dataclass(slots=True)
@@ -11,7 +18,8 @@ class BrokerActivity:
 
     Attributes:
         responded_at: Time of the last response, in seconds of the loop's clock; None before.
-        overdue: A request has timed out and the broker has not responded since.
+        overdue: A request has waited for request_timeout_ms, or for as long as
+            UNANSWERED_AFTER, and timed out; the broker has not responded since.
     """
 
     responded_at: float | None = None
@@ -23,5 +31,5 @@ class BrokerActivity:
         self.overdue = False
 
     def timed_out(self) -> None:
-        """Note a request without a response within its deadline."""
+        """Note a request that timed out and had waited long enough to say something."""
         self.overdue = True

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kafka_async.cluster.activity import BrokerActivity
+from kafka_async.cluster.activity import UNANSWERED_AFTER, BrokerActivity
 from kafka_async.cluster.connection import Address, ConnectionSetupError, Wiring, WrongBrokerError
 from kafka_async.cluster.lane import (
-    UNANSWERED_AFTER,
     Lane,
     LaneKind,
     close_lanes,
@@ -106,14 +105,14 @@ class Brokers:
     # -- lanes ------------------------------------------------------------------------------------
 
     def general(self, node_id: int) -> Lane:
-        """The lane to a broker that everybody shares."""
+        """Return the shared lane to a broker."""
         return self._broker(node_id).general
 
     def slow(self, node_id: int) -> Lane:
         """The shared lane to a broker for requests that wait for the cluster."""
         broker = self._broker(node_id)
         if broker.slow is None:
-            broker.slow = self._new(node_id, LaneKind.SLOW, "everybody", broker.activity)
+            broker.slow = self._new(node_id, LaneKind.SLOW, "shared", broker.activity)
         return broker.slow
 
     def lane(
@@ -315,7 +314,7 @@ class Brokers:
         broker = self._brokers.get(node_id)
         if broker is None:
             activity = BrokerActivity()
-            general = self._new(node_id, LaneKind.GENERAL, "everybody", activity)
+            general = self._new(node_id, LaneKind.GENERAL, "shared", activity)
             broker = self._brokers[node_id] = BrokerLanes(general, activity)
         return broker
 

@@ -21,6 +21,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from kafka_async.cluster.activity import UNANSWERED_AFTER
 from kafka_async.cluster.channel import Channel, Exchange
 from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
 from kafka_async.cluster.framing import FrameReader
@@ -152,6 +153,7 @@ class Connection:
         self._reason: KafkaError | None = None
         self._used_at = self._loop.time()
         self._patience = seconds(wiring.config.request_timeout_ms)
+        self._counts_after = min(self._patience, UNANSWERED_AFTER)
         idle = seconds(wiring.config.connections_max_idle_ms)
         self._idle = idle if idle >= 0 else inf
         self.room = self._channel.room
@@ -398,7 +400,8 @@ class Connection:
                 following = min(following, exchange.deadline)
                 continue
             error = self._overdue(exchange, now)
-            self._activity.timed_out()
+            if exchange.sent_at + self._counts_after <= now:  # not the caller's haste
+                self._activity.timed_out()
             exchange.waiter.fail(error)
             following = min(following, exchange.patience)
             if exchange.patience <= now:

@@ -20,6 +20,7 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafka_async.backoff import Backoff
+from kafka_async.cluster.activity import UNANSWERED_AFTER
 from kafka_async.cluster.connection import Connection, ConnectionSetupError, Wiring
 from kafka_async.cluster.throttle import Throttle
 from kafka_async.config import seconds
@@ -63,11 +64,6 @@ class LaneKind(enum.Enum):
 logger = logging.getLogger("kafka_async.cluster")
 
 MIB: Final = 1024 * 1024
-UNANSWERED_AFTER: Final = 5.0
-"""Seconds without a response after which a request shows that its broker is frozen or cut off.
-
-A broker responds within milliseconds to every request that it does not hold back.
-"""
 HELD_APIS: Final = frozenset({11, 14})
 """APIs of which a broker holds requests back for other members: JoinGroup and SyncGroup."""
 FETCH_API: Final = 1

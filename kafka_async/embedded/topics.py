@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from kafka_async.embedded.settings import Settings
     from kafka_async.types import TopicPartition
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
-    "__consumer_offsets": {
+    OFFSETS_TOPIC: {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": "104857600",
     },
-    "__transaction_state": {
+    TRANSACTIONS_TOPIC: {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "segment.bytes": "104857600",
@@ -142,8 +144,8 @@ class TopicTable:
         if name in self._by_name:
             return
         partitions = {
-            "__consumer_offsets": self._settings.offsets_topic_num_partitions,
-            "__transaction_state": self._settings.transaction_state_log_num_partitions,
+            OFFSETS_TOPIC: self._settings.offsets_topic_num_partitions,
+            TRANSACTIONS_TOPIC: self._settings.transaction_state_log_num_partitions,
         }[name]
         factor = self._settings.replication_factor(len(self._alive()))
         self.create(name, partitions, factor, configs=INTERNAL_TOPICS[name])

@@ -196,7 +196,7 @@ class TransactionDriver:
                 raise
             raise leaves from error
         except BaseException:
-            doubt = "commit_offsets was cancelled: whether the offsets are in, nobody knows"
+            doubt = "commit_offsets was cancelled: it is unknown whether its offsets are part of it"
             self._went_wrong(_abortable(doubt))
             raise
         if source is not None:

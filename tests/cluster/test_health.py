@@ -8,8 +8,9 @@ import pytest
 
 from kafka_async import kernel
 from kafka_async.admin import Admin
+from kafka_async.cluster.activity import UNANSWERED_AFTER
 from kafka_async.cluster.destinations import Broker
-from kafka_async.cluster.lane import UNANSWERED_AFTER, LaneKind
+from kafka_async.cluster.lane import LaneKind
 from kafka_async.errors import KafkaTimeoutError, TaskDiedError
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
@@ -109,12 +110,36 @@ async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> Non
     async with InMemory() as memory, memory.client() as client:
         frozen = memory.cluster.faults.add(api="ListGroups", hang=True, count=None)
         with pytest.raises(KafkaTimeoutError):
-            await client.request(ASK, to=Broker(1), timeout=2.0)
+            await client.request(ASK, to=Broker(1), timeout=UNANSWERED_AFTER)
         assert client.health().brokers_connected == (1,)
         assert client.health().state == "degraded"
         frozen.remove()
         await client.request(ASK, to=Broker(1))
         assert client.health().state == "running"
+
+
+@pytest.mark.parametrize("timeout", [0.05, UNANSWERED_AFTER - 0.1])
+async def test_a_short_time_out_of_the_caller_says_nothing_about_the_broker(
+    timeout: float,
+) -> None:
+    async with InMemory(2) as memory, memory.client(1) as client:
+        await client.request(ASK, to=Broker(1))
+        memory.cluster.faults.add(api="ListGroups", hang=True)
+        with pytest.raises(KafkaTimeoutError):
+            await client.request(ASK, to=Broker(1), timeout=timeout)
+        assert client.health().state == "running"
+
+
+async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -> None:
+    async with InMemory() as memory, memory.client(request_timeout_ms=500) as client:
+        await client.request(ASK, to=Broker(1))
+        lane = client.lane(1, LaneKind.COORDINATOR, client)
+        await lane.connect(0.5)
+        memory.cluster.faults.add(api="ListGroups", hang=True)
+        with pytest.raises(KafkaTimeoutError):
+            await lane.send(ASK, timeout=0.5)
+        assert client.health().brokers_connected == (1,)  # by another connection
+        assert client.health().state == "degraded"
 
 
 @pytest.mark.parametrize("brokers", [1, 3])

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import UUID
 
+from kafka_async.embedded.topics import OFFSETS_TOPIC
 from kafka_async.protocol.message import Struct
 from kafka_async.records.batch import HEADER_SIZE, BatchHeader
 
@@ -57,33 +58,43 @@ class Names:
         )
 
 
-def _present(names: Names, value: Any) -> Any:
+Mask: TypeAlias = "Callable[[Names, Any, Struct | None], Any]"
+"""Given the names of the run, a field's value and the structure that holds it; None in a batch."""
+
+
+def _present(names: Names, value: Any, owner: Struct | None) -> Any:
     return value if value in (None, "", -1) else "<any>"
 
 
-def _counted(kind: str, *unchanged: int) -> Callable[[Names, Any], Any]:
-    def mask(names: Names, value: Any) -> Any:
+def _counted(kind: str, *unchanged: int) -> Mask:
+    def mask(names: Names, value: Any, owner: Struct | None) -> Any:
         return value if value in unchanged else names.number(kind, value)
 
     return mask
 
 
-def _member(names: Names, value: Any) -> Any:
+def _member(names: Names, value: Any, owner: Struct | None) -> Any:
     if not isinstance(value, str):
         return value
     found = _GENERATED.fullmatch(value)
     return names.text(value) if found is None else f"{found[1]}-{names.number('member', found[2])}"
 
 
-def _time(names: Names, value: Any) -> Any:
+def _time(names: Names, value: Any, owner: Struct | None) -> Any:
     return "<time>" if value > _RECENT else value
 
 
+def _offsets_partition(names: Names, value: Any, owner: Struct | None) -> Any:
+    """Mask which partition of the offsets topic holds a group: a hash of the group's id."""
+    return "<any>" if getattr(owner, "topic", "") == OFFSETS_TOPIC else sorted(value)
+
+
+_producer: Final = _counted("producer", -1)
 _GENERATED: Final = re.compile(r"(.*?)-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 _RECENT: Final = 1_600_000_000_000
 
-MASKS: Final[dict[str, Callable[[Names, Any], Any]]] = {
-    "throttle_time_ms": lambda names, value: 0,
+MASKS: Final[dict[str, Mask]] = {
+    "throttle_time_ms": lambda names, value, owner: 0,
     "host": _present,
     "port": _present,
     "cluster_id": _present,
@@ -93,15 +104,38 @@ MASKS: Final[dict[str, Callable[[Names, Any], Any]]] = {
     "batch_index_error_message": _present,
     "member_id": _member,
     "leader": _member,
-    "producer_id": _counted("producer", -1),
+    "producer_id": _producer,
     "session_id": _counted("session", 0),
     "log_append_time_ms": _time,
     "last_timestamp": _time,
     "timestamp": _time,
     "transaction_start_time_ms": _time,
     "finalized_features_epoch": _present,
+    "TopicData.partitions": _offsets_partition,
 }
-"""The mask of a field's value, by its name. Topic ids and names are replaced in every field."""
+"""The mask of a field's value, by its name, or by its structure's name and its own.
+
+Topic ids and names are replaced in every field.
+"""
+
+_HASHED: Final = "Kafka collects them in a hash map"
+UNORDERED: Final[dict[str, str]] = {
+    "AddPartitionsToTxnTopicResult.results_by_partition": _HASHED,
+    "CreatePartitionsResponse.results": _HASHED,
+    "DeleteGroupsResponse.results": "Kafka asks each coordinator's partition apart, by a hash map",
+    "DeleteRecordsResponse.topics": _HASHED,
+    "DeleteRecordsTopicResult.partitions": _HASHED,
+    "DeleteTopicsResponse.responses": _HASHED,
+    "DescribeConfigsResult.configs": _HASHED,
+    "DescribedGroup.members": _HASHED,
+    "JoinGroupResponse.members": _HASHED,
+    "ListOffsetsResponse.topics": _HASHED,
+    "ListOffsetsTopicResponse.partitions": _HASHED,
+    "ProduceResponse.responses": _HASHED,
+    "TopicProduceResponse.partition_responses": _HASHED,
+    "TransactionState.topics": _HASHED,
+}
+"""Arrays whose order Kafka does not define, and why; they are sorted before they are compared."""
 
 
 def plain(response: Message, version: int, names: Names) -> Any:
@@ -115,13 +149,14 @@ def _struct(value: Struct, version: int, names: Names) -> dict[str, Any]:
         if not spec.versions.contains(version):
             continue
         found = getattr(value, spec.name)
-        mask = MASKS.get(spec.name)
-        shown = _value(found, version, names) if mask is None else mask(names, found)
+        qualified = f"{type(value).__name__}.{spec.name}"
+        mask = MASKS.get(qualified) or MASKS.get(spec.name)
+        shown = _value(found, version, names) if mask is None else mask(names, found, value)
+        if qualified in UNORDERED:
+            shown = sorted(shown, key=lambda item: json.dumps(item, sort_keys=True))
         default = _value(spec.default, version, names)
         if shown != default:
             out[spec.name] = shown
-    if out.get("topic") == "__consumer_offsets":
-        out["partitions"] = "<any>"
     if value.unknown_tagged_fields:
         out["unknown_tagged_fields"] = [tag for tag, _ in value.unknown_tagged_fields]
     return out
@@ -131,8 +166,7 @@ def _value(value: Any, version: int, names: Names) -> Any:
     if isinstance(value, Struct):
         return _struct(value, version, names)
     if isinstance(value, list | tuple):
-        items = [_value(item, version, names) for item in cast("list[Any]", value)]
-        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+        return [_value(item, version, names) for item in cast("list[Any]", value)]
     if isinstance(value, UUID):
         return names.id(value)
     if isinstance(value, str):
@@ -157,12 +191,12 @@ def _batches(data: bytes, names: Names) -> list[Any]:
             "base_offset": header.base_offset,
             "last_offset_delta": header.last_offset_delta,
             "leader_epoch": header.leader_epoch,
-            "producer_id": MASKS["producer_id"](names, header.producer_id),
+            "producer_id": _producer(names, header.producer_id, None),
             "producer_epoch": header.producer_epoch,
             "base_sequence": header.base_sequence,
             "transactional": header.is_transactional,
             "control": header.is_control,
-            "max_timestamp": _time(names, header.max_timestamp),
+            "max_timestamp": _time(names, header.max_timestamp, None),
         }
         if not header.is_control:
             row["body"] = whole[HEADER_SIZE:].hex()

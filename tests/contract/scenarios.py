@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.contract.cases import admin, groups, log, transactions
+from tests.contract.cases import admin, groups, log, order, transactions
 
-SCENARIOS: Final = [*log.SCENARIOS, *groups.SCENARIOS, *transactions.SCENARIOS, *admin.SCENARIOS]
+SCENARIOS: Final = [
+    *log.SCENARIOS,
+    *groups.SCENARIOS,
+    *transactions.SCENARIOS,
+    *admin.SCENARIOS,
+    *order.SCENARIOS,
+]

@@ -66,7 +66,7 @@ async def test_topics_by_id(stage: Stage) -> None:
     peer = await stage.peer()
     ids = [{"topic_id": known.id, "name": None}, {"topic_id": UUID(int=1), "name": None}]
     response = await peer.ask(MetadataRequest.from_dict({"topics": ids}), 12)
-    found, missing = response.topics
+    missing, found = response.topics  # in this order, as in Kafka
     assert (found.name, found.error_code) == ("t", 0)
     assert (missing.name, missing.error_code) == (None, Code.UNKNOWN_TOPIC_ID)
 

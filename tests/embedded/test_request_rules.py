@@ -8,12 +8,15 @@ from uuid import UUID
 import pytest
 
 from kafka_async.cluster.destinations import Broker
-from kafka_async.embedded.request_rules import RULES, violations
+from kafka_async.embedded.codes import Code
 from kafka_async.protocol.api import lookup
 from tests import strict
 from tests.cluster.scripted import World
+from tests.contract.masks import Names, plain
+from tests.contract.runner import error_codes
+from tests.embedded.stage import staged
 from tests.embedded.wire import batch
-from tests.strict import REFUSED
+from tests.strict import REFUSED, RULES, violations
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Request
@@ -51,129 +54,317 @@ def row(**fields: Any) -> dict[str, Any]:
 def joining(**fields: Any) -> dict[str, Any]:
     return {
         "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     } | fields
 
 
 LISTED: Final = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+ADDED: Final = [{"name": "t", "partitions": [0]}]
+COMMITTED: Final = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
 TWICE: Final = [{"index": 0, "records": GOOD}, {"index": 0, "records": GOOD}]
 SOFTWARE: Final = {"client_software_name": "kafka-async", "client_software_version": "1"}
 
-ACCEPTED: Final[list[tuple[str, int, dict[str, Any]]]] = [
-    ("Produce", 12, produce()),
-    ("Produce", 13, produce(topic_data=[{"topic_id": ID, "partition_data": TWICE[:1]}])),
-    ("Produce", 12, produce(batch(b"v", producer_id=7, epoch=0, sequence=0))),
-    ("Produce", 7, produce(batch(b"v", compression="zstd"))),
-    ("Fetch", 17, fetch()),
-    ("Fetch", 12, fetch({"topic": "t"}, session_id=3, session_epoch=1)),
-    ("ListOffsets", 8, {"topics": LISTED}),
-    ("Metadata", 12, {"topics": None}),
-    ("Metadata", 12, {"topics": [{"topic_id": ID, "name": None}]}),
-    ("Metadata", 9, {"topics": [{"name": "t"}]}),
-    ("FindCoordinator", 4, {"key_type": 1, "coordinator_keys": ["x"]}),
-    ("JoinGroup", 9, joining()),
-    ("Heartbeat", 4, {"group_id": "g"}),
-    ("LeaveGroup", 5, {"group_id": "g"}),
-    ("SyncGroup", 5, {"group_id": "g", "protocol_type": "consumer", "protocol_name": "range"}),
-    ("SyncGroup", 4, {"group_id": "g"}),
-    ("ApiVersions", 0, {}),
-    ("ApiVersions", 5, SOFTWARE | {"cluster_id": None, "node_id": -1}),
-    ("ApiVersions", 5, SOFTWARE | {"cluster_id": "c", "node_id": 1}),
-    ("InitProducerId", 5, {"transactional_id": None, "transaction_timeout_ms": -1}),
-    ("InitProducerId", 5, PRODUCER | {"transaction_timeout_ms": 1}),
-    ("AddPartitionsToTxn", 3, {"v3_and_below_transactional_id": "x"}),
-    ("AddPartitionsToTxn", 4, {}),
-    ("AddOffsetsToTxn", 3, PRODUCER | {"group_id": "g"}),
-    ("EndTxn", 5, PRODUCER),
-    ("TxnOffsetCommit", 5, PRODUCER | {"group_id": "g"}),
-    ("DescribeCluster", 0, {}),
+ACCEPTED: Final[list[tuple[str, int, dict[str, Any], Code]]] = [
+    ("Produce", 12, produce(), Code.NONE),
+    ("Produce", 13, produce(topic_data=[{"topic_id": ID, "partition_data": TWICE[:1]}]), Code.NONE),
+    ("Produce", 12, produce(batch(b"v", producer_id=7, epoch=0, sequence=0)), Code.NONE),
+    ("Produce", 7, produce(batch(b"v", compression="zstd")), Code.NONE),
+    ("Fetch", 17, fetch(), Code.NONE),
+    (
+        "Fetch",
+        12,
+        fetch({"topic": "t"}, session_id=3, session_epoch=1),
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+    ),
+    ("ListOffsets", 8, {"topics": LISTED}, Code.NONE),
+    ("Metadata", 12, {"topics": None}, Code.NONE),
+    ("Metadata", 12, {"topics": [{"topic_id": ID, "name": None}]}, Code.NONE),
+    ("Metadata", 9, {"topics": [{"name": "t"}]}, Code.NONE),
+    ("FindCoordinator", 4, {"key_type": 1, "coordinator_keys": ["x"]}, Code.NONE),
+    ("JoinGroup", 9, joining(), Code.MEMBER_ID_REQUIRED),
+    ("Heartbeat", 4, {"group_id": "g"}, Code.UNKNOWN_MEMBER_ID),
+    ("LeaveGroup", 5, {"group_id": "g"}, Code.NONE),
+    (
+        "SyncGroup",
+        5,
+        {"group_id": "g", "protocol_type": "consumer", "protocol_name": "range"},
+        Code.UNKNOWN_MEMBER_ID,
+    ),
+    ("SyncGroup", 4, {"group_id": "g"}, Code.UNKNOWN_MEMBER_ID),
+    ("ApiVersions", 0, {}, Code.NONE),
+    ("ApiVersions", 5, SOFTWARE | {"cluster_id": None, "node_id": -1}, Code.NONE),
+    ("ApiVersions", 5, SOFTWARE | {"cluster_id": "c", "node_id": 1}, Code.REBOOTSTRAP_REQUIRED),
+    ("InitProducerId", 5, {"transactional_id": None, "transaction_timeout_ms": -1}, Code.NONE),
+    ("InitProducerId", 5, PRODUCER | {"transaction_timeout_ms": 1}, Code.NONE),
+    (
+        "AddPartitionsToTxn",
+        3,
+        {"v3_and_below_transactional_id": "x", "v3_and_below_topics": ADDED},
+        Code.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    ("AddPartitionsToTxn", 4, {}, Code.NONE),
+    ("AddOffsetsToTxn", 3, PRODUCER | {"group_id": "g"}, Code.INVALID_PRODUCER_ID_MAPPING),
+    ("EndTxn", 5, PRODUCER, Code.INVALID_PRODUCER_ID_MAPPING),
+    (
+        "TxnOffsetCommit",
+        5,
+        PRODUCER | {"group_id": "g", "topics": COMMITTED},
+        Code.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    ("DescribeCluster", 0, {}, Code.NONE),
 ]
 
 
-@pytest.mark.parametrize(("api", "version", "fields"), ACCEPTED)
-def test_accepts_a_request_that_some_cluster_accepts(
-    api: str, version: int, fields: dict[str, Any]
-) -> None:
-    assert violations(build(api, fields), version) == []
-
-
-REFUSALS: Final[list[tuple[str, int, dict[str, Any], str]]] = [
-    ("Produce", 12, produce(acks=2), "acks is 2"),
-    ("Produce", 12, produce(batch(b"v", transactional=True)), "without a transactional id"),
-    ("Produce", 12, produce(topic_data=[{"name": "a/b", "partition_data": []}]), "'a/b'"),
-    ("Produce", 12, produce(topic_data=[{"name": "", "partition_data": []}]), "called ''"),
-    ("Produce", 13, produce(), str(ZERO)),
+REFUSALS: Final[list[tuple[str, int, dict[str, Any], str, Code]]] = [
+    ("Produce", 12, produce(acks=2), "acks is 2", Code.INVALID_REQUIRED_ACKS),
+    (
+        "Produce",
+        12,
+        produce(batch(b"v", transactional=True)),
+        "without a transactional id",
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    (
+        "Produce",
+        12,
+        produce(topic_data=[{"name": "a/b", "partition_data": TWICE[:1]}]),
+        "'a/b'",
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    (
+        "Produce",
+        12,
+        produce(topic_data=[{"name": "", "partition_data": TWICE[:1]}]),
+        "called ''",
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    ("Produce", 13, produce(), str(ZERO), Code.UNKNOWN_TOPIC_ID),
     (
         "Produce",
         12,
         produce(topic_data=[{"name": "t", "partition_data": TWICE}]),
         "partitions [0, 0]",
+        Code.NONE,
     ),
-    ("Produce", 12, produce(None), "exactly one record batch"),
-    ("Produce", 12, produce(GOOD + GOOD), "exactly one record batch"),
-    ("Produce", 12, produce(GOOD[:-1] + b"\x55"), "a batch is refused"),
-    ("Produce", 6, produce(batch(b"v", compression="zstd")), "no ZStandard"),
-    ("Produce", 12, produce(batch(b"v", producer_id=7, epoch=0)), "needs a sequence"),
-    ("Fetch", 17, fetch(isolation_level=2), "isolation level 2"),
-    ("Fetch", 17, fetch(session_epoch=1), "without a session"),
-    ("Fetch", 17, fetch({"topic_id": ZERO}), str(ZERO)),
-    ("Fetch", 12, fetch(), "called ''"),
-    ("Fetch", 17, fetch(row(partition_max_bytes=-1)), "a negative size or offset"),
-    ("Fetch", 17, fetch(row(fetch_offset=-1)), "a negative size or offset"),
-    ("Fetch", 17, fetch(row(partition=-1)), "partitions [-1]"),
-    ("ListOffsets", 8, {"isolation_level": 3, "topics": LISTED}, "isolation level 3"),
+    ("Produce", 12, produce(None), "exactly one record batch", Code.INVALID_RECORD),
+    ("Produce", 12, produce(GOOD + GOOD), "exactly one record batch", Code.INVALID_RECORD),
+    ("Produce", 12, produce(GOOD[:-1] + b"\x55"), "a batch is refused", Code.CORRUPT_MESSAGE),
+    (
+        "Produce",
+        6,
+        produce(batch(b"v", compression="zstd")),
+        "no ZStandard",
+        Code.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
+    (
+        "Produce",
+        12,
+        produce(batch(b"v", producer_id=7, epoch=0)),
+        "needs a sequence",
+        Code.INVALID_RECORD,
+    ),
+    ("Fetch", 17, fetch(isolation_level=2), "isolation level 2", Code.UNKNOWN_SERVER_ERROR),
+    ("Fetch", 17, fetch(session_epoch=1), "without a session", Code.FETCH_SESSION_ID_NOT_FOUND),
+    ("Fetch", 17, fetch({"topic_id": ZERO}), str(ZERO), Code.UNKNOWN_TOPIC_ID),
+    ("Fetch", 12, fetch(), "called ''", Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (
+        "Fetch",
+        17,
+        fetch(row(partition_max_bytes=-1)),
+        "a negative size or offset",
+        Code.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        "Fetch",
+        17,
+        fetch(row(fetch_offset=-1)),
+        "a negative size or offset",
+        Code.OFFSET_OUT_OF_RANGE,
+    ),
+    ("Fetch", 17, fetch(row(partition=-1)), "partitions [-1]", Code.UNKNOWN_TOPIC_OR_PARTITION),
+    (
+        "ListOffsets",
+        8,
+        {"isolation_level": 3, "topics": LISTED},
+        "isolation level 3",
+        Code.UNKNOWN_SERVER_ERROR,
+    ),
     (
         "ListOffsets",
         8,
         {"topics": [LISTED[0] | {"partitions": LISTED[0]["partitions"] * 2}]},  # type: ignore[operator]
         "partitions [0, 0]",
+        Code.INVALID_REQUEST,
     ),
-    ("Metadata", 12, {"topics": [{"name": None}]}, "a topic without name and id"),
-    ("Metadata", 11, {"topics": [{"topic_id": ID, "name": None}]}, "by id before version 12"),
-    ("FindCoordinator", 4, {"key_type": 9}, "a coordinator of kind 9"),
-    ("JoinGroup", 9, joining(group_id=""), "a group without an id"),
-    ("JoinGroup", 9, joining(protocols=[]), "a member without protocols"),
-    ("JoinGroup", 9, joining(protocol_type=""), "a member without protocols"),
-    ("Heartbeat", 4, {}, "a group without an id"),
-    ("LeaveGroup", 4, {}, "a group without an id"),
-    ("SyncGroup", 4, {}, "a group without an id"),
-    ("SyncGroup", 5, {"group_id": "g"}, "an assignment without its protocol"),
-    ("ApiVersions", 3, {}, "without a proper name"),
-    ("ApiVersions", 4, SOFTWARE | {"client_software_version": "1 beta"}, "without a proper name"),
-    ("ApiVersions", 5, SOFTWARE | {"cluster_id": None, "node_id": -2}, "with broker -2"),
-    ("ApiVersions", 5, SOFTWARE | {"cluster_id": "c", "node_id": -1}, "cluster c"),
+    (
+        "Metadata",
+        12,
+        {"topics": [{"name": None}]},
+        "a topic without name and id",
+        Code.UNKNOWN_SERVER_ERROR,
+    ),
+    (
+        "Metadata",
+        11,
+        {"topics": [{"topic_id": ID, "name": None}]},
+        "by id before version 12",
+        Code.INVALID_REQUEST,
+    ),
+    (
+        "FindCoordinator",
+        4,
+        {"key_type": 9, "coordinator_keys": ["x"]},
+        "a coordinator of kind 9",
+        Code.INVALID_REQUEST,
+    ),
+    ("JoinGroup", 9, joining(group_id=""), "a group without an id", Code.INVALID_GROUP_ID),
+    (
+        "JoinGroup",
+        9,
+        joining(protocols=[]),
+        "a member without protocols",
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+    ),
+    (
+        "JoinGroup",
+        9,
+        joining(protocol_type=""),
+        "a member without protocols",
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+    ),
+    ("Heartbeat", 4, {}, "a group without an id", Code.INVALID_GROUP_ID),
+    ("LeaveGroup", 4, {}, "a group without an id", Code.INVALID_GROUP_ID),
+    ("SyncGroup", 4, {}, "a group without an id", Code.INVALID_GROUP_ID),
+    (
+        "SyncGroup",
+        5,
+        {"group_id": "g"},
+        "an assignment without its protocol",
+        Code.INCONSISTENT_GROUP_PROTOCOL,
+    ),
+    ("ApiVersions", 3, {}, "without a proper name", Code.INVALID_REQUEST),
+    (
+        "ApiVersions",
+        4,
+        SOFTWARE | {"client_software_version": "1 beta"},
+        "without a proper name",
+        Code.INVALID_REQUEST,
+    ),
+    (
+        "ApiVersions",
+        5,
+        SOFTWARE | {"cluster_id": None, "node_id": -2},
+        "with broker -2",
+        Code.INVALID_REQUEST,
+    ),
+    (
+        "ApiVersions",
+        5,
+        SOFTWARE | {"cluster_id": "c", "node_id": -1},
+        "cluster c",
+        Code.INVALID_REQUEST,
+    ),
     (
         "InitProducerId",
         5,
         {"transactional_id": "", "transaction_timeout_ms": 1},
         "an empty transactional id",
+        Code.INVALID_REQUEST,
     ),
     (
         "InitProducerId",
         5,
         PRODUCER | {"transaction_timeout_ms": 0},
         "a transaction time-out of 0 ms",
+        Code.INVALID_TRANSACTION_TIMEOUT,
     ),
     (
         "InitProducerId",
         5,
         {"transactional_id": None, "producer_id": -1, "producer_epoch": 3},
         "a producer id without its epoch",
+        Code.INVALID_REQUEST,
     ),
-    ("AddPartitionsToTxn", 3, {}, "no transactional id"),
-    ("AddOffsetsToTxn", 3, PRODUCER | {"transactional_id": ""}, "no transactional id"),
-    ("EndTxn", 5, PRODUCER | {"producer_id": -1}, "no producer id and epoch"),
-    ("TxnOffsetCommit", 5, PRODUCER, "a group without an id"),
+    (
+        "AddPartitionsToTxn",
+        3,
+        {"v3_and_below_topics": ADDED},
+        "no transactional id",
+        Code.INVALID_REQUEST,
+    ),
+    (
+        "AddOffsetsToTxn",
+        3,
+        PRODUCER | {"transactional_id": ""},
+        "no transactional id",
+        Code.INVALID_REQUEST,
+    ),
+    (
+        "EndTxn",
+        5,
+        PRODUCER | {"producer_id": -1},
+        "no producer id and epoch",
+        Code.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    (
+        "TxnOffsetCommit",
+        5,
+        PRODUCER | {"topics": COMMITTED},
+        "a group without an id",
+        Code.INVALID_GROUP_ID,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("api", "version", "fields", "reason"), REFUSALS)
+@pytest.mark.parametrize(("api", "version", "fields", "code"), ACCEPTED)
+def test_accepts_a_request_that_some_cluster_accepts(
+    api: str, version: int, fields: dict[str, Any], code: Code
+) -> None:
+    assert violations(build(api, fields), version) == []
+
+
+@pytest.mark.parametrize(("api", "version", "fields", "reason", "code"), REFUSALS)
 def test_names_what_every_broker_refuses(
-    api: str, version: int, fields: dict[str, Any], reason: str
+    api: str, version: int, fields: dict[str, Any], reason: str, code: Code
 ) -> None:
     [found] = violations(build(api, fields), version)
     assert reason in found
+
+
+SENT: Final = [*ACCEPTED, *[(api, version, row, code) for api, version, row, _, code in REFUSALS]]
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_clock
+@pytest.mark.parametrize(("api", "version", "fields", "code"), SENT)
+async def test_embedded_cluster_follows_the_rules(
+    api: str, version: int, fields: dict[str, Any], code: Code
+) -> None:
+    async with staged() as stage:
+        found = stage.cluster.topics.get("t")
+        assert found is not None
+        request = build(api, located(fields, found.id))
+        response = await (await stage.peer()).ask(request, version)
+    assert error_codes(plain(response, version, Names())) == ({code} if code else set())
+
+
+def located(value: Any, topic_id: UUID) -> Any:
+    """Return fields with the id of a topic of the cluster in place of `ID`."""
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {key: located(item, topic_id) for key, item in items}
+    if isinstance(value, list):
+        return [located(item, topic_id) for item in cast("list[Any]", value)]
+    return topic_id if value == ID else value
+
+
+def test_refusals_have_error_codes() -> None:
+    """Except for a partition that is given twice: Kafka writes its last batch, and says nothing."""
+    silent = [reason for *_, reason, code in REFUSALS if code is Code.NONE]
+    assert silent == ["partitions [0, 0]"]
 
 
 def test_each_rule_has_a_request_that_breaks_it() -> None:

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from kafka_async.types import TopicPartition
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS: Final = 50
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from kafka_async.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 GROUP, TRANSACTION, SHARE_GROUP = 0, 1, 2
-TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+TOPICS: Final = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """The topic that the first request for a kind of coordinator creates, as in Kafka."""
 ASKS_FOR_MANY: Final = 4
 

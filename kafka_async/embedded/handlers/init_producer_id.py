@@ -21,11 +21,11 @@ KNOWS_FENCED: Final = 4
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Any broker gives ids to idempotent producers; a transactional id has its coordinator."""
     cluster = context.cluster
-    if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=cluster.next_producer_id(), producer_epoch=0)
     given = (request.producer_id, request.producer_epoch)
     if half_producer(*given):
         return InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1)
+    if request.transactional_id is None:
+        return InitProducerIdResponse(producer_id=cluster.next_producer_id(), producer_epoch=0)
     expected = ProducerIdAndEpoch(*given) if given >= (0, 0) else None
     code, producer = (
         cluster.transactions.route(context.broker.id, request.transactional_id),

@@ -8,6 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.partition import NO_LEADER
 from kafka_async.embedded.refusal import Refusal
+from kafka_async.embedded.request_rules import early_topic_id, unnamed_topic
 from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
 from kafka_async.protocol.messages.metadata import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """Everything one may do to a topic, as KIP-430's bits: nobody is refused anything here."""
 
-BY_TOPIC_ID: Final = 12
+_PLACES: Final[dict[int, int]] = {Code.UNKNOWN_TOPIC_ID: 0, Code.NONE: 1}
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """Everything one may do to a cluster."""
 
@@ -59,11 +60,11 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
 
 
 def _malformed(context: RequestContext, request: MetadataRequest) -> Code:
-    """Return why a request cannot be read; topics are named by id from version 12 on."""
+    """Return why a request cannot be read."""
     for topic in request.topics or ():
-        if topic.topic_id == ZERO_UUID and topic.name is None:
+        if unnamed_topic(topic):
             return Code.UNKNOWN_SERVER_ERROR
-        if topic.topic_id != ZERO_UUID and context.version < BY_TOPIC_ID:
+        if early_topic_id(topic, context.version):
             return Code.INVALID_REQUEST
     return Code.NONE
 
@@ -73,7 +74,13 @@ def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataR
     if asked is None or (context.version == 0 and not asked):
         return [_describe(context, request, topic) for topic in context.cluster.topics]
     wanted = dict.fromkeys((topic.name or "", topic.topic_id) for topic in asked)
-    return [_topic(context, request, name, topic_id) for name, topic_id in wanted]
+    described = [_topic(context, request, name, topic_id) for name, topic_id in wanted]
+    return sorted(described, key=_place)
+
+
+def _place(topic: MetadataResponseTopic) -> int:
+    """Return where a topic stands: unknown ids come first, unknown and invalid names last."""
+    return _PLACES.get(topic.error_code, len(_PLACES))
 
 
 def _topic(

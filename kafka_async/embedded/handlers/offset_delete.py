@@ -29,8 +29,10 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
         code = groups.check_offset_delete(request.group_id)
     if code is not Code.NONE:
         return OffsetDeleteResponse(error_code=code)
+    topics = context.cluster.topics
+    unknown_first = sorted(request.topics, key=lambda topic: topics.get(topic.name) is not None)
     return OffsetDeleteResponse(
-        topics=[_topic(context, request.group_id, topic) for topic in request.topics]
+        topics=[_topic(context, request.group_id, topic) for topic in unknown_first]
     )
 
 

@@ -75,16 +75,13 @@ def _topic(
     context: RequestContext, request: ProduceRequest, topic: TopicProduceData
 ) -> TopicProduceResponse:
     answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
+    rows = {data.index: data for data in topic.partition_data}.values()  # the last of twins counts
     try:
         name = topic_name(context, topic.name, topic.topic_id, by_id=context.version >= BY_TOPIC_ID)
     except KafkaError as error:
-        answer.partition_responses = [
-            _refused(context, "", data, error) for data in topic.partition_data
-        ]
+        answer.partition_responses = [_refused(context, "", data, error) for data in rows]
         return answer
-    answer.partition_responses = [
-        _partition(context, request, name, data) for data in topic.partition_data
-    ]
+    answer.partition_responses = [_partition(context, request, name, data) for data in rows]
     return answer
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
-from kafka_async.embedded.groups.offsets import OFFSETS_TOPIC, offsets_partition
+from kafka_async.embedded.groups.offsets import offsets_partition
 from kafka_async.embedded.partition import NO_LEADER
+from kafka_async.embedded.topics import OFFSETS_TOPIC
 from kafka_async.embedded.transactions.entry import ProducerIdAndEpoch, TransactionEntry
 from kafka_async.embedded.transactions.state import TransactionState
 from kafka_async.types import TopicPartition

@@ -628,7 +628,7 @@ OFFSETS: Final = [
                     "topics": [{"name": topic(), "partitions": [{"partition_index": 0}]}],
                 },
             ),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            Ask("DescribeGroups", 6, {"groups": [group()]}, awaiting="CompletingRebalance"),
             Ask("ListGroups", 4, {}, own=True),
         ],
         TOPIC,

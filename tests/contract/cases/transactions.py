@@ -183,6 +183,11 @@ INIT: Final = [
             Ask(
                 "InitProducerId",
                 4,
+                init(producer=-1, epoch=3) | {"transactional_id": None},
+            ),
+            Ask(
+                "InitProducerId",
+                4,
                 {
                     "transactional_id": None,
                     "transaction_timeout_ms": 1,
