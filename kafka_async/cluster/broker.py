@@ -83,13 +83,17 @@ class Brokers:
     """
 
     def __init__(
-        self, wiring: Wiring, supervisor: Supervisor, nodes: Callable[[], Mapping[int, Node]]
+        self,
+        wiring: Wiring,
+        supervisor: Supervisor,
+        nodes: Callable[[], Mapping[int, Node]],
+        *,
+        on_disconnected: Callable[[], None],
+        on_wrong_broker: Callable[[str], None],
     ) -> None:
         self.features: Mapping[str, int] = {}
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
-        self.on_wrong_broker: Callable[[str], None] = _ignore
-        self.on_disconnected: Callable[[], None] = _ignore
         self._refusals: Counter[int] = Counter()
         self._troubled = False
         self._responded_before: float | None = None
@@ -97,6 +101,8 @@ class Brokers:
         self._wiring = wiring
         self._supervisor = supervisor
         self._nodes = nodes
+        self._on_disconnected = on_disconnected
+        self._on_wrong_broker = on_wrong_broker
         self._brokers: dict[int, BrokerLanes] = {}
         self._servers: dict[int, Address] = {}
         for index, server in enumerate(wiring.config.bootstrap_servers, start=1):
@@ -257,14 +263,14 @@ class Brokers:
             self._refusals.pop(lane.node_id, None)
         self.lost(error)
         if isinstance(error, WrongBrokerError):
-            self.on_wrong_broker(error.message)
+            self._on_wrong_broker(error.message)
 
     def lost(self, error: KafkaError) -> None:
         """A connection ended by an error, or did not come about."""
         self.last_error = error
         self._troubled = True
         if not any(broker.connected for broker in self._brokers.values()):
-            self.on_disconnected()
+            self._on_disconnected()
 
     def closed(self, lane: Lane) -> None:
         """A lane is gone."""
@@ -368,10 +374,6 @@ class Brokers:
         if causes and self.all_unreachable():
             text = f"{causes[0].message} ({text})"
         return KafkaConnectionError(text)
-
-
-def _ignore(*_: object) -> None:
-    pass
 
 
 def _matches(host: str, patterns: Iterable[str]) -> bool:

@@ -530,12 +530,16 @@ class _Parts:
             offload=supervisor.offload,
         )
         self.updater = MetadataUpdater(wiring)
-        self.brokers = Brokers(wiring, supervisor, self._nodes)
+        self.brokers = Brokers(
+            wiring,
+            supervisor,
+            self._nodes,
+            on_disconnected=self.updater.nudge,
+            on_wrong_broker=self.updater.demand_rebootstrap,
+        )
         self.coordinators = Coordinators(wiring, self.brokers, self.updater)
         self.router = Router(wiring, self.brokers, self.updater, self.coordinators)
         self.updater.on_rebootstrap = self.coordinators.forget_all
-        self.brokers.on_disconnected = self.updater.nudge
-        self.brokers.on_wrong_broker = self.updater.demand_rebootstrap
 
     def end(self, error: KafkaError) -> None:
         """Everything that waits fails with `error`, now."""
