@@ -43,7 +43,8 @@ def run(
         signals: The signals that end the program in order.
 
     Raises:
-        SystemExit: A signal cancelled `main`; the status is 128 plus its number (143 for SIGTERM).
+        SystemExit: A signal cancelled `main`, or came when it had just ended; the status is 128
+            plus its number (143 for SIGTERM).
         KeyboardInterrupt: The same for SIGINT; Python ends with status 130.
     """
     with (
@@ -51,15 +52,20 @@ def run(
         _Signals(runner.get_loop(), signals) as received,
     ):
         try:
-            return runner.run(received.cancel_on_signal(main))
+            result = runner.run(received.cancel_on_signal(main))
         except asyncio.CancelledError as error:
             if received.first is None:
                 raise
             for note in getattr(error, "__notes__", ()):
                 logger.warning("stopped by %s: %s", received.first.name, note)
-            if received.first is signal.SIGINT:
-                raise KeyboardInterrupt from None
-            raise SystemExit(128 + received.first) from None
+            raise _exit(received.first) from None
+    if received.first is not None and not received.cancelled:
+        raise _exit(received.first)
+    return result
+
+
+def _exit(number: signal.Signals) -> BaseException:
+    return KeyboardInterrupt() if number is signal.SIGINT else SystemExit(128 + number)
 
 
 class _Signals:
@@ -67,6 +73,7 @@ class _Signals:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Signals]) -> None:
         self.first: signal.Signals | None = None
+        self.cancelled = False
         self._loop = loop
         self._numbers = tuple(numbers)
         self._task: asyncio.Task[Any] | None = None
@@ -114,7 +121,7 @@ class _Signals:
 
     def _cancel(self) -> None:
         if self._task is not None:
-            self._task.cancel()
+            self.cancelled = self._task.cancel()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,56 @@ def test_a_signal_cancels_main_and_lets_its_blocks_close(number: signal.Signals)
         kafka_async.run(main())
     assert str(caught.value) == text
     assert steps == ["closed"]
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_the_first_event_loop_iteration_keeps_main_from_starting(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    run = asyncio.Runner.run
+
+    def run_after_a_signal(runner: asyncio.Runner, *arguments: Any) -> object:
+        os.kill(os.getpid(), number)
+        return run(runner, *arguments)
+
+    async def main() -> None:
+        steps.append("started")
+        async with asyncio.timeout(10):  # for a signal that is lost
+            await asyncio.sleep(3600)
+
+    monkeypatch.setattr(asyncio.Runner, "run", run_after_a_signal)
+    kind, text = ends_with(number)
+    with pytest.raises(kind) as caught:
+        kafka_async.run(main())
+    assert str(caught.value) == text
+    assert steps == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("ended", [False, True], ids=["in its last step", "after its end"])
+def test_a_signal_that_comes_too_late_to_cancel_main_ends_the_program(
+    number: signal.Signals, ended: bool
+) -> None:
+    def kill(_: object) -> None:
+        os.kill(os.getpid(), number)
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        await asyncio.sleep(0)
+        if ended:
+            task.add_done_callback(kill)
+        else:
+            kill(task)
+        return 7
+
+    before = signal.getsignal(number)
+    kind, text = ends_with(number)
+    with pytest.raises(kind) as caught:
+        kafka_async.run(main())
+    assert str(caught.value) == text
     assert signal.getsignal(number) is before
 
 
