@@ -21,7 +21,7 @@ FIGURES = {
     "lines", "words", "distinct_words", "lost", "duplicated", "aborted_transactions",
     "killed_workers", "rebalances", "seconds", "topics", "backend", "kernel", "spark", "seed",
 }  # fmt: skip
-LIMIT = 100
+LIMIT = 240
 
 
 def finished(program: Program, figures: Path) -> tuple[dict[str, Any], str]:
@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_nothing_on_the_cluster(kafka_cluster: ClusterHandle) -> N
     with Program("demo", "--no-spark", "--bootstrap", servers) as program:
         program.wait_for("is killed")
         program.signal(signal.SIGINT)
-        status, _, err = program.end(within=45)
+        status, _, err = program.end(within=LIMIT)
         assert program.left() == []
     assert status == 130, err
     assert err.splitlines()[-1] == "interrupted"
@@ -173,8 +173,8 @@ def test_spark_ends_with_the_demo(tmp_path: Path) -> None:
             assert any("java" in command_of(pid) for pid in program.running())
         interrupted.signal(signal.SIGINT)
         killed.process.kill()
-        assert interrupted.end(within=30)[0] == 130
-        assert killed.end(within=30)[0] == -signal.SIGKILL
+        assert interrupted.end(within=LIMIT)[0] == 130
+        assert killed.end(within=LIMIT)[0] == -signal.SIGKILL
         assert interrupted.left() == []
         assert killed.left() == []
 
