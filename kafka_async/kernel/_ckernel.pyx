@@ -957,7 +957,30 @@ cdef class RecordAppender:
 
     @cython.binding(False)
     def enqueue(self, topic, value=None, key=None, partition=None, timestamp=None, headers=()):
-        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms."""
+        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms.
+
+        Await the call at once: it appends when it is awaited, and a call that is never awaited
+        appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
+        use `asyncio.ensure_future(producer.enqueue(...))`. Cancelling it while it waits guarantees
+        that nothing was appended.
+
+        Args:
+            topic: The topic.
+            value: The value; bytes, or what `value_serializer` takes. None is a tombstone.
+            key: The key; bytes, or what `key_serializer` takes.
+            partition: The partition; by default the key's, or one that changes with each batch.
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+
+        Returns:
+            A handle: await it for the `RecordMetadata`. Forgetting it is safe: `flush()` raises
+            what failed.
+
+        Raises:
+            KafkaTimeoutError: No room in buffer_memory within max_block_ms.
+            RecordTooLargeError: The record is larger than max_request_size.
+            SerializationError: A serializer failed; its cause says how.
+        """
         return enqueue_call_with(
             &self.pool, self, topic, value, given(key), given(partition), given(timestamp),
             NULL if headers is EMPTY else <PyObject*>headers,
@@ -967,7 +990,16 @@ cdef class RecordAppender:
     def enqueue_nowait(
         self, topic, value=None, key=None, partition=None, timestamp=None, headers=()
     ):
-        """Append a record to its batch; never wait."""
+        """Append a record to its batch; never wait.
+
+        It takes the arguments of `enqueue` and returns the same handle. It never yields to the
+        event loop: nothing is sent while a loop calls it and awaits nothing.
+
+        Raises:
+            BufferFullError: buffer_memory is used up.
+            RecordTooLargeError: The record is larger than max_request_size.
+            SerializationError: A serializer failed; its cause says how.
+        """
         if self.time() < self._nowait_until:
             delivery = append_any(self, topic, value, key, partition, timestamp, headers)
             if delivery is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -191,3 +192,10 @@ def test_they_have_the_same_names(twins: tuple[Any, Any]) -> None:
         ours = {name for name in dir(getattr(python, kind)) if not name.startswith("_")}
         theirs = {name for name in dir(getattr(compiled, kind)) if not name.startswith("_")}
         assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
+def test_help_is_the_same_in_both_kernels(twins: tuple[Any, Any], name: str) -> None:
+    python, compiled = (inspect.getdoc(getattr(kernel.RecordAppender, name)) for kernel in twins)
+    assert python
+    assert compiled == python
