@@ -105,6 +105,8 @@ TURNS: Mapping[str, Sequence[Turn]] = {
 }
 """Turns that run one after the other, by the kind of run."""
 PYTHONS_AT_ONCE, PYTHON_MINUTES = 2, 8
+OF_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
+"""Tests of what only developers run, which need no other Python than theirs."""
 CI_PATIENCE = 1.6
 """Times its minutes that a turn may take with CI=true: machines differ, a hang never ends."""
 
@@ -159,7 +161,16 @@ def other_pythons(summary: Summary) -> list[Turn]:
         loop = ("uvloop", "asyncio")[number % 2]
         variant = f"Python {version}"
         stages.append(
-            Stage(f"unit-{version}", "unit", UNIT, variant, "c", loop, python=str(python))
+            Stage(
+                f"unit-{version}",
+                "unit",
+                UNIT,
+                variant,
+                "c",
+                loop,
+                python=str(python),
+                arguments=OF_DEVELOPMENT,
+            )
         )
     return [
         Turn(PYTHON_MINUTES, stages[at : at + PYTHONS_AT_ONCE])
