@@ -126,7 +126,7 @@ async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
             while True:
                 await consumer.poll(timeout=1)
     assert await members(stage) == 0
-    assert all("everybody" in lane for lane in lanes(consumer))
+    assert all("shared" in lane for lane in lanes(consumer))
 
 
 @pytest.mark.parametrize("stopping", [0.0, 0.05, 0.5])
