@@ -342,7 +342,7 @@ class ProducerConfig(ClientConfig):
         60_000, "Longest wait of enqueue for room, and of a call for metadata.", low=0
     )
     delivery_timeout_ms: float = option(
-        120_000, "From enqueue to the outcome, retries included (KIP-91).", low=1
+        120_000, "At most from enqueue to the outcome, retries included (KIP-91).", low=1
     )
     max_in_flight_requests_per_connection: int = option(
         5, "Produce requests under way on one connection.", low=1, high=1000

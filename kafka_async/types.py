@@ -11,9 +11,11 @@ Headers: TypeAlias = Sequence[Header]
 
 
 def check_topic(name: object) -> None:
-    """Raise TypeError for a topic's name that is no str; what the letters may be, brokers say."""
+    """Raise for a topic's name that is empty or no str; brokers check its characters."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name must be str, not {type(name).__name__}: {name!r:.60}")
+    if not name:
+        raise ValueError("a topic's name must not be empty")
 
 
 class TopicPartition(NamedTuple):

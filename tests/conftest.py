@@ -60,8 +60,8 @@ def pytest_asyncio_loop_factories(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by where they are, and those that run on both kernels by themselves."""
     for item in items:
-        directory = item.path.relative_to(ROOT).parts[0]
-        if directory in ONE_KERNEL or "kernel" in getattr(item, "fixturenames", ()):
+        in_one_kernel = any(ROOT / name in item.path.parents for name in ONE_KERNEL)
+        if in_one_kernel or "kernel" in getattr(item, "fixturenames", ()):
             item.add_marker("one_kernel")
         if INTEGRATION in item.path.parents:
             item.add_marker("integration")

@@ -74,6 +74,7 @@ RECORD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ((5, b"v"), {}, TypeError, "topic's name must be str"),
     (([T], b"v"), {}, TypeError, "topic's name must be str"),
     ((b"t", b"v"), {}, TypeError, "topic's name must be str"),
+    (("", b"v"), {}, ValueError, "topic's name must not be empty"),
     ((T, "v"), {}, TypeError, "value must be bytes or None"),
     ((T, b"v", "k"), {}, TypeError, "key must be bytes"),
     ((T, b"v"), {"partition": "1"}, TypeError, "partition must be int, not str: '1'"),
@@ -97,8 +98,10 @@ def record_calls(name: str) -> list[Row]:
     return [(call(args, options), kind, words) for args, options, kind, words in RECORD]
 
 
+EMPTY_TOPIC = RecordBatch.build([ProducerRecord("", b"v")])
 PRODUCER: list[Row] = [
     (lambda c: c.producer.send_many(T, b"abc"), TypeError, "values must be a list .* not bytes"),
+    (lambda c: c.producer.send_many("", [b"v"]), ValueError, "topic's name must not be empty"),
     (lambda c: c.producer.send_many(T, iter([b"a"])), TypeError, "values must be a list"),
     (lambda c: c.producer.send_many(T, deque([b"a"])), TypeError, "values must be a list"),
     (lambda c: c.producer.send_many(T, [b"a"], b"k"), TypeError, "keys must be a list"),
@@ -112,6 +115,8 @@ PRODUCER: list[Row] = [
         TypeError,
         r"records\[1\]: it must be ProducerRecord, not tuple",
     ),
+    (lambda c: c.producer.send_records([ProducerRecord("", b"v")]), ValueError, "not be empty"),
+    (lambda c: c.producer.send_batch(("", 0), EMPTY_TOPIC), ValueError, "not be empty"),
     (
         lambda c: c.producer.send_records([ProducerRecord(T, b"v", partition=BAD)]),
         TypeError,
