@@ -116,12 +116,12 @@ class Learning:
     async def _learn(self, topics: Sequence[TopicQueue]) -> None:
         """Ask for topics, which may create them, for as long as somebody waits for them."""
         names = {topic.name for topic in topics}
-        self._client.track_topics(names - self._tracked)
-        self._tracked |= names
         timeout = min(WARN_AFTER, self._patience)
         try:
             while topics:
                 try:
+                    self._client.track_topics(names - self._tracked)
+                    self._tracked |= names
                     await self._client.metadata_for(
                         [topic.name for topic in topics],
                         timeout=timeout,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.clock import MemoryTransport
-from kafka_async.errors import DeliveryError, KafkaTimeoutError
+from kafka_async.errors import ClientClosedError, DeliveryError, KafkaTimeoutError
 from kafka_async.producer.producer import HURRY, Producer
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
-from tests.embedded_client import settle
+from tests.embedded_client import InMemory, settle
 from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
@@ -253,3 +253,12 @@ async def test_a_second_stop_waits_for_a_first_that_is_cancelled(stage: Stage) -
     await asyncio.wait({first})
     assert first.cancelled()
     fault.release()
+
+
+async def test_records_for_a_new_topic_fail_if_the_shared_client_was_stopped() -> None:
+    async with InMemory() as memory, memory.client() as client, Producer(client) as producer:
+        delivery = await producer.enqueue("new", b"value")
+        await client.stop()
+        with pytest.raises(ClientClosedError, match="closed"):
+            await delivery
+        assert producer.health().state != "failed"
