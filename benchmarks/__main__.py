@@ -212,9 +212,9 @@ def _is_wanted_apart(name: str, options: argparse.Namespace) -> bool:
 
 
 def _is_whole(options: argparse.Namespace) -> bool:
-    everybody = set(options.peers) == set(_peers(options))
+    all_peers = set(options.peers) == set(_peers(options))
     usual = options.backend == "apache" and options.scale == 1.0 and options.rounds >= 3
-    return not options.only and everybody and usual
+    return not options.only and all_peers and usual
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ DEFAULT_TARGETS: Final = (
 REASONS: Final[Mapping[str, str]] = {
     "round-trip": "within noise: single rounds give 0.79 to 1.46 times the other's time",
     "consume-1k": "ours moves 93 % of what a raw socket in one thread does; librdkafka, above that "
-    "limit, reads ahead in threads of its own on the other core",
+    "limit, reads ahead in separate threads on the other core",
 }
 """By case: why ours is behind the best of the others at its defaults in the checked-in table."""
 

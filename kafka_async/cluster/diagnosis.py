@@ -49,7 +49,7 @@ _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
 
 
 def explain(error: BaseException, stage: Stage, *, tls: bool, known: bool = False) -> Diagnosis:
-    """Why a connection failed that had come to `stage`, and what to do.
+    """Return why a connection failed at `stage`, and what to do.
 
     `known` says that this broker has responded before: then it is a broker, at the right port.
     """
