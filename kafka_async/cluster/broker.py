@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.cluster.activity import UNANSWERED_AFTER, BrokerActivity
 from kafka_async.cluster.connection import Address, ConnectionSetupError, Wiring, WrongBrokerError
-from kafka_async.cluster.lane import (
-    Lane,
-    LaneKind,
-    close_lanes,
-    is_hopeless,
-)
+from kafka_async.cluster.lane import Lane, LaneKind, close_lanes, is_hopeless
 from kafka_async.config import split_server
 from kafka_async.errors import (
     InvalidConfigurationError,

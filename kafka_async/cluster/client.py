@@ -356,7 +356,7 @@ class Client:
 
     def track_topics(self, topics: Iterable[str]) -> None:
         """Keep topics' metadata fresh; counted, so undo each with `untrack_topics`."""
-        self._running().updater.track(topic_names(topics))
+        self._running().updater.track(topics)
 
     def untrack_topics(self, topics: Iterable[str]) -> None:
         """Undo `track_topics`; harmless on a closed client."""
@@ -383,10 +383,9 @@ class Client:
             KafkaTimeoutError: no broker answered in that time.
             KafkaError: one cannot be used, as for its name or a missing permission.
         """
-        names = topic_names(topics)
         check_timeout(timeout, may_have_passed=True)
         return await self._running().updater.known(
-            names, timeout, create=allow_auto_create, retry_unknown=retry_unknown
+            topics, timeout, create=allow_auto_create, retry_unknown=retry_unknown
         )
 
     async def refresh_metadata(

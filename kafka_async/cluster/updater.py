@@ -19,6 +19,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
+from kafka_async.arguments import topic_names
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.bootstrap import RebootstrapTrigger
 from kafka_async.cluster.lane import CONNECT_PATIENCE
@@ -38,7 +39,6 @@ from kafka_async.errors import (
     error_for,
 )
 from kafka_async.hooks import Rebootstrapped
-from kafka_async.types import check_topic
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -128,7 +128,7 @@ class MetadataUpdater:
     def track(self, topics: Iterable[str]) -> None:
         """Keep topics fresh until they are untracked as often as they were tracked."""
         tracked, known = self._tracked, self.snapshot.topics
-        for topic in _checked(topics):
+        for topic in topic_names(topics):
             count = tracked.get(topic, 0)
             tracked[topic] = count + 1
             if count:
@@ -215,7 +215,7 @@ class MetadataUpdater:
             KafkaTimeoutError: no broker answered in that time.
             KafkaError: one cannot be used, as for its name or its permissions.
         """
-        wanted = frozenset(_checked(topics))
+        wanted = topic_names(topics)
         deadline = self._loop.time() + timeout
         backoff = self._new_backoff()
         while True:
@@ -556,11 +556,3 @@ def _discard(task: asyncio.Task[Any]) -> None:
 
 def _nothing(*_: Any) -> None:
     pass
-
-
-def _checked(topics: Iterable[str]) -> list[str]:
-    """The names, all of them looked at before any is used; TypeError for one that is no str."""
-    names = list(topics)
-    for name in names:
-        check_topic(name)
-    return names

@@ -39,8 +39,8 @@ WARN_AFTER: Final = 2.0
 class Learning:
     """Has the topics that records wait for learnt, and tells the accumulator what is new of any.
 
-    `wake()` asks for another look round; `delay(n)` gives the seconds to wait after n failures;
-    `seen` is the metadata that was looked at last.
+    `wake()` schedules another run of the send loop; `delay(n)` gives the seconds to wait after n
+    failures; `seen` is the metadata that was looked at last.
     """
 
     def __init__(

@@ -42,14 +42,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_short_run_finds_nothing_and_reaches_the_parsers(home: Path, seeded: int) -> None:
-    done = fuzz(home, "--seconds", "12", "--seed", str(seeded), "--functions")
+    done = fuzz(home, "--seconds", "24", "--seed", str(seeded), "--functions")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     assert f"seed {seeded}," in said
     for target in TARGETS:
         found = re.search(rf"^fuzz +{target} +([\d,]+) executions.* (\d+) edges", said, re.M)
         assert found, said
-        assert int(found[1].replace(",", "")) > 100, said  # in seconds of a busy machine too
+        assert int(found[1].replace(",", "")) > 1_000, said
         assert int(found[2]) > 200, said
         assert re.search(rf"^AddressSanitizer +{target} +[1-9]\d* inputs$", said, re.M), said
         assert re.search(rf"^cost +{target} +[1-9]\d* inputs, at most", said, re.M), said
