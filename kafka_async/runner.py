@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -78,6 +79,7 @@ class _Signals:
         self._numbers = tuple(numbers)
         self._task: asyncio.Task[Any] | None = None
         self._former: dict[signal.Signals, Any] = {}
+        self._wakeup: _Wakeup | None = None
 
     async def cancel_on_signal(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` in the task that the first signal cancels."""
@@ -99,6 +101,8 @@ class _Signals:
                     # Not the loop's add_signal_handler: this one also runs while synchronous code
                     # holds the event loop, so that a second signal always ends the process.
                     signal.signal(number, self._handle)
+        if self._former:
+            self._wakeup = _Wakeup(self._loop)
         return self
 
     def __exit__(
@@ -107,6 +111,8 @@ class _Signals:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._wakeup is not None:
+            self._wakeup.close()
         for number, former in self._former.items():
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, former)
@@ -122,6 +128,27 @@ class _Signals:
     def _cancel(self) -> None:
         if self._task is not None:
             self.cancelled = self._task.cancel()
+
+
+class _Wakeup:
+    """Ends the event loop's wait at every signal, so that Python calls the signal's handler.
+
+    The system call alone does not end if the signal comes just before it or in another thread.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._receiver, self._sender = socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
+        loop.add_reader(self._receiver, self._receiver.recv, 4096)
+        self._former = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._former)
+        self._loop.remove_reader(self._receiver)
+        self._receiver.close()
+        self._sender.close()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,32 @@ def test_main_may_return_after_a_signal(number: signal.Signals) -> None:
         return "not cancelled"
 
     assert kafka_async.run(main()) == "in order"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_another_thread_ends_the_wait_of_the_event_loop(number: signal.Signals) -> None:
+    """The system interrupts that thread, not the event loop's system call."""
+    outcomes: list[bool] = []
+
+    def kill() -> None:
+        threading.Event().wait(0.05)  # until the event loop waits; any time is right for it
+        signal.pthread_kill(threading.get_ident(), number)
+
+    async def main() -> None:
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            async with asyncio.timeout(10) as unnoticed:
+                await asyncio.sleep(3600)
+        finally:
+            thread.join()
+            outcomes.append(unnoticed.expired())
+
+    kind, text = ends_with(number)
+    with pytest.raises(kind) as caught:
+        kafka_async.run(main())
+    assert str(caught.value) == text
+    assert outcomes == [False]
 
 
 def test_errors_of_closing_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,13 +94,31 @@ def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
     def results(futures: Any) -> list[Any]:
         return [future.result(PATIENCE) for future in futures.values()]
 
+    def after_a_change(call: Callable[[], Any]) -> Any:
+        """Repeat a call while the broker asked has not yet applied the controller's records."""
+        behind = {
+            base.KafkaError.UNKNOWN_TOPIC_OR_PART,
+            base.KafkaError.NOT_LEADER_FOR_PARTITION,
+            base.KafkaError.LEADER_NOT_AVAILABLE,
+        }
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                [result] = results(call())
+            except base.KafkaException as error:
+                if error.args[0].code() not in behind or time.monotonic() > deadline:
+                    raise
+            else:
+                return result
+
     new = module.NewTopic(topic, 2, 3, config={"retention.ms": "100000"})
     results(admin.create_topics([new], operation_timeout=PATIENCE))
-    [described] = results(admin.describe_topics(base.TopicCollection([topic])))
+    named = base.TopicCollection([topic])
+    described = after_a_change(lambda: admin.describe_topics(named))
     assert [len(part.replicas) for part in described.partitions] == [3, 3]
     results(admin.create_partitions([module.NewPartitions(topic, 4)], operation_timeout=PATIENCE))
     resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, topic)
-    [configs] = results(admin.describe_configs([resource]))
+    configs = after_a_change(lambda: admin.describe_configs([resource]))
     assert len(configs) == 37
     assert configs["retention.ms"].value == "100000"
     operation = module.AlterConfigOpType.SET
@@ -113,7 +131,7 @@ def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
     assert len(cluster.nodes) == 3
     first = base.TopicPartition(topic, 0)
     latest = module.OffsetSpec.latest()
-    [offset] = results(admin.list_offsets({first: latest}))
+    offset = after_a_change(lambda: admin.list_offsets({first: latest}))
     assert offset.offset == 0
     results(admin.delete_topics([topic], operation_timeout=PATIENCE))
 
