@@ -1,0 +1,100 @@
+"""The language check finds refused words where people read, and leaves code alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.check_language import REFUSED, check, main, tracked_files
+
+
+def messages(source: str, suffix: str = ".py") -> list[str]:
+    return [f"{line}: {message.split(':')[0]}" for line, message in check(source, suffix)]
+
+
+@pytest.mark.parametrize("word", ["What", "Who", "Whether", "Where", "How", "When", "Why", "how"])
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('"""{} it is."""\n', 1),
+        ('def name() -> None:\n    """{} it is."""\n', 2),
+        ('class Name:\n    """{} it is."""\n', 2),
+        ('LIMIT = 3\n"""{} it is."""\n', 2),
+    ],
+    ids=["module", "function", "class", "attribute"],
+)
+def test_refuses_a_docstring_that_begins_with_a_question_word(
+    source: str, line: int, word: str
+) -> None:
+    assert messages(source.format(word)) == [f'{line}: docstring begins with "{word}"']
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def name() -> None:\n    """Return what a broker sent."""\n',
+        'def name() -> None:\n    """Whatever."""\n',
+        'text = "What is it?"\n',
+        "# Why: the timer fires early.\n",
+    ],
+)
+def test_accepts_question_words_elsewhere(source: str) -> None:
+    assert messages(source) == []
+
+
+@pytest.mark.parametrize("words", REFUSED)
+@pytest.mark.parametrize(
+    ("suffix", "source", "line"),
+    [
+        (".py", "# It is {} here.\n", 1),
+        (".py", 'raise ValueError("it is {}")\n', 1),
+        (".py", '"""Do it.\n\nIt is {}.\n"""\n', 3),
+        (".py", 'text = f"{{name}} is {}"\n', 1),
+        (".pyx", "cdef int size  # It is {}.\n", 1),
+        (".pyx", 'def name():\n    """Do it {}."""\n', 2),
+        (".md", "# Title\n\nIt is {}.\n", 3),
+    ],
+)
+def test_refuses_words_in_prose(suffix: str, source: str, line: int, words: str) -> None:
+    assert messages(source.format(words), suffix) == [f'{line}: "{words}"']
+
+
+def test_refuses_words_across_a_line_break() -> None:
+    assert messages("The request is under\nway.\n", ".md") == ['1: "under\nway"']
+
+
+@pytest.mark.parametrize(
+    ("suffix", "source"),
+    [
+        (".py", "nobody = 1\n"),
+        (".py", "# The name `nobody` is taken.\n"),
+        (".pyx", "cdef int nobody\n"),
+        (".md", "Before\n\n```python\nnobody = 1\n```\n\nuse `nobody`.\n"),
+        (".md", "1. Before\n\n    ```python\n    nobody = 1\n    ```\n"),
+    ],
+)
+def test_accepts_refused_words_in_code(suffix: str, source: str) -> None:
+    assert messages(source, suffix) == []
+
+
+def test_finds_words_after_a_code_block_at_their_line() -> None:
+    assert messages("```\nnobody\n```\n\nnobody\n", ".md") == ['5: "nobody"']
+
+
+def test_refuses_a_test_that_is_named_as_a_question() -> None:
+    source = "async def test_what_ends_at_once() -> None: ...\ndef test_retries() -> None: ...\n"
+    assert messages(source) == ["1: test_what_ends_at_once"]
+
+
+def test_reports_file_line_and_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Nobody does.\n", encoding="utf-8")
+    assert main([str(page)]) == 1
+    assert "page.md:1" in capsys.readouterr().out
+    page.write_text("The broker does.\n", encoding="utf-8")
+    assert main([str(page)]) == 0
+
+
+def test_reads_code_cython_and_pages() -> None:
+    assert {path.suffix for path in tracked_files()} >= {".py", ".pyx", ".md"}
