@@ -134,8 +134,9 @@ def test_a_signal_in_another_thread_ends_the_wait_of_the_event_loop(number: sign
     async def main() -> None:
         thread = threading.Thread(target=kill)
         thread.start()
+        unnoticed = asyncio.timeout(10)
         try:
-            async with asyncio.timeout(10) as unnoticed:
+            async with unnoticed:
                 await asyncio.sleep(3600)
         finally:
             thread.join()
