@@ -10,13 +10,18 @@ from fuzz.target import Target, functions_of
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records import compression
 from kafka_async.records.batch import BatchHeader
-from kafka_async.records.compression import DEFAULT_LIMIT, Codec, compress, decompress
+from kafka_async.records.compression import (
+    MAX_DECOMPRESSED_BYTES_PER_BATCH,
+    Codec,
+    compress,
+    decompress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FunctionType
 
-    from kafka_async.records.compression import Unpacked
+    from kafka_async.records.compression import Decompressed
 
 LIMIT: Final = 256 * 1024
 """What an input may decompress to here; what is measured has the product's own limit."""
@@ -33,7 +38,7 @@ def run(data: bytes) -> None:
     check(*_parted(data))
 
 
-def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Unpacked | None:
+def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Decompressed | None:
     """What `data` decompresses to, None if it is refused; every promise is held against it."""
     try:
         plain = decompress(codec, data, limit)
@@ -77,7 +82,7 @@ def subject(data: bytes) -> Callable[[], object]:
 def size(data: bytes) -> int:
     """Bytes of the input, or of what it decompresses to if that is more."""
     codec, packed = _parted(data)
-    return max(len(packed), unpacked_size(codec, packed, DEFAULT_LIMIT))
+    return max(len(packed), unpacked_size(codec, packed, MAX_DECOMPRESSED_BYTES_PER_BATCH))
 
 
 def unpacked_size(codec: Codec, packed: bytes, limit: int) -> int:

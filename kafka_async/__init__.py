@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafka_async import errors, serde, types
     from kafka_async.admin import Admin, NewTopic
     from kafka_async.cluster.client import Client
-    from kafka_async.cluster.destinations import (
+    from kafka_async.cluster.request_destinations import (
         AnyBroker,
         Broker,
         Controller,
@@ -73,17 +73,17 @@ __all__ = [
 # A name beside the module it lives in; None: the name is a module of the package.
 _HOMES: Final[dict[str, str | None]] = {
     "Admin": "kafka_async.admin",
-    "AnyBroker": "kafka_async.cluster.destinations",
-    "Broker": "kafka_async.cluster.destinations",
+    "AnyBroker": "kafka_async.cluster.request_destinations",
+    "Broker": "kafka_async.cluster.request_destinations",
     "Client": "kafka_async.cluster.client",
     "Consumer": "kafka_async.consumer.consumer",
-    "Controller": "kafka_async.cluster.destinations",
+    "Controller": "kafka_async.cluster.request_destinations",
     "Delivery": "kafka_async.kernel",
     "EmbeddedCluster": "kafka_async.embedded",
-    "GroupCoordinator": "kafka_async.cluster.destinations",
+    "GroupCoordinator": "kafka_async.cluster.request_destinations",
     "GroupMetadata": "kafka_async.types",
     "Health": "kafka_async.types",
-    "Leader": "kafka_async.cluster.destinations",
+    "Leader": "kafka_async.cluster.request_destinations",
     "NewTopic": "kafka_async.admin",
     "OffsetAndMetadata": "kafka_async.types",
     "Producer": "kafka_async.producer.producer",
@@ -93,7 +93,7 @@ _HOMES: Final[dict[str, str | None]] = {
     "RecordMetadata": "kafka_async.types",
     "TopicPartition": "kafka_async.types",
     "Transaction": "kafka_async.producer.transaction",
-    "TransactionCoordinator": "kafka_async.cluster.destinations",
+    "TransactionCoordinator": "kafka_async.cluster.request_destinations",
     "errors": None,
     "run": "kafka_async.runner",
     "serde": None,

@@ -66,7 +66,7 @@ def keeps_virtual_time(loop: asyncio.AbstractEventLoop) -> bool:
     return bool(getattr(loop, "virtual_time", False))
 
 
-def ticker(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+def time_function(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
     """The loop's time as a function for hot paths, without a Python frame on a real loop.
 
     asyncio's loops and uvloop's all keep the time of `time.monotonic`; uvloop's `time()` is

@@ -97,7 +97,7 @@ class KafkaError(Exception):
         self._label = "" if self.code is None else f" [{self.name} {self.code}]"
 
     @classmethod
-    def in_place_of(cls, error: Exception, category: Category) -> Self:
+    def from_cause(cls, error: Exception, category: Category) -> Self:
         """An error of this class that says what `error`, its cause, says: place and code too."""
         if isinstance(error, KafkaError):
             leaves = cls(
@@ -972,7 +972,7 @@ def transactional(
 
 
 @contextmanager
-def raises_categories(*, begun: bool = True) -> Generator[None]:
+def convert_transaction_errors(*, begun: bool = True) -> Generator[None]:
     """Raise each KafkaError of the block as the error that `transactional` returns for it."""
     try:
         yield
@@ -987,4 +987,4 @@ def _from(cls: type[KafkaError], error: Exception, category: Category) -> KafkaE
     if isinstance(error, cls):
         error.category = category
         return error
-    return cls.in_place_of(error, category)
+    return cls.from_cause(error, category)

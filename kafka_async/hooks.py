@@ -31,7 +31,7 @@ class Connected(Event):
     node_id: int
     host: str
     port: int
-    lane: str
+    connection: str
     seconds: float
 
 
@@ -40,7 +40,7 @@ class Disconnected(Event):
     """A connection has ended; `error` is None if we closed it."""
 
     node_id: int
-    lane: str
+    connection: str
     error: BaseException | None
 
 
@@ -56,7 +56,7 @@ class RequestSent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestAnswered(Event):
+class ResponseReceived(Event):
     """The response has arrived; `seconds` is the round trip, the broker's work included."""
 
     node_id: int

@@ -52,7 +52,7 @@ def current_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-async def outlast(
+async def wait_shielded(
     task: asyncio.Task[object],
     deadline: float | None = None,
     on_cancel: Callable[[], None] | None = None,

@@ -22,7 +22,7 @@ from kafka_async.testing.backends.base import BackendUnavailableError, ClusterOp
 from kafka_async.testing.backends.jvm import find_java
 from kafka_async.testing.clock import VirtualClockEventLoop
 from kafka_async.testing.environment import in_ci
-from tests.strict import REFUSED
+from tests.request_checks import REFUSED
 
 pytest_plugins = ["kafka_async_pytest"]
 

@@ -14,7 +14,7 @@ from kafka_async.admin import Admin
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.engine import Engine
+from kafka_async.consumer.runtime import Engine
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import iter_batches

@@ -18,7 +18,7 @@ from kafka_async.admin import Admin, NewTopic
 from kafka_async.admin.values import ConfigResource, ResourceType
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.destinations import AnyBroker, Broker
+from kafka_async.cluster.request_destinations import AnyBroker, Broker
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.hooks import Fetched

@@ -23,7 +23,7 @@ from kafka_async.errors import (
     SerializationError,
 )
 from kafka_async.producer.producer import Producer
-from kafka_async.serde.functions import deserializer, serializer, takes_three
+from kafka_async.serde.functions import deserializer, serializer, takes_topic_and_headers
 from kafka_async.types import TopicPartition
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -111,7 +111,7 @@ FORMS: list[tuple[Callable[..., Any], bool]] = [
 async def test_three_required_positional_parameters_are_the_second_form(
     function: Callable[..., Any], expected: bool
 ) -> None:
-    assert takes_three(function) is expected
+    assert takes_topic_and_headers(function) is expected
 
 
 async def test_the_form_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:

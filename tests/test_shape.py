@@ -44,10 +44,15 @@ PURE_ROOMS = [
     "errors.py",
 ]
 PURE_MODULES = [
-    *("cluster/metadata.py", "cluster/bootstrap.py", "cluster/throttle.py", "cluster/channel.py"),
+    *(
+        "cluster/metadata.py",
+        "cluster/rebootstrap.py",
+        "cluster/throttle.py",
+        "cluster/in_flight_requests.py",
+    ),
     *("producer/accumulator.py", "producer/idempotence.py"),
-    *("consumer/subscription.py", "consumer/session.py", "consumer/isolation.py"),
-    "consumer/missing.py",
+    *("consumer/subscription.py", "consumer/fetch_session.py", "consumer/isolation.py"),
+    "consumer/missing_topics.py",
     "group/state.py",
 ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async.errors import ClientClosedError, IllegalStateError, KafkaError, TaskDiedError
 from kafka_async.hooks import Hooks, TaskDied
-from kafka_async.supervisor import Supervisor, outlast
+from kafka_async.supervisor import Supervisor, wait_shielded
 
 pytestmark = pytest.mark.asyncio
 
@@ -154,7 +154,7 @@ async def test_a_cancelled_start_leaves_no_host_behind() -> None:
 async def test_what_must_be_finished_outlasts_any_number_of_cancellations() -> None:
     go_on = asyncio.Event()
     work = asyncio.ensure_future(go_on.wait())
-    waiting = asyncio.create_task(outlast(work))
+    waiting = asyncio.create_task(wait_shielded(work))
     for _ in range(3):
         await asyncio.sleep(0)
         waiting.cancel()
@@ -163,14 +163,14 @@ async def test_what_must_be_finished_outlasts_any_number_of_cancellations() -> N
     go_on.set()
     assert isinstance(await waiting, asyncio.CancelledError)
     assert work.done()
-    assert await outlast(work) is None
+    assert await wait_shielded(work) is None
 
 
 @pytest.mark.virtual_clock
 async def test_outlasting_ends_at_its_deadline() -> None:
     work = asyncio.ensure_future(forever())
     loop = asyncio.get_running_loop()
-    assert await outlast(work, loop.time() + 3) is None
+    assert await wait_shielded(work, loop.time() + 3) is None
     assert loop.time() == 3
     assert not work.done()
     work.cancel()

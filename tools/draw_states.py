@@ -22,8 +22,8 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.groups import state as coordinator
 from kafka_async.embedded.transactions import state as embedded_transactions
 from kafka_async.group import state as member
-from kafka_async.producer import transactions
-from kafka_async.producer.reactions import PRODUCE_REACTIONS
+from kafka_async.producer import transaction_state
+from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS
 
 if TYPE_CHECKING:
     from kafka_async.errors import KafkaError
@@ -62,14 +62,14 @@ COMMITS: Final = """\
 BATCHES: Final = """\
 ## A batch that came back
 
-`kafka_async/producer/reactions.py`: what a producer does about the error that a broker answers to
+`kafka_async/producer/produce_errors.py`: what a producer does about an error in the response to
 Produce. Errors that are not in the table, nor below a class that is, are told to the caller.
 """
 
 TRANSACTIONS: Final = """\
 ## A transactional producer
 
-`kafka_async/producer/transactions.py`. What each state means to a call that does not fit:
+`kafka_async/producer/transaction_state.py`. What each state means to a call that does not fit:
 """
 
 GROUPS: Final = """\
@@ -108,16 +108,16 @@ def make() -> str:
         BATCHES,
         generated_page.table(
             ["Error", "What the producer does"],
-            ((f"`{cls.__name__}`", what.value) for cls, what in PRODUCE_REACTIONS.items()),
+            ((f"`{cls.__name__}`", what.value) for cls, what in PRODUCE_ERROR_ACTIONS.items()),
         ),
         "",
         TRANSACTIONS,
         generated_page.table(
             ["State", "What a call is told"],
-            ((state.value, why) for state, why in transactions.REASONS.items()),
+            ((state.value, why) for state, why in transaction_state.REASONS.items()),
         ),
         "",
-        transitions(transactions.TRANSITIONS),
+        transitions(transaction_state.TRANSITIONS),
         GROUPS,
         matrix(coordinator.TABLE, list(coordinator.GroupState)),
         COORDINATOR,

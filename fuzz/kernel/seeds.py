@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fuzz import captured, responses
 from fuzz.kernel import batches, sections
 from kafka_async.kernel import OpenBatch, encode_varint
-from kafka_async.records.batch import frame_batch, iter_batches
+from kafka_async.records.batch import encode_batch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.records.control import encode_control_batch
 
@@ -163,6 +163,6 @@ def _batch_input(data: bytes, count: int, codec: Codec) -> bytes:
 
 
 def _framed(payload: bytes, codec: Codec, count: int) -> bytes:
-    return frame_batch(
+    return encode_batch(
         payload, codec=codec, count=count, base_timestamp=TIME, max_timestamp=TIME + 4
     )

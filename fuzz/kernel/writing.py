@@ -14,7 +14,7 @@ from fuzz.kernel.inputs import Feed
 from fuzz.kernel.oracle import Refusal, all_fields, answer, holds, same
 from kafka_async.kernel import Section
 from kafka_async.records import compression
-from kafka_async.records.batch import HEADER_SIZE, frame_batch, iter_batches
+from kafka_async.records.batch import HEADER_SIZE, encode_batch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _append(batch: Any, call: Append, taken: list[Row]) -> object:
 
 def _append_many(kernel: Any, batch: Any, call: AppendMany, taken: list[Row]) -> object:
     timestamp, values, keys = call
-    topic: Any = kernel.OpenBatches()
+    topic: Any = kernel.TopicOpenBatches()
     topic.partitions, topic.sticky = 1, 0
     topic.open(0, batch)
     found: Any = _refused(functools.partial(topic.append_many, timestamp, values, keys))
@@ -261,7 +261,7 @@ def _check_round_trip(kernel: Any, filled: Filled, codec: Codec) -> None:
     back = all_fields(kernel.parse_records(section, TOPIC, PARTITION, EPOCH, 0))
     wanted = [_expected(offset, row) for offset, row in enumerate(taken)]
     same("what was written and what is read", back, wanted)
-    framed = frame_batch(
+    framed = encode_batch(
         compression.compress(codec, data),
         codec=codec,
         count=len(taken),

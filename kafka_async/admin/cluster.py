@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_async.admin.values import ClusterDescription
-from kafka_async.cluster.destinations import AnyBroker
+from kafka_async.cluster.request_destinations import AnyBroker
 from kafka_async.errors import raise_for
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.types import Node

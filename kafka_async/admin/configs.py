@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from kafka_async.arguments import instance_of, several, whole_number
-from kafka_async.cluster.destinations import AnyBroker, Broker
+from kafka_async.cluster.request_destinations import AnyBroker, Broker
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

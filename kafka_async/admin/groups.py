@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
 from kafka_async.arguments import texts
-from kafka_async.cluster.destinations import Broker, CoordinatorKind
+from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
     GroupIdNotFoundError,
     KafkaConnectionError,

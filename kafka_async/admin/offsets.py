@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.arguments import by_partition, text, topic_partitions, whole_number
-from kafka_async.cluster.destinations import Broker, CoordinatorKind
+from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
     KafkaConnectionError,
     KafkaError,

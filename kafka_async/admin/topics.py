@@ -22,7 +22,7 @@ from kafka_async.arguments import (
     texts,
     whole_number,
 )
-from kafka_async.cluster.destinations import AnyBroker, Controller
+from kafka_async.cluster.request_destinations import AnyBroker, Controller
 from kafka_async.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,

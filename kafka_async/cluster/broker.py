@@ -13,9 +13,19 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from kafka_async.cluster.activity import UNANSWERED_AFTER, BrokerActivity
-from kafka_async.cluster.connection import Address, ConnectionSetupError, Wiring, WrongBrokerError
-from kafka_async.cluster.lane import Lane, LaneKind, close_lanes, is_hopeless
+from kafka_async.cluster.broker_activity import UNANSWERED_AFTER, BrokerActivity
+from kafka_async.cluster.broker_connection import (
+    BrokerConnection,
+    ConnectionKind,
+    close_connections,
+    is_permanent,
+)
+from kafka_async.cluster.connection import (
+    Address,
+    ConnectionContext,
+    ConnectionSetupError,
+    WrongBrokerError,
+)
 from kafka_async.config import split_server
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -33,25 +43,27 @@ if TYPE_CHECKING:
 class BrokerLanes:
     """One broker: the lanes that all share, general and slow, and the lanes with an owner."""
 
-    def __init__(self, general: Lane, activity: BrokerActivity) -> None:
+    def __init__(self, general: BrokerConnection, activity: BrokerActivity) -> None:
         self.general = general
-        self.slow: Lane | None = None
+        self.slow: BrokerConnection | None = None
         self.activity = activity
-        self.owned: set[Lane] = set()
+        self.owned: set[BrokerConnection] = set()
 
     @property
     def connected(self) -> bool:
         """Whether there is any connection to the broker."""
-        return any(lane.connected for lane in self.all())
+        return any(connection.connected for connection in self.all())
 
     @property
     def in_flight(self) -> int:
         """Requests without a response, on all lanes."""
-        return sum(lane.in_flight for lane in self.all())
+        return sum(connection.in_flight for connection in self.all())
 
     def silent_for(self, now: float) -> float | None:
         """Return the seconds without a response while one is due; None if none is overdue."""
-        sent = [at for lane in self.all() if (at := lane.unanswered_since(now)) is not None]
+        sent = [
+            at for connection in self.all() if (at := connection.unanswered_since(now)) is not None
+        ]
         if not sent:
             return None
         since = max(min(sent), self.activity.responded_at or 0.0)
@@ -61,11 +73,11 @@ class BrokerLanes:
         """Whether there is a connection, or one may be made (KIP-899)."""
         return self.connected or self.general.connecting or self.general.retry_at <= now
 
-    def all(self) -> list[Lane]:
+    def all(self) -> list[BrokerConnection]:
         """Every lane."""
         return [*self.shared(), *self.owned]
 
-    def shared(self) -> list[Lane]:
+    def shared(self) -> list[BrokerConnection]:
         """The lanes that the client owns."""
         return [self.general] if self.slow is None else [self.general, self.slow]
 
@@ -79,7 +91,7 @@ class Brokers:
 
     def __init__(
         self,
-        wiring: Wiring,
+        wiring: ConnectionContext,
         supervisor: Supervisor,
         nodes: Callable[[], Mapping[int, Node]],
         *,
@@ -105,32 +117,36 @@ class Brokers:
 
     # -- lanes ------------------------------------------------------------------------------------
 
-    def general(self, node_id: int) -> Lane:
+    def general(self, node_id: int) -> BrokerConnection:
         """Return the shared lane to a broker."""
         return self._broker(node_id).general
 
-    def slow(self, node_id: int) -> Lane:
+    def slow(self, node_id: int) -> BrokerConnection:
         """The shared lane to a broker for requests that wait for the cluster."""
         broker = self._broker(node_id)
         if broker.slow is None:
-            broker.slow = self._new(node_id, LaneKind.SLOW, "shared", broker.activity)
+            broker.slow = self._new(node_id, ConnectionKind.SLOW, "shared", broker.activity)
         return broker.slow
 
-    def lane(
+    def connection(
         self,
         node_id: int,
-        kind: LaneKind,
+        kind: ConnectionKind,
         owner: str,
-        frame_cap: int | None = None,
+        max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
-    ) -> Lane:
+    ) -> BrokerConnection:
         """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
         broker = self._broker(node_id)
-        lane = self._new(node_id, kind, owner, broker.activity, frame_cap, fetch_max_wait)
-        broker.owned.add(lane)
-        return lane
+        connection = self._new(
+            node_id, kind, owner, broker.activity, max_frame_size, fetch_max_wait
+        )
+        broker.owned.add(connection)
+        return connection
 
-    def least_loaded(self, now: float, *, besides: Lane | None = None) -> Lane | None:
+    def least_loaded(
+        self, now: float, *, besides: BrokerConnection | None = None
+    ) -> BrokerConnection | None:
         """The general lane to use for what any broker can answer; None if back-off forbids all.
 
         A connected one with the fewest requests under way, else the one that can be connected
@@ -140,14 +156,20 @@ class Brokers:
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
         for overdue in (False, True):
-            lanes = [one.general for one in candidates if one.activity.overdue is overdue]
-            lanes = [lane for lane in lanes if lane is not besides]
-            connected = [lane for lane in lanes if lane.connected]
+            connections = [one.general for one in candidates if one.activity.overdue is overdue]
+            connections = [connection for connection in connections if connection is not besides]
+            connected = [connection for connection in connections if connection.connected]
             if connected:
-                return min(connected, key=lambda lane: lane.in_flight)
-            free = [lane for lane in lanes if lane.connecting or lane.retry_at <= now]
+                return min(connected, key=lambda connection: connection.in_flight)
+            free = [
+                connection
+                for connection in connections
+                if connection.connecting or connection.retry_at <= now
+            ]
             if free:
-                return min(free, key=lambda lane: (lane.connecting, lane.retry_at))
+                return min(
+                    free, key=lambda connection: (connection.connecting, connection.retry_at)
+                )
         return None
 
     def available(self, now: float) -> bool:
@@ -215,47 +237,49 @@ class Brokers:
         """Metadata names these brokers: let go of bootstrap servers and of those that are gone."""
         gone = self._brokers.keys() - set(known)
         for node_id in gone:
-            lanes = self._brokers[node_id]
-            shared = lanes.shared()
-            busy = lanes.owned or any(lane.in_flight or lane.connecting for lane in shared)
+            connections = self._brokers[node_id]
+            shared = connections.shared()
+            busy = connections.owned or any(
+                connection.in_flight or connection.connecting for connection in shared
+            )
             if node_id < 0 or not busy:
-                for lane in shared:
-                    lane.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
+                for connection in shared:
+                    connection.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
                 self._responded_before = self.responded_at
                 self._brokers.pop(node_id, None)
 
     def disconnect(self, reason: KafkaError) -> None:
         """Drop every connection; lanes stay and connect again when they are used (KIP-1102)."""
-        for lane in self._lanes():
-            lane.disconnect(reason)
+        for connection in self._connections():
+            connection.disconnect(reason)
 
     def end(self, reason: KafkaError) -> None:
         """Close all lanes at once; what is under way fails with `reason`."""
-        for lane in self._lanes():
-            lane.end(reason)
+        for connection in self._connections():
+            connection.end(reason)
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Close all lanes; abort the connections that are still open after `timeout` seconds."""
-        await close_lanes(self._lanes(), timeout, reason)
+        await close_connections(self._connections(), timeout, reason)
 
     # -- what lanes tell --------------------------------------------------------------------------
 
-    def connected(self, lane: Lane, versions: BrokerVersions) -> None:
+    def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
         """A lane has a connection, and with it the newest features that any broker has told."""
-        self.failures.pop(lane.node_id, None)
-        self._refusals.pop(lane.node_id, None)
+        self.failures.pop(connection.node_id, None)
+        self._refusals.pop(connection.node_id, None)
         self._troubled = False
         if versions.features_epoch >= self._features_epoch:
             self._features_epoch = versions.features_epoch
             self.features = versions.features
 
-    def failed(self, lane: Lane, error: KafkaError) -> None:
+    def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
         """A lane could not connect."""
-        self.failures[lane.node_id] = error
+        self.failures[connection.node_id] = error
         if isinstance(error, ConnectionSetupError) and error.refused:
-            self._refusals[lane.node_id] += 1
+            self._refusals[connection.node_id] += 1
         else:
-            self._refusals.pop(lane.node_id, None)
+            self._refusals.pop(connection.node_id, None)
         self.lost(error)
         if isinstance(error, WrongBrokerError):
             self._on_wrong_broker(error.message)
@@ -267,11 +291,11 @@ class Brokers:
         if not any(broker.connected for broker in self._brokers.values()):
             self._on_disconnected()
 
-    def closed(self, lane: Lane) -> None:
+    def closed(self, connection: BrokerConnection) -> None:
         """A lane is gone."""
-        broker = self._brokers.get(lane.node_id)
+        broker = self._brokers.get(connection.node_id)
         if broker is not None:
-            broker.owned.discard(lane)
+            broker.owned.discard(connection)
 
     # -- bootstrap servers ------------------------------------------------------------------------
 
@@ -292,7 +316,7 @@ class Brokers:
     def hopeless(self) -> bool:
         """Whether no bootstrap server can be used before somebody changes something."""
         failures = [self.failures.get(node_id) for node_id in self._servers]
-        return all(failure is not None and is_hopeless(failure) for failure in failures)
+        return all(failure is not None and is_permanent(failure) for failure in failures)
 
     def _trouble(self, node_id: int) -> str:
         broker = self._brokers.get(node_id)
@@ -308,29 +332,31 @@ class Brokers:
     def _candidates(self) -> list[int]:
         return list(self._nodes() or self._servers)
 
-    def _lanes(self) -> list[Lane]:
-        return [lane for broker in list(self._brokers.values()) for lane in broker.all()]
+    def _connections(self) -> list[BrokerConnection]:
+        return [
+            connection for broker in list(self._brokers.values()) for connection in broker.all()
+        ]
 
     def _broker(self, node_id: int) -> BrokerLanes:
         broker = self._brokers.get(node_id)
         if broker is None:
             activity = BrokerActivity()
-            general = self._new(node_id, LaneKind.GENERAL, "shared", activity)
+            general = self._new(node_id, ConnectionKind.GENERAL, "shared", activity)
             broker = self._brokers[node_id] = BrokerLanes(general, activity)
         return broker
 
     def _new(
         self,
         node_id: int,
-        kind: LaneKind,
+        kind: ConnectionKind,
         owner: str,
         activity: BrokerActivity,
-        frame_cap: int | None = None,
+        max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
-    ) -> Lane:
+    ) -> BrokerConnection:
         if self._wiring.lifetime.ended is not None:
             raise self._wiring.lifetime.ended
-        return Lane(
+        return BrokerConnection(
             self._wiring,
             self._supervisor,
             node_id,
@@ -339,7 +365,7 @@ class Brokers:
             activity=activity,
             locate=lambda: self._address(node_id),
             watcher=self,
-            frame_cap=frame_cap,
+            max_frame_size=max_frame_size,
             fetch_max_wait=fetch_max_wait,
         )
 

@@ -20,16 +20,16 @@ from kafka_async.arguments import check_timeout, function, instance_of, topic_na
 from kafka_async.backoff import Backoff
 from kafka_async.clock import LoopClock
 from kafka_async.cluster.broker import Brokers
-from kafka_async.cluster.connection import Wiring
-from kafka_async.cluster.coordinators import Coordinators
-from kafka_async.cluster.destinations import DESTINATIONS
+from kafka_async.cluster.connection import ConnectionContext
+from kafka_async.cluster.coordinator_lookup import Coordinators
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.kernel_notice import log_kernel
 from kafka_async.cluster.lifetime import Lifetime
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
-from kafka_async.cluster.routing import Router
+from kafka_async.cluster.metadata_updater import MetadataUpdater, bootstrap_error
+from kafka_async.cluster.request_destinations import DESTINATIONS
+from kafka_async.cluster.request_router import Router
 from kafka_async.cluster.transport import SocketDialer
-from kafka_async.cluster.updater import MetadataUpdater, bootstrap_error
 from kafka_async.config import ClientConfig, seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -40,7 +40,7 @@ from kafka_async.errors import (
 from kafka_async.foreign_names import check_construction
 from kafka_async.hooks import Hooks
 from kafka_async.protocol.message import Request
-from kafka_async.supervisor import Supervisor, outlast
+from kafka_async.supervisor import Supervisor, wait_shielded
 from kafka_async.types import Health
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafka_async.clock import Clock, Dialer
-    from kafka_async.cluster.destinations import CoordinatorKind, Destination
-    from kafka_async.cluster.lane import Lane, LaneKind
+    from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
+    from kafka_async.cluster.request_destinations import CoordinatorKind, Destination
     from kafka_async.config import ClientOptions
     from kafka_async.protocol.message import Response
     from kafka_async.types import Node, TopicPartition
@@ -174,7 +174,7 @@ class Client:
             self._closing = self.supervisor.loop.create_task(
                 self._close(parts, timeout), name=f"{self.supervisor.name} closing"
             )
-        cancelled = await outlast(self._closing)
+        cancelled = await wait_shielded(self._closing)
         self._closing.result()
         if cancelled is not None:
             raise cancelled
@@ -269,8 +269,8 @@ class Client:
         backoff = self._new_backoff()
         while True:
             try:
-                lane = await parts.router.lane(to, deadline)
-                answer = await self._send(parts, lane, request, deadline, max_version)
+                connection = await parts.router.connection(to, deadline)
+                answer = await self._send(parts, connection, request, deadline, max_version)
             except (KafkaConnectionError, KafkaTimeoutError) as error:
                 delay = backoff.next()
                 if not retry or loop.time() + delay >= deadline:
@@ -296,23 +296,25 @@ class Client:
         self.supervisor.spawn(self._deliver, request, to, timeout, future, name="submitted request")
         return future
 
-    def lane(
+    def connection(
         self,
         node_id: int,
-        kind: LaneKind,
+        kind: ConnectionKind,
         owner: object,
         *,
-        frame_cap: int | None = None,
+        max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
-    ) -> Lane:
-        """A connection to a broker for `owner` alone, who closes it; see `Lane`.
+    ) -> BrokerConnection:
+        """A connection to a broker for `owner` alone, who closes it; see `BrokerConnection`.
 
-        It connects on first use. Its `repr` names the owner's class. `frame_cap` is the largest
-        response that it accepts, in bytes, below that of its kind; `fetch_max_wait` is the time in
-        seconds for which the broker may hold a fetch back.
+        It connects on first use. Its `repr` names the owner's class. `max_frame_size` is the
+        largest response that it accepts, in bytes, below that of its kind; `fetch_max_wait` is
+        the time in seconds for which the broker may hold a fetch back.
         """
         name = type(owner).__name__
-        return self._running().brokers.lane(node_id, kind, name, frame_cap, fetch_max_wait)
+        return self._running().brokers.connection(
+            node_id, kind, name, max_frame_size, fetch_max_wait
+        )
 
     async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
         """The id of the broker that coordinates a group or a transactional id; remembered.
@@ -419,7 +421,7 @@ class Client:
         """Call `callback(snapshot)` in the loop after each change; returns how to undo it."""
         return self._running().updater.listen(function(callback))
 
-    def note_leader(
+    def update_leader(
         self,
         partition: TopicPartition,
         leader_id: int,
@@ -427,9 +429,9 @@ class Client:
         endpoint: Node | None = None,
     ) -> None:
         """Take in a broker's hint at a partition's leader (KIP-951); an older one is ignored."""
-        self.note_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
+        self.update_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
 
-    def note_leaders(self, hints: Iterable[LeaderHint]) -> None:
+    def update_leaders(self, hints: Iterable[LeaderHint]) -> None:
         """Take in many hints at once: as one change."""
         self._running().updater.hint_leaders(hints)
 
@@ -462,20 +464,20 @@ class Client:
     async def _send(
         self,
         parts: _Parts,
-        lane: Lane,
+        connection: BrokerConnection,
         request: Request[ResponseT],
         deadline: float,
         max_version: int | None,
     ) -> ResponseT:
         if request.API_KEY in SLOW_APIS:
-            lane = parts.brokers.slow(lane.node_id)
+            connection = parts.brokers.slow(connection.node_id)
         left = deadline - self.supervisor.loop.time()
         timeout = min(left, seconds(self.config.request_timeout_ms))
         version: int | None = None
         if max_version is not None:
-            await lane.connect(timeout)
-            version = min(max_version, lane.version(request.API_KEY))
-        return await lane.send(request, timeout=timeout, version=version)
+            await connection.connect(timeout)
+            version = min(max_version, connection.version(request.API_KEY))
+        return await connection.send(request, timeout=timeout, version=version)
 
     async def _deliver(
         self,
@@ -518,7 +520,7 @@ class _Parts:
         self._supervisor = supervisor
         self._config = config
         self._context: ssl.SSLContext | None = config.ssl_context
-        wiring = Wiring(
+        wiring = ConnectionContext(
             config=config,
             hooks=hooks,
             dialer=dialer,

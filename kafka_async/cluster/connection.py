@@ -21,11 +21,11 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from kafka_async.cluster.activity import UNANSWERED_AFTER
-from kafka_async.cluster.channel import Channel, Exchange
+from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
 from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
 from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
+from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.cluster.response import Hearing, ResponseFuture, Waiter
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
@@ -36,7 +36,7 @@ from kafka_async.errors import (
     ProtocolError,
     RebootstrapRequiredError,
 )
-from kafka_async.hooks import Connected, Disconnected, RequestAnswered, RequestSent
+from kafka_async.hooks import Connected, Disconnected, RequestSent, ResponseReceived
 from kafka_async.protocol.api import lookup
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kafka_async.clock import Dialer
-    from kafka_async.cluster.activity import BrokerActivity
+    from kafka_async.cluster.broker_activity import BrokerActivity
     from kafka_async.cluster.framing import Frame, ReceiveBudget
     from kafka_async.cluster.handshake import Step
     from kafka_async.cluster.lifetime import Lifetime
@@ -57,11 +57,11 @@ logger = logging.getLogger("kafka_async.cluster")
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
-UNAUTHENTICATED_CAP: Final = 1024 * 1024
+MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Wiring:
+class ConnectionContext:
     """What all connections of one client share."""
 
     config: ClientConfig
@@ -122,9 +122,9 @@ class Connection:
 
     def __init__(
         self,
-        wiring: Wiring,
+        wiring: ConnectionContext,
         address: Address,
-        lane: str,
+        connection: str,
         *,
         cap: int,
         activity: BrokerActivity,
@@ -137,14 +137,14 @@ class Connection:
         self.versions = BrokerVersions()
         self._wiring = wiring
         self._hooks = wiring.hooks
-        self._lane = lane
+        self._connection = connection
         self._cap = cap
         self._activity = activity
         self._on_end = on_end
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(UNAUTHENTICATED_CAP, wiring.budget, self._blocked)
-        self._channel: Channel[Waiter] = Channel(
+        self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, wiring.budget, self._blocked)
+        self._channel: InFlightRequests[Waiter] = InFlightRequests(
             wiring.config.client_id, self._reader, self._answered
         )
         self._stream: Stream | None = None
@@ -164,7 +164,7 @@ class Connection:
         return len(self._channel.under_way)
 
     @property
-    def oldest(self) -> Exchange[Waiter] | None:
+    def oldest(self) -> InFlightRequest[Waiter] | None:
         """The request in flight that was sent first."""
         return self._channel.under_way[0] if self._channel.under_way else None
 
@@ -279,7 +279,7 @@ class Connection:
             self._stream.abort()
 
     def __str__(self) -> str:
-        return f"{self.address}, {self._lane} lane"
+        return f"{self.address}, {self._connection} lane"
 
     # -- what the stream calls --------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Connection:
             self._broken(error or ConnectionResetError("the broker closed the connection"))
         self._end(None)
 
-    def _answered(self, exchange: Exchange[Waiter], frame: Frame) -> None:
+    def _answered(self, exchange: InFlightRequest[Waiter], frame: Frame) -> None:
         self._activity.responded(self._loop.time())
         exchange.waiter.answered(frame, exchange.version)
         if self._hooks.active:
@@ -353,7 +353,9 @@ class Connection:
         deadline = now + timeout
         patience = now + max(timeout, self._patience)
         channel.sent(
-            Exchange(correlation_id, request.API_KEY, version, waiter, now, deadline, patience)
+            InFlightRequest(
+                correlation_id, request.API_KEY, version, waiter, now, deadline, patience
+            )
         )
         if deadline < self._look_at:
             self._watch(deadline)
@@ -367,11 +369,11 @@ class Connection:
         if self._hooks.active:
             node_id, host, port = self.address.node_id, self.address.host, self.address.port
             client_id = self._wiring.config.client_id
-            self._hooks.emit(Connected(client_id, node_id, host, port, self._lane, took))
+            self._hooks.emit(Connected(client_id, node_id, host, port, self._connection, took))
 
-    def _tell_answered(self, exchange: Exchange[Waiter], size: int) -> None:
+    def _tell_answered(self, exchange: InFlightRequest[Waiter], size: int) -> None:
         took = self._loop.time() - exchange.sent_at
-        event = RequestAnswered(
+        event = ResponseReceived(
             self._wiring.config.client_id,
             self.address.node_id,
             exchange.api_key,
@@ -414,7 +416,7 @@ class Connection:
         else:
             self._watch(following)
 
-    def _overdue(self, exchange: Exchange[Any], now: float) -> KafkaTimeoutError:
+    def _overdue(self, exchange: InFlightRequest[Any], now: float) -> KafkaTimeoutError:
         name = lookup(exchange.api_key).name
         return KafkaTimeoutError(f"{self}: no answer to {name} for {now - exchange.sent_at:.3g} s")
 
@@ -467,7 +469,9 @@ class Connection:
             return
         if self._hooks.active:
             client_id = self._wiring.config.client_id
-            self._hooks.emit(Disconnected(client_id, self.address.node_id, self._lane, reason))
+            self._hooks.emit(
+                Disconnected(client_id, self.address.node_id, self._connection, reason)
+            )
         self._on_end(reason)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from kafka_async.errors import DecodeError, KafkaError
-from kafka_async.protocol.header import read_response
+from kafka_async.protocol.header import decode_response_body
 from kafka_async.protocol.message import Response
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class ResponseFuture(asyncio.Future[R]):
         frame = super().result()
         if self._response is not None:
             try:
-                self._take(read_response(cast("Frame", frame), self._response, self._version))
+                self._take(
+                    decode_response_body(cast("Frame", frame), self._response, self._version)
+                )
             except KafkaError as error:
                 self._response = None
                 self._flaw = error
@@ -65,7 +67,7 @@ class ResponseFuture(asyncio.Future[R]):
         frame = cast("Frame", super().result())
         response = self._response
         if response is not None and len(frame) >= LARGE:
-            message = await offload(read_response, frame, response, self._version)
+            message = await offload(decode_response_body, frame, response, self._version)
             if self._response is not None:
                 self._take(message)
         return self.result()
@@ -150,7 +152,7 @@ class Hearing(Generic[ResponseT]):
         self._over = True
         response = self._response
         try:
-            message = read_response(frame, response, version)
+            message = decode_response_body(frame, response, version)
             self._told(response.API_KEY, version, message)
         except KafkaError as error:
             self._heard(error)

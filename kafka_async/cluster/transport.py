@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-JOIN_BELOW: Final = 64 * 1024
+MAX_JOINED_BYTES: Final = 64 * 1024
 PIECE: Final = 1024 * 1024
 HIGH_WATER: Final = 512 * 1024
 NEXT_ADDRESS_AFTER: Final = 0.25
@@ -181,8 +181,8 @@ class Stream(asyncio.BufferedProtocol):
                 yield view[:PIECE]
                 continue
             last = first + 1
-            if len(parts[first]) < JOIN_BELOW:
-                while last < len(parts) and len(parts[last]) < JOIN_BELOW:
+            if len(parts[first]) < MAX_JOINED_BYTES:
+                while last < len(parts) and len(parts[last]) < MAX_JOINED_BYTES:
                     last += 1
             yield parts[first] if last == first + 1 else b"".join(parts[first:last])
             first = last

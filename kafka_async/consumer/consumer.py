@@ -23,15 +23,15 @@ from kafka_async.arguments import (
 )
 from kafka_async.cluster.client import Client
 from kafka_async.config import ConsumerConfig, seconds
-from kafka_async.consumer.batches import PartitionBatch
-from kafka_async.consumer.closing_time import ClosingTime
-from kafka_async.consumer.committing import Committing
-from kafka_async.consumer.listener import Callback, Herald, RebalanceListener
-from kafka_async.consumer.seeking import Seeking
+from kafka_async.consumer.close_deadlines import ClosingTime
+from kafka_async.consumer.commit_methods import Committing
+from kafka_async.consumer.partition_batch import PartitionBatch
+from kafka_async.consumer.position_methods import Seeking
+from kafka_async.consumer.rebalance_listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.foreign_names import CONSUMER, check_construction, explain, unknown_keyword
-from kafka_async.supervisor import outlast
+from kafka_async.supervisor import wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from kafka_async.clock import Clock, Dialer
     from kafka_async.config import ConsumerOptions
-    from kafka_async.consumer.engine import Engine
-    from kafka_async.consumer.handle import Partitions
+    from kafka_async.consumer.consumer_base import Partitions
+    from kafka_async.consumer.runtime import Engine
     from kafka_async.hooks import Hooks
     from kafka_async.kernel import Record, RecordIterator
     from kafka_async.types import Health, TopicPartition
@@ -232,7 +232,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
     async def _outlast(
         self, closing: asyncio.Task[None], on_cancel: Callable[[], None] | None = None
     ) -> None:
-        cancelled = await outlast(closing, on_cancel=on_cancel)
+        cancelled = await wait_shielded(closing, on_cancel=on_cancel)
         failure = closing.exception()
         if cancelled is not None:
             if failure is not None:
@@ -539,7 +539,7 @@ def _known(offset: int) -> int | None:
 
 def _engine_class() -> type[Engine]:
     """Load what a consumer needs; in a thread, because it would stall the loop."""
-    from kafka_async.consumer.engine import Engine
+    from kafka_async.consumer.runtime import Engine
     from kafka_async.records.compression import Codec, compress
 
     for codec in Codec:

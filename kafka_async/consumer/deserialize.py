@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafka_async.consumer.buffer import AnyRecord
+from kafka_async.consumer.fetch_buffer import AnyRecord
 from kafka_async.errors import RecordDeserializationError
 from kafka_async.kernel import Record
 from kafka_async.serde.functions import deserializer

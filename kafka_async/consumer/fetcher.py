@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
 from kafka_async.config import seconds
-from kafka_async.consumer.ahead import Ahead, in_turn
-from kafka_async.consumer.buffer import ENOUGH, RECORDS, AnyRecord, Buffer, Slice
+from kafka_async.consumer.broker_fetcher import Asked, Source
+from kafka_async.consumer.decompress_ahead import Ahead, in_turn
+from kafka_async.consumer.fetch_buffer import ENOUGH, RECORDS, AnyRecord, Buffer, CompletedFetch
+from kafka_async.consumer.fetch_errors import FetchReaction, fetch_reaction
 from kafka_async.consumer.isolation import AbortedRange
-from kafka_async.consumer.reactions import FetchReaction, fetch_reaction
-from kafka_async.consumer.source import Asked, Source
 from kafka_async.consumer.subscription import (
     EARLIEST,
     LATEST,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.gate import Gate
+    from kafka_async.consumer.delivery_gate import Gate
     from kafka_async.protocol.messages.fetch import FetchResponse, PartitionData
     from kafka_async.records.batch import BatchView
     from kafka_async.supervisor import Supervisor
@@ -60,7 +60,7 @@ class Fetcher:
         subscription: Subscription,
         gate: Gate,
     ) -> None:
-        self.fetches = self.bytes = self.records = self.inflated = 0
+        self.fetches = self.bytes = self.records = self.decompressed_bytes = 0
         self.throttle_total = self.throttle_max = 0
         self.handed: set[PartitionState] = set()
         """Partitions of which something was handed out since the application last asked."""
@@ -200,17 +200,19 @@ class Fetcher:
             if question.stands:
                 self.broken(question.state, error)
 
-    def _slice(self, state: PartitionState, row: PartitionData) -> Slice:
+    def _slice(self, state: PartitionState, row: PartitionData) -> CompletedFetch:
         aborted = [
             AbortedRange(each.first_offset, each.producer_id)
             for each in row.aborted_transactions or ()
         ]
         data = memoryview(row.records or b"")
-        return Slice(
+        return CompletedFetch(
             state.partition, data, state.fetch_offset, aborted if self._committed_only else None
         )
 
-    def _succeeded(self, state: PartitionState, row: PartitionData, found: Slice | None) -> int:
+    def _succeeded(
+        self, state: PartitionState, row: PartitionData, found: CompletedFetch | None
+    ) -> int:
         state.failures = 0
         state.high_watermark = row.high_watermark
         state.last_stable_offset = row.last_stable_offset
@@ -251,7 +253,7 @@ class Fetcher:
         else:
             leader = row.current_leader
             if leader.leader_id >= 0:
-                self._client.note_leader(
+                self._client.update_leader(
                     state.partition,
                     leader.leader_id,
                     leader.leader_epoch,
@@ -322,7 +324,7 @@ class Fetcher:
 
     def unpacking(self) -> Awaitable[object] | None:
         """What to wait for before anything is taken; what comes later is begun with."""
-        self._ahead.go_on(self.inflated)
+        self._ahead.go_on(self.decompressed_bytes)
         state = self._head()
         view = None if state is None else state.buffer.packed
         if state is None or view is None:
@@ -346,10 +348,13 @@ class Fetcher:
         Raises the error that stands before the next record of the first partition.
         """
         taken: list[AnyRecord] = []
-        most = self.inflated + ENOUGH
+        most = self.decompressed_bytes + ENOUGH
 
         def enough() -> bool:
-            return self.inflated + buffer.inflated >= most or self._loop.time() >= deadline
+            return (
+                self.decompressed_bytes + buffer.decompressed_bytes >= most
+                or self._loop.time() >= deadline
+            )
 
         while len(taken) < limit and (state := self._head()):
             buffer = state.buffer
@@ -436,8 +441,8 @@ class Fetcher:
             if self._taken_from is not None:
                 self._taken_from.let_go()
             self._taken_from = state.buffer
-        self.inflated += state.buffer.inflated
-        state.buffer.inflated = 0
+        self.decompressed_bytes += state.buffer.decompressed_bytes
+        state.buffer.decompressed_bytes = 0
         if records:
             epoch = records[-1].leader_epoch
             state.handed_out(position, -1 if epoch is None else epoch)

@@ -13,8 +13,8 @@ from kafka_async.errors import ClientClosedError, RecordDeserializationError
 from kafka_async.kernel import NextRecord, RecordIterator
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.buffer import AnyRecord
     from kafka_async.consumer.deserialize import Convert
+    from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.subscription import PartitionState
 
 SLICE: Final = 0.005

@@ -16,7 +16,7 @@ import enum
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.consumer.buffer import Buffer, Slice
+from kafka_async.consumer.fetch_buffer import Buffer, CompletedFetch
 from kafka_async.errors import IllegalStateError, KafkaError
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
@@ -181,7 +181,7 @@ class PartitionState:
         if self.done < offset <= self.position:
             self.done = offset
 
-    def fetched(self, found: Slice) -> None:
+    def fetched(self, found: CompletedFetch) -> None:
         """An answer brought more."""
         self.fetch_offset = found.end
         if found.epoch != UNKNOWN:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 from kafka_async.arguments import instance_of
 from kafka_async.clock import Clock, LoopClock, MemoryNetwork
 from kafka_async.embedded.broker import Broker
-from kafka_async.embedded.dispatch import Dispatcher
 from kafka_async.embedded.faults import Faults
 from kafka_async.embedded.groups import GroupCoordinator
+from kafka_async.embedded.kafka_apis import Dispatcher
 from kafka_async.embedded.network import Connection, listen
 from kafka_async.embedded.routes import table
 from kafka_async.embedded.settings import SettingOptions, Settings
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Self, Unpack
 
-    from kafka_async.embedded.log import ControlKind
+    from kafka_async.embedded.log import ControlRecordType
     from kafka_async.embedded.network import Listener
     from kafka_async.embedded.partition import Topic
     from kafka_async.types import TopicPartition
@@ -208,17 +208,17 @@ class EmbeddedCluster:
             try:
                 callback(*args)
             except Exception as error:  # noqa: BLE001  # a bug of ours: visible, but nothing dies
-                self.note_failure(f"timer {callback!r}", error)
+                self.record_failure(f"timer {callback!r}", error)
 
         timer = self.loop.call_later(delay, run)
         self._timers = {handle for handle in self._timers if not handle.cancelled()}
         self._timers.add(timer)
         return timer
 
-    def append_control(
+    def write_txn_marker(
         self,
         tp: TopicPartition,
-        kind: ControlKind,
+        kind: ControlRecordType,
         *,
         producer_id: int,
         producer_epoch: int,
@@ -238,7 +238,7 @@ class EmbeddedCluster:
         partition.changed()
         return offset
 
-    def note_failure(self, where: str, error: BaseException) -> None:
+    def record_failure(self, where: str, error: BaseException) -> None:
         """Log a bug of ours and keep it in `failures`."""
         logger.error("%s failed", where, exc_info=error)
         self.failures.append(Failure(where, error))

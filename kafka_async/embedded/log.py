@@ -13,7 +13,7 @@ import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # here, or t
 
 from kafka_async.embedded.producers import Producers
 from kafka_async.embedded.record_rules import RecordRules
-from kafka_async.embedded.request_rules import check_batch, producer_batch
+from kafka_async.embedded.request_validation import producer_batch, validate_batch
 from kafka_async.embedded.segments import Segments
 from kafka_async.errors import (
     CorruptRecordError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafka_async.embedded.producers import AbortedTransaction
     from kafka_async.embedded.segments import StoredBatch
 
-ControlKind: TypeAlias = Literal["commit", "abort"]
+ControlRecordType: TypeAlias = Literal["commit", "abort"]
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 NEVER: Final = 2**63 - 1
@@ -138,7 +138,7 @@ class PartitionLog:
         """Check a producer's batch and write it; raises what the checks and `write` do."""
         batch = producer_batch(records, NEWEST_PRODUCE)
         self.check_bytes(batch)
-        check_batch(batch)
+        validate_batch(batch)
         return self.write(batch, now)
 
     def write(self, batch: BatchView, now: int, *, from_zero: bool = False) -> Appended:
@@ -163,7 +163,7 @@ class PartitionLog:
 
     def append_marker(
         self,
-        kind: ControlKind,
+        kind: ControlRecordType,
         producer_id: int,
         producer_epoch: int,
         coordinator_epoch: int,
@@ -185,7 +185,7 @@ class PartitionLog:
         )
         return offset
 
-    def delete_before(self, offset: int) -> int:
+    def delete_records_before(self, offset: int) -> int:
         """Delete what is below an offset (-1: all); the new start. Raises OffsetOutOfRangeError."""
         target = self.end_offset if offset == -1 else offset
         if not 0 <= target <= self.end_offset:
@@ -208,7 +208,7 @@ class PartitionLog:
         kept = self._segments.first_kept(self.retention_bytes, expired)
         if kept is None:
             return False
-        self.delete_before(kept)
+        self.delete_records_before(kept)
         return True
 
     def check_bytes(self, batch: BatchView) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 from kafka_async.embedded.configs import check_configs, effective_configs
 from kafka_async.embedded.log import PartitionLog
 from kafka_async.embedded.partition import Partition, Topic
-from kafka_async.embedded.request_rules import TOPIC_NAME
+from kafka_async.embedded.request_validation import TOPIC_NAME_PATTERN
 from kafka_async.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -46,7 +46,7 @@ their state in memory.
 
 def check_name(name: str) -> None:
     """Raise InvalidTopicError unless a topic may be called this."""
-    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+    if not TOPIC_NAME_PATTERN.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopicError(
             f"{name!r} is no topic name: 1 to 249 letters, digits, '.', '_', '-'; not '.' or '..'"
         )

@@ -18,8 +18,8 @@ from anyio import CancelScope, move_on_after
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.destinations import Broker, CoordinatorKind
-from kafka_async.cluster.lane import LaneKind
+from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
     ClientClosedError,
     KafkaConnectionError,
@@ -27,7 +27,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RetriableError,
 )
-from kafka_async.group import classic
+from kafka_async.group import classic_protocol
 from kafka_async.group.membership import GroupProtocol, Membership, QuietError
 from kafka_async.group.state import (
     BEATING,
@@ -48,8 +48,8 @@ from kafka_async.protocol.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping
 
+    from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.cluster.client import Client
-    from kafka_async.cluster.lane import Lane
     from kafka_async.group.membership import GroupSettings
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import GroupMetadata
@@ -94,7 +94,7 @@ class GroupCoordinator:
         self._reason: str | None = None  # why everybody should join again
         self._heard: Event | None = None  # what heartbeats found
         self._void = Void.NOTHING
-        self._joined: classic.Joined | None = None
+        self._joined: classic_protocol.Joined | None = None
         self._share = b""
         self._began = 0.0
         self._why = ""
@@ -109,7 +109,7 @@ class GroupCoordinator:
         self._absent = asyncio.Event()
         self._entered = asyncio.Event()
         self._interrupt: CancelScope | None = None
-        self._lane: Lane | None = None
+        self._connection: BrokerConnection | None = None
         self._backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
         self._steps: Mapping[State, Callable[[], Awaitable[Event]]] = {
             State.OUT: self._out,
@@ -144,7 +144,7 @@ class GroupCoordinator:
     @property
     def in_flight(self) -> int:
         """Requests to the coordinator that have no response yet."""
-        return 0 if self._lane is None else self._lane.in_flight
+        return 0 if self._connection is None else self._connection.in_flight
 
     @property
     def hopeless(self) -> bool:
@@ -216,10 +216,10 @@ class GroupCoordinator:
             while self._state is not State.CLOSED:
                 event = await self._steps[self._state]()
                 self._enter(follow(self._state, event))
-            await self._use_lane(None)
+            await self._use_connection(None)
         finally:
-            if self._lane is not None:
-                self._lane.end(ClientClosedError("the consumer is closed"))
+            if self._connection is not None:
+                self._connection.end(ClientClosedError("the consumer is closed"))
 
     def _enter(self, state: State) -> None:
         if state is not self._state:
@@ -259,7 +259,7 @@ class GroupCoordinator:
 
     async def _join(self) -> Event:
         self._joined = joined = await self._parked(
-            classic.join(
+            classic_protocol.join(
                 self._membership,
                 self._protocol.protocol_type,
                 self._protocol.protocols(),
@@ -287,12 +287,12 @@ class GroupCoordinator:
         if joined.leads and not joined.skip_assignment:
             shares = await self._assign(joined)
         self._share = await self._parked(
-            classic.sync(self._membership, self._protocol.protocol_type, shares),
+            classic_protocol.sync(self._membership, self._protocol.protocol_type, shares),
             max(self._settings.request_timeout, self._settings.rebalance_timeout + _JOIN_GRACE),
         )
         return Event.SYNCED
 
-    async def _assign(self, joined: classic.Joined) -> Mapping[str, bytes]:
+    async def _assign(self, joined: classic_protocol.Joined) -> Mapping[str, bytes]:
         """Assign as the leader; leave at once if that fails: the other members wait for it."""
         try:
             return await self._protocol.assign(joined.protocol_name, joined.members)
@@ -412,27 +412,27 @@ class GroupCoordinator:
         return result
 
     async def _exchange(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
-        lane = await self._find_lane(min(timeout, self._settings.request_timeout))
+        connection = await self._find_connection(min(timeout, self._settings.request_timeout))
         request = next(procedure)
         while True:
-            response = await lane.send(request, timeout=timeout)
+            response = await connection.send(request, timeout=timeout)
             try:
                 request = procedure.send(response)
             except StopIteration as result:
                 return result.value
 
-    async def _find_lane(self, timeout: float) -> Lane:
+    async def _find_connection(self, timeout: float) -> BrokerConnection:
         node_id = await self._client.coordinator(
             CoordinatorKind.GROUP, self._settings.group_id, timeout=timeout
         )
-        lane = self._lane
-        if lane is None or lane.node_id != node_id:
-            lane = self._client.lane(node_id, LaneKind.COORDINATOR, self)
-            await self._use_lane(lane)
-        return lane
+        connection = self._connection
+        if connection is None or connection.node_id != node_id:
+            connection = self._client.connection(node_id, ConnectionKind.COORDINATOR, self)
+            await self._use_connection(connection)
+        return connection
 
-    async def _use_lane(self, lane: Lane | None) -> None:
-        old, self._lane = self._lane, lane
+    async def _use_connection(self, connection: BrokerConnection | None) -> None:
+        old, self._connection = self._connection, connection
         if old is not None:
             await old.close()
 
@@ -446,18 +446,18 @@ class GroupCoordinator:
         timeout = _LEAVE_TIMEOUT
         if self._leave_by is not None:
             timeout = min(_CLOSE_TIMEOUT, max(0.0, self._leave_by - self._now()))
-        if self._blocked and self._lane is not None:  # by a JoinGroup that was abandoned
-            self._lane.disconnect(KafkaConnectionError("the member leaves the group"))
+        if self._blocked and self._connection is not None:  # by a JoinGroup that was abandoned
+            self._connection.disconnect(KafkaConnectionError("the member leaves the group"))
         self._blocked = False
         try:
             if self._closing and not self._responsive():
                 self._send_goodbye(reason)
                 return
             async with asyncio.timeout(timeout):
-                lane = await self._find_lane(timeout)
-                await lane.connect(timeout)
-                version = lane.version(LeaveGroupRequest.API_KEY)
-                await self._exchange(classic.leave(membership, version, reason), timeout)
+                connection = await self._find_connection(timeout)
+                await connection.connect(timeout)
+                version = connection.version(LeaveGroupRequest.API_KEY)
+                await self._exchange(classic_protocol.leave(membership, version, reason), timeout)
         except (KafkaError, TimeoutError) as error:
             logger.info(
                 "leaving group %s: %s",
@@ -472,11 +472,11 @@ class GroupCoordinator:
 
     def _send_goodbye(self, reason: str) -> None:
         """Send LeaveGroup, if there is a connection, without waiting for the response."""
-        lane = self._lane
-        if lane is not None and lane.connected:
-            version = lane.version(LeaveGroupRequest.API_KEY)
-            request = next(classic.leave(self._membership, version, reason))
-            lane.submit(request, timeout=_CLOSE_TIMEOUT)
+        connection = self._connection
+        if connection is not None and connection.connected:
+            version = connection.version(LeaveGroupRequest.API_KEY)
+            request = next(classic_protocol.leave(self._membership, version, reason))
+            connection.submit(request, timeout=_CLOSE_TIMEOUT)
 
     # -- heartbeats -------------------------------------------------------------------------------
 
@@ -496,7 +496,7 @@ class GroupCoordinator:
             self._beat_sent = self._now()
             try:
                 timeout = self._heartbeat_timeout()
-                await self._exchange(classic.heartbeat(self._membership), timeout)
+                await self._exchange(classic_protocol.heartbeat(self._membership), timeout)
                 self._alive_at = self._now()
                 self.heartbeat_at = self._now()
                 backoff.reset()
@@ -523,27 +523,27 @@ class GroupCoordinator:
         It may take until the rebalance times out, five minutes by default, and nothing else is
         answered on its connection; a frozen broker would not be noticed for as long.
         """
-        settings, lane, now = self._settings, self._lane, self._now()
-        if lane is None or now - self._alive_at < settings.session_timeout / 2:
+        settings, connection, now = self._settings, self._connection, self._now()
+        if connection is None or now - self._alive_at < settings.session_timeout / 2:
             return
         try:
             await self._client.request(
                 MetadataRequest(topics=[], allow_auto_topic_creation=False),
-                to=Broker(lane.node_id),
+                to=Broker(connection.node_id),
                 timeout=min(settings.request_timeout, settings.session_timeout / 2),
                 retry=False,
             )
             self._alive_at = self._now()
         except KafkaError as error:
-            if self._blocked and lane is self._lane:
+            if self._blocked and connection is self._connection:
                 self._drop_coordinator(error)
 
     def _drop_coordinator(self, error: KafkaError) -> None:
         """Fail the requests to a coordinator that does not respond, and look it up again."""
         logger.info("group %s: %s", self._settings.group_id, error)
         self._client.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
-        if self._lane is not None:
-            self._lane.disconnect(
+        if self._connection is not None:
+            self._connection.disconnect(
                 KafkaConnectionError(f"the coordinator does not respond: {error}")
             )
 

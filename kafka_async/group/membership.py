@@ -2,7 +2,7 @@
 
 The coordinator knows nothing of topics. What the members of a group say of themselves, what they
 share out and what it means to own a part of it is a `GroupProtocol`: a consumer's is in
-`consumer/group.py`.
+`consumer/rebalance_handler.py`.
 """
 
 from __future__ import annotations

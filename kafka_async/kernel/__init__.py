@@ -24,13 +24,13 @@ __all__ = [
     "HeaderColumn",
     "NextRecord",
     "OpenBatch",
-    "OpenBatches",
     "Outcome",
     "Record",
     "RecordAppender",
     "RecordIterator",
     "RecordReader",
     "Section",
+    "TopicOpenBatches",
     "compiled_codec",
     "decode_varint",
     "encode_varint",
@@ -75,11 +75,11 @@ if TYPE_CHECKING:
         Delivery,
         NextRecord,
         OpenBatch,
-        OpenBatches,
         Record,
         RecordAppender,
         RecordIterator,
         RecordReader,
+        TopicOpenBatches,
         decode_varint,
         encode_varint,
         murmur2,
@@ -95,7 +95,7 @@ else:
     Delivery = _kernel.Delivery
     NextRecord = _kernel.NextRecord
     OpenBatch = _kernel.OpenBatch
-    OpenBatches = _kernel.OpenBatches
+    TopicOpenBatches = _kernel.TopicOpenBatches
     Record = _kernel.Record
     RecordAppender = _kernel.RecordAppender
     RecordIterator = _kernel.RecordIterator

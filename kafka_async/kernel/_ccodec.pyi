@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-class Unsure(ValueError): ...
+class FallbackRequired(ValueError): ...
 
 class Layout:
     def __init__(

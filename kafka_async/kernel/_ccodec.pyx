@@ -4,7 +4,7 @@
 
 The functions that `protocol/compiler.py` writes are the specification. A `Layout` does what they do
 for messages and values that are as they should be, and for nothing else: whatever looks odd makes
-it give up with `Unsure`, and the caller asks the plain function, which accepts it or says what is
+it give up with `FallbackRequired`, and the caller asks the plain function, which accepts it or says what is
 wrong. So there is no message of an error here, and no rule about who may set what: only formats.
 
 Objects are made empty and their slots are filled where they lie; that is safe because a layout is
@@ -53,7 +53,7 @@ cdef enum:
     MAX_TAGS = 10_000
     MAX_TAG = 0x7FFF_FFFF
     MAX_STRING = 0x7FFF
-    # Memory, see `protocol/cost.py`.
+    # Memory, see `protocol/memory_cost.py`.
     FACTOR = 64
     SPARE = 14 * 1024
     MOST = 192 * 1024 * 1024
@@ -85,7 +85,7 @@ cdef struct Field:
     int element  # of an array
     bint compact
     bint nullable
-    bint droppable  # a version that lacks the field may drop what was set
+    bint ignorable  # a version that lacks the field may drop what was set
     int64_t tag
     Py_ssize_t offset  # of the slot in the object
     Py_ssize_t least  # bytes an element of an array takes at least
@@ -112,12 +112,12 @@ cdef struct Writer:
     PyObject* parts
 
 
-class Unsure(ValueError):
+class FallbackRequired(ValueError):
     """Not a message, or not a value, that the compiled codec decides on."""
 
 
 cdef int unsure() except -1:
-    raise Unsure
+    raise FallbackRequired
 
 
 cdef Py_ssize_t slot_of(type kind, str name) except -1:
@@ -164,7 +164,7 @@ cdef int table(Fields* made, list rows, type cls, list kept) except -1:
         field.element = ord(row.element) if row.element else 0
         field.compact = row.compact
         field.nullable = row.nullable
-        field.droppable = row.droppable
+        field.ignorable = row.ignorable
         field.tag = row.tag
         field.offset = slot_of(cls, row.name)
         field.least = row.least
@@ -811,7 +811,7 @@ cdef int write_struct(Layout layout, object value, Writer* w) except -1:
         unsure()
     for i in range(layout.absent.count):
         field = &layout.absent.at[i]
-        if not field.droppable and is_set(held(value, field), field):
+        if not field.ignorable and is_set(held(value, field), field):
             unsure()
     field = layout.line.at
     for i in range(layout.line.count):

@@ -3,9 +3,9 @@
 from typing import Final
 
 from kafka_async.kernel._pykernel import OpenBatch as OpenBatch
-from kafka_async.kernel._pykernel import OpenBatches as OpenBatches
 from kafka_async.kernel._pykernel import RecordAppender as RecordAppender
 from kafka_async.kernel._pykernel import RecordReader as RecordReader
+from kafka_async.kernel._pykernel import TopicOpenBatches as TopicOpenBatches
 from kafka_async.kernel._pykernel import decode_varint as decode_varint
 from kafka_async.kernel._pykernel import encode_varint as encode_varint
 from kafka_async.kernel._pykernel import murmur2 as murmur2

@@ -493,7 +493,7 @@ cdef class OpenBatch:
 
 
 @cython.final
-cdef class OpenBatches:
+cdef class TopicOpenBatches:
     """The open batches of one topic, by partition: appends a record where it belongs.
 
     Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
@@ -909,7 +909,7 @@ cdef class RecordAppender:
     cdef int calls  # that may do with the last read
     cdef dict open
     cdef object last_topic
-    cdef OpenBatches last_batches  # of that topic
+    cdef TopicOpenBatches last_batches  # of that topic
     cdef EnqueuePool pool
 
     def __cinit__(self):
@@ -942,11 +942,11 @@ cdef class RecordAppender:
         self.calls -= 1
         return self.last_read
 
-    def _close_window(self):
+    def _disable_fast_path(self):
         """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
         self._fast_until = self._nowait_until = float("-inf")
 
-    def _add_topic(self, topic, OpenBatches batches not None):
+    def _add_topic(self, topic, TopicOpenBatches batches not None):
         """Append records of a topic to its open batches from now on."""
         self.open[topic] = batches
         self.last_topic = None
@@ -1082,7 +1082,7 @@ cdef object append_to(
         if batches is None:
             return None
         appender.last_topic = topic
-        appender.last_batches = <OpenBatches>batches
+        appender.last_batches = <TopicOpenBatches>batches
     batch = appender.last_batches.batch_of(key, partition)
     if batch is None:
         return None

@@ -1,7 +1,7 @@
 """The hot path in plain Python: the specification of which `_ckernel.pyx` is the compiled twin.
 
 Writing: `OpenBatch` appends records to the section of a batch that it owns, and gives a `Delivery`
-for each; `OpenBatches` finds the batch. Reading: a `RecordReader` makes `Record` objects of a
+for each; `TopicOpenBatches` finds the batch. Reading: a `RecordReader` makes `Record` objects of a
 section, some at a time, `parse_records` all at once, `parse_columns` the buffers of Arrow arrays.
 All read with `_pysection.py`.
 
@@ -206,7 +206,7 @@ class OpenBatch:
         return f"<OpenBatch {self._count} records, {state}>"
 
 
-class OpenBatches:
+class TopicOpenBatches:
     """The open batches of one topic, by partition: appends a record where it belongs.
 
     Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
@@ -314,17 +314,17 @@ class RecordAppender(Generic[K, V]):
     def _set_clock(self, now: Callable[[], float]) -> None:
         """Take the time, in seconds, from this function."""
         self._now = now
-        self._open: dict[str, OpenBatches] = {}
+        self._open: dict[str, TopicOpenBatches] = {}
 
-    def _close_window(self) -> None:
+    def _disable_fast_path(self) -> None:
         """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
         self._fast_until = self._nowait_until = -inf
 
-    def _add_topic(self, topic: str, batches: OpenBatches) -> None:
+    def _add_topic(self, topic: str, batches: TopicOpenBatches) -> None:
         """Append records of a topic to its open batches from now on."""
         self._open[topic] = batches
 
-    def _batches(self, topic: str) -> OpenBatches | None:
+    def _batches(self, topic: str) -> TopicOpenBatches | None:
         """Return the open batches of a topic; None if it was not added."""
         return self._open.get(topic)
 

@@ -24,15 +24,15 @@ from kafka_async.errors import (
     RecordTooLargeError,
 )
 from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
-from kafka_async.producer.batch import BatchState, ProducerBatch
+from kafka_async.producer.buffer_pool import OVERHEAD, BufferMemory, Shortage
 from kafka_async.producer.expiry import delivery_timed_out, topic_not_learnt
-from kafka_async.producer.ledger import Ledger
-from kafka_async.producer.memory import OVERHEAD, BufferMemory, Shortage
+from kafka_async.producer.incomplete_batches import Ledger
 from kafka_async.producer.outcome import BatchOutcome
+from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
 from kafka_async.producer.partitioner import ask, partition_for_key
-from kafka_async.producer.queues import PartitionQueue, TopicQueue
-from kafka_async.producer.schedule import Schedule
-from kafka_async.producer.undesignated import UndesignatedRecords
+from kafka_async.producer.producer_batch import BatchState, ProducerBatch
+from kafka_async.producer.ready_partitions import Schedule
+from kafka_async.producer.unpartitioned import UndesignatedRecords
 from kafka_async.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka_async.config import ProducerConfig
+    from kafka_async.producer.buffer_pool import Place
     from kafka_async.producer.idempotence import Sequencer
-    from kafka_async.producer.memory import Place
     from kafka_async.producer.outcome import NewPromise
     from kafka_async.records.batch import RecordBatch
     from kafka_async.types import Headers, TopicPartition
@@ -52,7 +52,7 @@ FIRST_GRANT = 4096
 """Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
 REQUEST_OVERHEAD = 512
 """Room for what a produce request holds besides one batch."""
-BATCHES_A_REQUEST: Final = 48
+MAX_BATCHES_PER_REQUEST: Final = 48
 """At most, so that neither a request nor its answer holds the event loop: a millisecond or two."""
 MAX_COMPANION_BYTES: Final = 1024 * 1024
 """Bytes of a request beyond which it takes no open batches along: a CRC takes 0.06 ms per MiB."""
@@ -293,7 +293,7 @@ class Accumulator:
             self.schedule.offer(batch.queue, now)
         elif batch.queue.leader is not None:
             # Compressed at the same time, they are ready for the same request.
-            for other in self.schedule.companions(batch.queue.leader, BATCHES_A_REQUEST):
+            for other in self.schedule.companions(batch.queue.leader, MAX_BATCHES_PER_REQUEST):
                 self._close(other, now)
 
     def _close(self, batch: ProducerBatch, now: float) -> None:
@@ -364,7 +364,7 @@ class Accumulator:
             self.ledger.put_on_wire(batch, node)
             taken.append(batch)
             self.schedule.offer(queue, now)
-            if len(taken) == BATCHES_A_REQUEST:
+            if len(taken) == MAX_BATCHES_PER_REQUEST:
                 self.schedule.served(node)
                 break
         return taken
@@ -376,7 +376,7 @@ class Accumulator:
         if not taken or self.compressing or not self.schedule.has_companions(node):
             return
         left = MAX_COMPANION_BYTES - sum([batch.wire_size for batch in taken])
-        for batch in self.schedule.companions(node, BATCHES_A_REQUEST):
+        for batch in self.schedule.companions(node, MAX_BATCHES_PER_REQUEST):
             assert batch.section is not None
             left -= batch.section.size
             if left >= 0:

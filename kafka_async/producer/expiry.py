@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kafka_async.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
-    from kafka_async.producer.batch import ProducerBatch
-    from kafka_async.producer.queues import TopicQueue
+    from kafka_async.producer.partition_queue import TopicQueue
+    from kafka_async.producer.producer_batch import ProducerBatch
 
 __all__ = ["delivery_timed_out", "partition_not_there", "topic_not_learnt"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka_async.config import Partitioner
-    from kafka_async.kernel import OpenBatches
+    from kafka_async.kernel import TopicOpenBatches
 
 __all__ = ["StickyChoice", "ask", "partition_for_key"]
 
@@ -46,7 +46,7 @@ class StickyChoice:
 
     __slots__ = ("_batches", "_bytes", "_rng")
 
-    def __init__(self, rng: random.Random, batches: OpenBatches) -> None:
+    def __init__(self, rng: random.Random, batches: TopicOpenBatches) -> None:
         self._rng = rng
         self._bytes = 0
         self._batches = batches

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from typing_extensions import TypeVar
 
 from kafka_async.arguments import check_timeout
+from kafka_async.cluster.broker_connection import close_connections
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.lane import close_lanes
 from kafka_async.config import ProducerConfig, seconds
 from kafka_async.errors import (
     ClientClosedError,
@@ -22,7 +22,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     TransactionStateError,
-    raises_categories,
+    convert_transaction_errors,
 )
 from kafka_async.foreign_names import PRODUCER, check_construction, explain, unknown_keyword
 from kafka_async.producer.accumulator import A_TURN, Accumulator
@@ -32,10 +32,10 @@ from kafka_async.producer.preload import preload
 from kafka_async.producer.sender import Sender
 from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transaction import Transaction
-from kafka_async.producer.transaction_driver import TransactionDriver
-from kafka_async.producer.transactions import State
+from kafka_async.producer.transaction_manager import TransactionDriver
+from kafka_async.producer.transaction_state import State
 from kafka_async.producer.writer import Engine, RecordWriter, Serializers
-from kafka_async.supervisor import Supervisor, outlast
+from kafka_async.supervisor import Supervisor, wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if self.config.transactional_id is None:
             await self._start()
         else:
-            with raises_categories(begun=False):
+            with convert_transaction_errors(begun=False):
                 await self._start()
 
     async def _start(self) -> None:
@@ -275,7 +275,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._closing = loop.create_task(
                 self._end_everything(deadline), name=f"{self._supervisor.name} closing"
             )
-        cancelled = await outlast(self._closing)
+        cancelled = await wait_shielded(self._closing)
         self._closing.result()
         if cancelled is not None:
             raise cancelled
@@ -290,8 +290,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             accumulator.ledger.fail_all(closed, sender.now())
             accumulator.memory.wake_all()
             self._failure_log.clear()
-            lanes = sender.close() + ([] if self.driver is None else self.driver.lanes)
-            await close_lanes(lanes, deadline - self._supervisor.loop.time())
+            connections = sender.close() + ([] if self.driver is None else self.driver.connections)
+            await close_connections(connections, deadline - self._supervisor.loop.time())
         await self._supervisor.stop()
         if self._owned:
             left = deadline - asyncio.get_running_loop().time()
@@ -389,7 +389,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         in_flight = sender.in_flight
         if driver is not None:
             error = driver.machine.error or error
-            in_flight += sum(lane.in_flight for lane in driver.lanes)
+            in_flight += sum(connection.in_flight for connection in driver.connections)
         return replace(
             health,
             in_flight=in_flight,
@@ -418,7 +418,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             TransactionStateError: The producer has no transactional_id.
             ApplicationRecoverableError: The producer is closed or has failed.
         """
-        with raises_categories():
+        with convert_transaction_errors():
             self._transactional()
         return Transaction(self)
 
@@ -456,7 +456,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.init_transactions, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
-        with raises_categories(begun=False):
+        with convert_transaction_errors(begun=False):
             await self._transactional().initialise(timeout)
         self.current = None
 

@@ -18,38 +18,38 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.backoff import delay_after
-from kafka_async.clock import ticker
-from kafka_async.cluster.lane import LaneKind
+from kafka_async.clock import time_function
+from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.config import seconds
 from kafka_async.errors import (
     KafkaError,
     UnknownServerError,
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
-from kafka_async.producer.accumulator import BATCHES_A_REQUEST
-from kafka_async.producer.batch import BatchState
-from kafka_async.producer.compressing import Compressing
-from kafka_async.producer.identity import new_identity
-from kafka_async.producer.learning import Learning
-from kafka_async.producer.reactions import DOUBTFUL, Reaction, reaction_to
-from kafka_async.producer.requests import (
+from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
+from kafka_async.producer.batch_compressor import Compressing
+from kafka_async.producer.produce_errors import DOUBTFUL, Reaction, reaction_to
+from kafka_async.producer.produce_requests import (
     ProduceCall,
     ProduceRequests,
     answers_by_partition,
     error_of,
     leader_hints,
 )
+from kafka_async.producer.producer_batch import BatchState
+from kafka_async.producer.producer_id import new_identity
 from kafka_async.producer.statistics import Counters
+from kafka_async.producer.topic_metadata import Learning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.cluster.client import Client
-    from kafka_async.cluster.lane import Lane
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.batch import ProducerBatch
-    from kafka_async.producer.queues import PartitionQueue
+    from kafka_async.producer.partition_queue import PartitionQueue
+    from kafka_async.producer.producer_batch import ProducerBatch
     from kafka_async.protocol.messages.produce import ProduceResponse
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import TopicPartition
@@ -67,8 +67,8 @@ SHORTEST_NAP: Final = 0.001
 class Link:
     """A producer's way to one broker: its lane and what is under way on it."""
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, connection: BrokerConnection) -> None:
+        self.connection = connection
         self.in_flight = 0
         self.connecting = False
         self.failures = 0
@@ -110,7 +110,7 @@ class Sender:
         self._supervisor = supervisor
         self._rng = rng
         self._loop = supervisor.loop
-        self.now = ticker(self._loop)
+        self.now = time_function(self._loop)
         self._links: dict[int, Link] = {}
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._ended = False
@@ -168,10 +168,10 @@ class Sender:
             if self._alarm is not None:
                 self._alarm.cancel()
 
-    def close(self) -> list[Lane]:
+    def close(self) -> list[BrokerConnection]:
         """Forget the topics; returns the lanes, for the caller to close."""
         self._learning.close()
-        return [link.lane for link in self._links.values()]
+        return [link.connection for link in self._links.values()]
 
     # -- one look round ---------------------------------------------------------------------------
 
@@ -234,15 +234,17 @@ class Sender:
         """Give a broker what its connection takes; whether it was as much as a turn allows."""
         link = self._links.get(node)
         if link is None:
-            link = self._links[node] = Link(self._client.lane(node, LaneKind.PRODUCE, self))
+            link = self._links[node] = Link(
+                self._client.connection(node, ConnectionKind.PRODUCE, self)
+            )
         if link.connecting:
             return False
-        if not link.lane.connected:
+        if not link.connection.connected:
             link.connecting = True
             self._supervisor.spawn(self._connect, link, name=f"connecting to broker {node}")
             return False
-        if link.lane.throttled_until > now:
-            self._again_at = min(self._again_at, link.lane.throttled_until)
+        if link.connection.muted_until > now:
+            self._again_at = min(self._again_at, link.connection.muted_until)
             return False
         schedule, left = self._accumulator.schedule, BYTES_A_TURN
         most = self._config.max_in_flight_requests_per_connection
@@ -250,7 +252,7 @@ class Sender:
             batches = self._accumulator.take(node, self.requests.room, now)
             if batches:
                 self._send(link, batches, now)
-            if len(batches) in (0, BATCHES_A_REQUEST):
+            if len(batches) in (0, MAX_BATCHES_PER_REQUEST):
                 return bool(batches)
             left -= sum([batch.wire_size for batch in batches])
             if left <= 0:
@@ -260,16 +262,16 @@ class Sender:
 
     async def _connect(self, link: Link) -> None:
         try:
-            await link.lane.connect(seconds(self._config.socket_connection_setup_timeout_ms))
+            await link.connection.connect(seconds(self._config.socket_connection_setup_timeout_ms))
         except KafkaError as error:
-            logger.debug("broker %d: %s", link.lane.node_id, error)
-            self._accumulator.obstacles[link.lane.node_id] = self.last_error = error
+            logger.debug("broker %d: %s", link.connection.node_id, error)
+            self._accumulator.obstacles[link.connection.node_id] = self.last_error = error
             self._client.request_metadata_update()
             await asyncio.sleep(self._delay(link.failures, floor=self._config.reconnect_backoff_ms))
             link.failures += 1
         else:
             link.failures = 0
-            self._accumulator.obstacles.pop(link.lane.node_id, None)
+            self._accumulator.obstacles.pop(link.connection.node_id, None)
         finally:
             link.connecting = False
         self.wake()
@@ -279,8 +281,8 @@ class Sender:
         self.in_flight += 1
         self.counters.requests += 1
         try:
-            call = self.requests.build(batches, link.lane, self._learning.seen.topic_id)
-            link.lane.ask(
+            call = self.requests.build(batches, link.connection, self._learning.seen.topic_id)
+            link.connection.ask(
                 call.request,
                 partial(self._heard, link, batches, call),
                 timeout=self._request_timeout,
@@ -330,7 +332,7 @@ class Sender:
         self.counters.throttled(response.throttle_time_ms)
         answers = answers_by_partition(response, call.names)
         if response.node_endpoints:
-            self._client.note_leaders(leader_hints(response, answers))
+            self._client.update_leaders(leader_hints(response, answers))
         for batch in batches:
             answer = answers.get(batch.queue.partition)
             if answer is None:

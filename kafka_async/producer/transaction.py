@@ -16,13 +16,13 @@ from kafka_async.arguments import (
 from kafka_async.errors import (
     KafkaError,
     TransactionStateError,
-    raises_categories,
+    convert_transaction_errors,
     transactional,
 )
 from kafka_async.foreign_names import unknown_keyword
-from kafka_async.producer.transactions import State
+from kafka_async.producer.transaction_state import State
 from kafka_async.producer.writer import RecordWriter
-from kafka_async.supervisor import outlast
+from kafka_async.supervisor import wait_shielded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Never, Self
 
     from kafka_async.producer.producer import Producer
-    from kafka_async.producer.transaction_driver import TransactionDriver
+    from kafka_async.producer.transaction_manager import TransactionDriver
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
 __all__ = ["Transaction"]
@@ -83,7 +83,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("commit_offsets")
         source: OffsetSource | None = None
-        with raises_categories():
+        with convert_transaction_errors():
             if not hasattr(offsets, "uncommitted"):
                 positions = by_partition(offsets, "offsets", offset_and_metadata)
                 metadata = group_metadata(group)
@@ -110,7 +110,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.commit, unknown)
         check_timeout(timeout)
         driver = self._driver("commit")
-        with raises_categories():
+        with convert_transaction_errors():
             await driver.commit(timeout)
         self._over = True
 
@@ -127,7 +127,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.abort, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
         driver = self._driver("abort")
-        with raises_categories():
+        with convert_transaction_errors():
             await driver.abort(timeout)
         self._over = True
 
@@ -160,7 +160,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.begin, unknown)
         if self._begun:
             raise TransactionStateError("a transaction can be begun once: take another")
-        with raises_categories():
+        with convert_transaction_errors():
             engine = await self._producer.open_transaction(self)
         self._begun = True
         self._open_writer(engine)
@@ -176,7 +176,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             return
         loop = asyncio.get_running_loop()
         task = loop.create_task(driver.abort(), name="aborting a transaction")
-        cancelled = await outlast(task, loop.time() + ABORT_PATIENCE)
+        cancelled = await wait_shielded(task, loop.time() + ABORT_PATIENCE)
         in_time = task.done()
         if not in_time:
             task.cancel()  # who waits: the abort itself goes on

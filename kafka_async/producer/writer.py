@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, NoRetu
 from typing_extensions import TypeVar
 
 from kafka_async.arguments import instance_of, several, topic_partition
-from kafka_async.clock import ticker
+from kafka_async.clock import time_function
 from kafka_async.config import seconds
 from kafka_async.errors import (
     BufferFullError,
@@ -28,7 +28,7 @@ from kafka_async.errors import (
 from kafka_async.foreign_names import unknown_keyword
 from kafka_async.kernel import RecordAppender
 from kafka_async.producer.accumulator import Shortage
-from kafka_async.producer.fitness import (
+from kafka_async.producer.validation import (
     SECONDS,
     check_partition,
     check_record,
@@ -99,7 +99,7 @@ class Engine:
         self.sender = sender
         self.supervisor = supervisor
         self.clock = clock
-        self.now = ticker(supervisor.loop)
+        self.now = time_function(supervisor.loop)
         self.plain = (
             serializers.key is None and serializers.value is None and config.partitioner is None
         )
@@ -111,7 +111,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     def __init__(self) -> None:
         self._set_clock(_never)
-        self._close_window()
+        self._disable_fast_path()
         self._pause_at = SHUT
         self._turn = 0
         self._engine: Engine | None = None
@@ -366,7 +366,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     def _shut_writer(self) -> None:
         """Send every call the long way, where it is checked."""
-        self._close_window()
+        self._disable_fast_path()
         self._pause_at = SHUT
 
     def _start_turn(self, engine: Engine) -> None:

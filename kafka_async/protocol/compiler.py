@@ -2,8 +2,8 @@
 
 That happens on first use, and once. In plain Python the function is straight-line code: no version
 test, no flexible test and no call for a field survives, nested structures are unrolled in place,
-runs of fixed-width fields become one `struct` call. The writers are `encoding.py` and
-`decoding.py`; this module runs them, executes what they wrote and keeps it. The source is
+runs of fixed-width fields become one `struct` call. The writers are `encoder_source.py` and
+`decoder_source.py`; this module runs them, executes what they wrote and keeps it. The source is
 registered in `linecache`, so that tracebacks show it, and can be read with
 `python -m kafka_async.protocol FetchResponse 16`.
 
@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from kafka_async.errors import UnsupportedVersionError
 from kafka_async.kernel import compiled_codec
 from kafka_async.protocol import wire
-from kafka_async.protocol.decoding import DecoderSource
-from kafka_async.protocol.encoding import EncoderSource
+from kafka_async.protocol.decoder_source import DecoderSource
+from kafka_async.protocol.encoder_source import EncoderSource
 from kafka_async.protocol.layouts import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka_async.protocol.codec_source import Source
     from kafka_async.protocol.layouts import Layout
     from kafka_async.protocol.message import Message
-    from kafka_async.protocol.source import Source
     from kafka_async.protocol.wire import BytesLike
 
     Encoder: TypeAlias = Callable[[Any], list[BytesLike]]

@@ -31,9 +31,9 @@ __all__ = [
     "decode_request",
     "decode_request_header",
     "decode_response",
+    "decode_response_body",
     "encode_request",
     "encode_response",
-    "read_response",
     "request_header_version",
     "response_correlation_id",
     "response_header_version",
@@ -125,10 +125,10 @@ def decode_response(
         DecodeError: the bytes are no such response.
         UnsupportedVersionError: the response has no such version.
     """
-    return response_correlation_id(buffer), read_response(buffer, response, version)
+    return response_correlation_id(buffer), decode_response_body(buffer, response, version)
 
 
-def read_response(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:
+def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:
     """The answer in a frame whose number was read before; `buffer` begins after the frame's size.
 
     Raises:

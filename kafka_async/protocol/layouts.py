@@ -1,6 +1,6 @@
 """Turns a message's spec, for one version, into the table that the compiled codec walks.
 
-What the table says is what `encoding.py` and `decoding.py` write into functions; see
+What the table says is what `encoder_source.py` and `decoder_source.py` write into functions; see
 `kernel/_ccodec.pyx` for what is done with it.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from kafka_async.protocol.cost import element_cost
-from kafka_async.protocol.source import smallest
+from kafka_async.protocol.codec_source import smallest
+from kafka_async.protocol.memory_cost import element_cost
 from kafka_async.protocol.spec import BYTES, RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Row(NamedTuple):
         droppable: whether a version that lacks it may drop what was set.
         tag: its number in the tagged section, -1 if it stands in line.
         least: the bytes that an array's element takes at least.
-        cost: the bytes of memory that it takes; see `cost.py`.
+        cost: the bytes of memory that it takes; see `memory_cost.py`.
         default: what it holds when unset.
         fresh: whether that is a new structure each time.
         inner: the layout of a structure, or of an array's elements.
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     element: str
     compact: bool
     nullable: bool
-    droppable: bool
+    ignorable: bool
     tag: int
     least: int
     cost: int

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast
 
 from kafka_async.errors import DecodeError, EncodeError
 from kafka_async.protocol import compiler
-from kafka_async.protocol.diagnosis import diagnose
+from kafka_async.protocol.encode_errors import diagnose
 from kafka_async.protocol.spec import Array, Fixed, Sized
 from kafka_async.protocol.wire import octets
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka_async import kernel
 from kafka_async.errors import CorruptRecordError, InvalidConfigurationError, RecordTooLargeError
 from kafka_async.kernel import BinaryColumn
-from kafka_async.records.compression import TOGETHER_LIMIT
+from kafka_async.records.compression import MAX_DECOMPRESSED_BYTES_PER_CALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,16 +77,16 @@ def to_arrow(
     pa = _pyarrow()
     last = (1 << 63) - 1 if end is None else end
     sections: list[Section] = []
-    left = TOGETHER_LIMIT
+    left = MAX_DECOMPRESSED_BYTES_PER_CALL
     for view in views:
         if view.is_control or view.next_offset <= start or view.base_offset >= last:
             continue
         sections.append(view.section())
-        left -= view.inflated
+        left -= view.decompressed_bytes
         if left < 0:
             raise RecordTooLargeError(
-                f"the batches decompress to more than {TOGETHER_LIMIT} bytes together: narrow them "
-                "with start and end",
+                f"the batches decompress to more than {MAX_DECOMPRESSED_BYTES_PER_CALL} bytes "
+                "together: narrow them with start and end",
                 topic=topic,
                 partition=partition,
                 offset=view.base_offset,

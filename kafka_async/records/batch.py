@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafka_async.kernel import Record, RecordReader, Section
-    from kafka_async.records.legacy import ParsedRecords
+    from kafka_async.records.legacy import LegacyRecordReader
     from kafka_async.types import Headers
 
 HEADER_SIZE: Final = 61
@@ -118,7 +118,7 @@ class BatchHeader(NamedTuple):
 # -- writing --------------------------------------------------------------------------------------
 
 
-def frame_batch(  # noqa: PLR0913 one a field of the header
+def encode_batch(  # noqa: PLR0913 one a field of the header
     payload: Buffer,
     *,
     codec: Codec,
@@ -308,8 +308,8 @@ class BatchView:
         "_size",
         "_unpacked",
         "awaited",
+        "decompressed_bytes",
         "header",
-        "inflated",
         "partition",
         "raw",
         "topic",
@@ -322,11 +322,11 @@ class BatchView:
         self.raw = raw
         self.topic = topic
         self.partition = partition
-        self.inflated = 0
+        self.decompressed_bytes = 0
         """Bytes that it was decompressed to; 0 if it has not been, or is not compressed."""
         self.awaited = False
-        """Whether it is being decompressed with others: from `begin_unpacking` on."""
-        self._size = self._effort = -1  # what `content_size` and `effort` have found
+        """Whether it is being decompressed with others: from `begin_decompression` on."""
+        self._size = self._effort = -1  # what `content_size` and `decompression_cost` have found
         self._unpacked: Buffer | CorruptRecordError | None = None
 
     @property
@@ -366,7 +366,7 @@ class BatchView:
         elif checksum()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
             raise self._corrupt("the batch's CRC does not match its bytes")
 
-    def section(self, limit: int = compression.DEFAULT_LIMIT) -> Section:
+    def section(self, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH) -> Section:
         """The records section, its CRC checked, decompressed to at most `limit` bytes.
 
         Raises as `records`, and UnsupportedForMessageFormatError for a message set of magic 0 or 1.
@@ -394,7 +394,7 @@ class BatchView:
         )
 
     @property
-    def packed_size(self) -> int:
+    def compressed_bytes(self) -> int:
         """Bytes to decompress before the records can be read; 0 if there is nothing to do."""
         packed = self._unpacked is None and self.header.magic == 2 and self.header.is_compressed
         return self.raw.nbytes if packed else 0
@@ -404,22 +404,24 @@ class BatchView:
         """What it decompresses to, in bytes, if it can be unpacked with others; else 0."""
         if self._size < 0:
             self._size = 0
-            if self.packed_size:
+            if self.compressed_bytes:
                 codec = self.header.attributes & _CODEC_BITS
                 self._size = compression.content_size(codec, self.raw[HEADER_SIZE:])
         return self._size
 
     @property
-    def effort(self) -> int:
+    def decompression_cost(self) -> int:
         """About how long decompressing it takes, in bytes that zstd makes in that time."""
-        if not self.packed_size:
+        if not self.compressed_bytes:
             return 0
         if self._effort < 0:
             codec = self.header.attributes & _CODEC_BITS
-            self._effort = self.content_size or compression.effort(codec, self.raw[HEADER_SIZE:])
+            self._effort = self.content_size or compression.decompression_cost(
+                codec, self.raw[HEADER_SIZE:]
+            )
         return self._effort
 
-    def begin_unpacking(self) -> memoryview | None:
+    def begin_decompression(self) -> memoryview | None:
         """What somebody is to decompress, with others, to `content_size` bytes.
 
         None if it need not: its CRC is wrong, which the next reading raises.
@@ -432,14 +434,14 @@ class BatchView:
         self.awaited = True
         return self.raw[HEADER_SIZE:]
 
-    def end_unpacking(self, unpacked: Buffer | None) -> None:
+    def end_decompression(self, unpacked: Buffer | None) -> None:
         """What the next reading gets; None: it decompresses alone, and says what is wrong.
 
         Nothing if it is not `awaited` any more.
         """
         if self.awaited:
             self.awaited, self._unpacked = False, unpacked
-            self.inflated = self._size = 0 if unpacked is None else self._size
+            self.decompressed_bytes = self._size = 0 if unpacked is None else self._size
 
     def pack(self) -> None:
         """Forget what it was, or is being, decompressed to."""
@@ -453,7 +455,7 @@ class BatchView:
         A view may be unpacked in another thread than it is read in.
         """
         try:
-            self._unpacked = self._payload(compression.DEFAULT_LIMIT)
+            self._unpacked = self._payload(compression.MAX_DECOMPRESSED_BYTES_PER_BATCH)
         except CorruptRecordError as error:
             self._unpacked = error
 
@@ -465,13 +467,15 @@ class BatchView:
             try:
                 if header.codec is not Codec.none:
                     unpacked = compression.decompress(header.codec, payload, limit)
-                    self.inflated = len(unpacked)
+                    self.decompressed_bytes = len(unpacked)
                     return unpacked
             except CorruptRecordError as error:
                 raise self._corrupt(error.message) from error
         return payload
 
-    def records(self, start: int = 0, limit: int = compression.DEFAULT_LIMIT) -> list[Record]:
+    def records(
+        self, start: int = 0, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH
+    ) -> list[Record]:
         """The records from offset `start` on; those of a control batch are its markers.
 
         Raises CorruptRecordError, with topic, partition and offset, if the batch is damaged or
@@ -479,17 +483,19 @@ class BatchView:
         """
         if self.header.magic < 2:
             topic, partition, _ = self._place()
-            records, self.inflated = legacy.read_records(self.raw, topic, partition, start, limit)
+            records, self.decompressed_bytes = legacy.read_records(
+                self.raw, topic, partition, start, limit
+            )
             return records
         return kernel.parse_records(self.section(limit), *self._place(), start)
 
-    def reader(self, start: int = 0) -> RecordReader | ParsedRecords:
+    def reader(self, start: int = 0) -> RecordReader | LegacyRecordReader:
         """What gives the records of `records` some at a time, and raises where one is damaged.
 
         Raises CorruptRecordError at once if the batch as a whole is damaged or too large.
         """
         if self.header.magic < 2:
-            return legacy.ParsedRecords(self.records(start))
+            return legacy.LegacyRecordReader(self.records(start))
         return kernel.RecordReader(self.section(), *self._place(), start)
 
     def _place(self) -> tuple[str, int, int]:

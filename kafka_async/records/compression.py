@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-Unpacked: TypeAlias = "bytes | bytearray"
+Decompressed: TypeAlias = "bytes | bytearray"
 """A decompressed records section; nobody changes it."""
 
-DEFAULT_LIMIT: Final = 128 * 1024 * 1024
+MAX_DECOMPRESSED_BYTES_PER_BATCH: Final = 128 * 1024 * 1024
 """What a batch may decompress to, in bytes, if nobody says otherwise."""
-TOGETHER_LIMIT: Final = 4 * DEFAULT_LIMIT
+MAX_DECOMPRESSED_BYTES_PER_CALL: Final = 4 * MAX_DECOMPRESSED_BYTES_PER_BATCH
 """What the batches that are read in one call may decompress to, in bytes, all together."""
-WALKED: Final = 64
+MAX_SCANNED_BLOCKS: Final = 64
 """Blocks that are looked at to learn a size: a batch of 1 MiB has 8 of zstd, 32 of snappy."""
 
 
@@ -55,7 +55,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     return _COMPRESSORS[codec](data, level)
 
 
-def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpacked:
+def decompress(
+    codec: Codec, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES_PER_BATCH
+) -> Decompressed:
     """Decompress a records section of at most `limit` bytes.
 
     Raises CorruptRecordError if it is larger, cut off, followed by other bytes, or no such stream;
@@ -64,8 +66,10 @@ def decompress(codec: Codec, data: Buffer, limit: int = DEFAULT_LIMIT) -> Unpack
     return _DECOMPRESSORS[codec](memoryview(data), limit)
 
 
-def content_size(codec: int, data: memoryview, limit: int = DEFAULT_LIMIT) -> int:
-    """What the data decompresses to, in bytes, if `decompress_together` may have it; else 0.
+def content_size(
+    codec: int, data: memoryview, limit: int = MAX_DECOMPRESSED_BYTES_PER_BATCH
+) -> int:
+    """What the data decompresses to, in bytes, if `decompress_frames` may have it; else 0.
 
     That is one zstd frame that says its size: at most `limit`, and what its blocks can hold. Of
     more than WALKED blocks it is not known: looking at each takes the caller's time.
@@ -83,7 +87,7 @@ def content_size(codec: int, data: memoryview, limit: int = DEFAULT_LIMIT) -> in
     return size if sound else 0
 
 
-def decompress_together(frames: Sequence[memoryview], sizes: Sequence[int]) -> list[memoryview]:
+def decompress_frames(frames: Sequence[memoryview], sizes: Sequence[int]) -> list[memoryview]:
     """What each of some zstd frames decompresses to, all in one piece of memory.
 
     Python's lock is free in the meantime: a thread that decompressed one after the other would wait
@@ -100,7 +104,7 @@ def decompress_together(frames: Sequence[memoryview], sizes: Sequence[int]) -> l
     return [memoryview(segment) for segment in made]
 
 
-def effort(codec: int, data: memoryview) -> int:
+def decompression_cost(codec: int, data: memoryview) -> int:
     """About how long decompressing takes at most: as long as zstd takes for the bytes given.
 
     What the data becomes is not known; most batches become several times as large. Of zstd it is
@@ -110,12 +114,12 @@ def effort(codec: int, data: memoryview) -> int:
     try:
         if codec == Codec.zstd:
             frame = _zstd_alone(data)
-            return DEFAULT_LIMIT if frame is None else frame.bound
+            return MAX_DECOMPRESSED_BYTES_PER_BATCH if frame is None else frame.bound
         if codec == Codec.snappy:
-            _snappy_blocks(data, WALKED)
+            _snappy_blocks(data, MAX_SCANNED_BLOCKS)
         least = _lz4_least(data) if codec == Codec.lz4 else 0
     except CorruptRecordError:
-        return DEFAULT_LIMIT
+        return MAX_DECOMPRESSED_BYTES_PER_BATCH
     except InvalidConfigurationError:
         return 0
     return max(least, data.nbytes * _EFFORTS.get(codec, 0))
@@ -184,7 +188,7 @@ class _Output:
             self._whole = bytearray().join(self._parts)
             self._parts.clear()
 
-    def join(self) -> Unpacked:
+    def join(self) -> Decompressed:
         """All of it."""
         if self._whole is not None:
             return self._whole
@@ -215,7 +219,7 @@ def _gzip_compress(data: Buffer, level: int | None) -> bytes:
     return stream.compress(data) + stream.flush()
 
 
-def _gzip_decompress(data: memoryview, limit: int) -> Unpacked:
+def _gzip_decompress(data: memoryview, limit: int) -> Decompressed:
     zlib = _module("zlib")
     output = _Output(Codec.gzip, limit, 4 * data.nbytes)
     at = 0
@@ -265,7 +269,7 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_decompress(data: memoryview, limit: int) -> Unpacked:
+def _snappy_decompress(data: memoryview, limit: int) -> Decompressed:
     # What the blocks declare is added up before any is read: too much is refused at no cost.
     cramjam = _module("cramjam")
     snappy = cramjam.snappy
@@ -348,7 +352,7 @@ _LZ4_START: Final = struct.Struct("<4xBB")
 _LZ4_BLOCK: Final = struct.Struct("<I")
 
 
-def _lz4_decompress(data: memoryview, limit: int) -> Unpacked:
+def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
     frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
     at = 0
@@ -386,7 +390,7 @@ def _lz4_least(data: memoryview) -> int:
         flags, kind = _LZ4_START.unpack_from(data)
         trailer = 4 if flags & _LZ4_HAS_BLOCK_CHECKSUMS else 0
         at = _LZ4_START.size + (8 if flags & _LZ4_HAS_SIZE else 0) + 1
-        for before in range(WALKED):
+        for before in range(MAX_SCANNED_BLOCKS):
             (length,) = _LZ4_BLOCK.unpack_from(data, at)
             at += _LZ4_BLOCK.size
             if not length:
@@ -415,7 +419,7 @@ def _zstd_compress(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=level).compress(data)
 
 
-def _zstd_decompress(data: memoryview, limit: int) -> Unpacked:
+def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
     zstandard = _module("zstandard")
     decompressor = zstandard.ZstdDecompressor()
     output = _Output(Codec.zstd, limit)
@@ -456,7 +460,7 @@ def _zstd_alone(data: memoryview) -> _ZstdFrame | None:
     """What there is to know of the one frame that the data is; None if that is not soon known."""
     zstandard = _module("zstandard")
     try:
-        frame = _zstd_frame(data, 0, WALKED)
+        frame = _zstd_frame(data, 0, MAX_SCANNED_BLOCKS)
     except (CorruptRecordError, zstandard.ZstdError):
         return None
     return frame if frame.end == data.nbytes else None
@@ -502,7 +506,7 @@ _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
     Codec.lz4: _lz4_compress,
     Codec.zstd: _zstd_compress,
 }
-_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int], Unpacked]]] = {
+_DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int], Decompressed]]] = {
     Codec.none: _take,
     Codec.gzip: _gzip_decompress,
     Codec.snappy: _snappy_decompress,

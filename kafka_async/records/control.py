@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_async import kernel
-from kafka_async.records.batch import HEADER_SIZE, frame_batch
+from kafka_async.records.batch import HEADER_SIZE, encode_batch
 from kafka_async.records.compression import Codec
 from kafka_async.records.marker import End, encode_marker
 
@@ -21,7 +21,7 @@ def encode_control_batch(
     """The marker that ends a producer's transaction in a partition's log."""
     section = kernel.OpenBatch(None, HEADER_SIZE)
     section.append(timestamp, *encode_marker(kind, coordinator_epoch))
-    return frame_batch(
+    return encode_batch(
         section.seal(),
         codec=Codec.none,
         count=1,

@@ -60,7 +60,7 @@ class Entry(NamedTuple):
     value: bytes | None
 
 
-class ParsedRecords:
+class LegacyRecordReader:
     """Records that were parsed all at once, given as a `kernel.RecordReader` gives its own."""
 
     def __init__(self, records: list[Record]) -> None:
@@ -132,9 +132,9 @@ def read_records(
     try:
         check_crc(raw, topic, partition, head.offset)
         outer = _read_entry(raw, head)
-        entries, inflated = [outer], 0
+        entries, decompressed_bytes = [outer], 0
         if head.attributes & _CODEC_BITS:
-            entries, inflated = _unwrap(head, outer.value, limit)
+            entries, decompressed_bytes = _unwrap(head, outer.value, limit)
     except CorruptRecordError as error:
         raise CorruptRecordError(
             error.message, topic=topic, partition=partition, offset=head.offset
@@ -154,7 +154,7 @@ def read_records(
         for entry in entries
         if entry.offset >= start
     ]
-    return records, inflated
+    return records, decompressed_bytes
 
 
 def _unwrap(outer: Head, value: bytes | None, limit: int) -> tuple[list[Entry], int]:

@@ -57,7 +57,7 @@ def serializer(option: str, given: object) -> Serialize | None:
         data = function(topic, headers, value)
         return data if type(data) is bytes else encoded(data)
 
-    return of_three if takes_three(function) else of_one
+    return of_three if takes_topic_and_headers(function) else of_one
 
 
 def deserializer(option: str, given: object) -> Deserialize | None:
@@ -69,7 +69,7 @@ def deserializer(option: str, given: object) -> Deserialize | None:
     if given is None:
         return None
     function = _function(option, given, "deserialize", "data")
-    if takes_three(function):
+    if takes_topic_and_headers(function):
         return function
 
     def of_one(topic: str, headers: Headers, data: bytes | None) -> Any:
@@ -78,7 +78,7 @@ def deserializer(option: str, given: object) -> Deserialize | None:
     return of_one
 
 
-def takes_three(function: AnyFunction) -> bool:
+def takes_topic_and_headers(function: AnyFunction) -> bool:
     """Return whether a function has exactly three required positional parameters."""
     signature = _signature(function)
     return signature is not None and len(_required(signature)) == 3

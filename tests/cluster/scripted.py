@@ -32,7 +32,7 @@ from kafka_async.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests import strict
+from tests import request_checks
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Request, Response
@@ -85,7 +85,7 @@ class Peer(asyncio.Protocol):
     def _asked(self, header: RequestHeader, request: Request[Any]) -> None:
         self.seen.append((header, request))
         self.broker.seen.append((header, request))
-        strict.receive(request, header.api_version)
+        request_checks.receive(request, header.api_version)
         self._stuck = self._stuck or header.api_key in self.broker.held
         if self._stuck:  # a broker answers in order
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.cluster.bootstrap import RebootstrapTrigger
+from kafka_async.cluster.rebootstrap import RebootstrapTrigger
 
 
 def trigger(*, enabled: bool = True) -> RebootstrapTrigger:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.cluster.channel import Channel, Exchange
 from kafka_async.cluster.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
+from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.errors import CorrelationIdMismatchError
 from kafka_async.protocol.header import decode_request_header
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
@@ -16,14 +16,14 @@ class Talk:
 
     def __init__(self) -> None:
         reader = FrameReader(1 << 20, ReceiveBudget(1 << 30), lambda _: None)
-        self.channel: Channel[str] = Channel("me", reader, self.note)
+        self.channel: InFlightRequests[str] = InFlightRequests("me", reader, self.note)
         self.answered: list[tuple[str, bytes]] = []
 
     def ask(self, name: str) -> int:
         correlation_id, parts = self.channel.encode(HeartbeatRequest(group_id=name), 4)
         header, _ = decode_request_header(b"".join(parts)[4:])
         assert (header.correlation_id, header.client_id) == (correlation_id, "me")
-        self.channel.sent(Exchange(correlation_id, header.api_key, 4, name, 0.0, 1.0, 2.0))
+        self.channel.sent(InFlightRequest(correlation_id, header.api_key, 4, name, 0.0, 1.0, 2.0))
         return correlation_id
 
     def hear(self, data: bytes) -> None:
@@ -31,7 +31,7 @@ class Talk:
         room[: len(data)] = data
         self.channel.received(len(data))
 
-    def note(self, exchange: Exchange[str], frame: Frame) -> None:
+    def note(self, exchange: InFlightRequest[str], frame: Frame) -> None:
         self.answered.append((exchange.waiter, bytes(frame[4:])))
 
 
@@ -121,6 +121,6 @@ def test_abandoning_gives_back_what_was_under_way_oldest_first() -> None:
 
 
 def test_correlation_ids_begin_again_after_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_async.cluster.channel._MAX_CORRELATION_ID", 1)
+    monkeypatch.setattr("kafka_async.cluster.in_flight_requests._MAX_CORRELATION_ID", 1)
     talk = Talk()
     assert [talk.ask(name) for name in "abc"] == [0, 1, 0]

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.clock import MemoryNetwork
+from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.destinations import (
+from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
+from kafka_async.cluster.request_destinations import (
     AnyBroker,
     Broker,
     Controller,
@@ -26,8 +28,6 @@ from kafka_async.cluster.destinations import (
     Leader,
     TransactionCoordinator,
 )
-from kafka_async.cluster.lane import LaneKind
-from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import (
     BootstrapError,
@@ -785,9 +785,11 @@ async def test_many_leader_hints_are_one_change_of_metadata() -> None:
             await client.metadata_for(["t"], timeout=1.0)
             heard: list[ClusterMetadata] = []
             client.on_metadata(heard.append)
-            client.note_leaders([LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)])
+            client.update_leaders(
+                [LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)]
+            )
             assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
-            client.note_leaders([LeaderHint(P0, 1, 0)])
+            client.update_leaders([LeaderHint(P0, 1, 0)])
             assert heard == [client.metadata]
 
 
@@ -798,13 +800,13 @@ async def test_a_leader_hint_of_a_newer_epoch_changes_metadata() -> None:
             cluster = await client.metadata_for(["t"], timeout=1.0)
             heard: list[object] = []
             stop = client.on_metadata(heard.append)
-            client.note_leader(P0, 2, 1, cluster.brokers[2])
-            client.note_leader(P0, 1, 0, cluster.brokers[1])
+            client.update_leader(P0, 2, 1, cluster.brokers[2])
+            client.update_leader(P0, 1, 0, cluster.brokers[1])
             assert client.metadata.leader(P0) == (2, 1)
             assert heard == [client.metadata]
             stop()
             stop()
-            client.note_leader(P0, 1, 2)
+            client.update_leader(P0, 1, 2)
             assert len(heard) == 1
 
 
@@ -820,7 +822,7 @@ async def test_repeated_leader_hints_do_not_postpone_large_metadata(
             epochs = itertools.count(1)
 
             def hinted(*args: Any, **options: Any) -> ClusterMetadata:
-                client.note_leader(P0, 1, next(epochs))
+                client.update_leader(P0, 1, next(epochs))
                 return merged(*args, **options)
 
             monkeypatch.setattr(ClusterMetadata, "merged", hinted)
@@ -913,8 +915,8 @@ async def test_rebootstrap_required_in_metadata_fails_requests_in_flight() -> No
     reasons = heard_of(hooks)
     async with InMemory(2) as memory, memory.client(2, hooks=hooks) as client:
         held = hang(memory, "Heartbeat", 1)
-        lane = client.lane(1, LaneKind.COORDINATOR, None)
-        parked = asyncio.create_task(lane.send(BEAT, timeout=100.0))
+        connection = client.connection(1, ConnectionKind.COORDINATOR, None)
+        parked = asyncio.create_task(connection.send(BEAT, timeout=100.0))
         await held.wait()
         memory.cluster.faults.add(api="Metadata", error="REBOOTSTRAP_REQUIRED")
         await client.refresh_metadata(timeout=20.0)
@@ -923,7 +925,7 @@ async def test_rebootstrap_required_in_metadata_fails_requests_in_flight() -> No
         with pytest.raises(KafkaConnectionError, match="bootstraps again"):
             await parked
         held.remove()
-        assert isinstance(await lane.send(BEAT, timeout=1.0), HeartbeatResponse)
+        assert isinstance(await connection.send(BEAT, timeout=1.0), HeartbeatResponse)
 
 
 async def test_rebootstraps_when_another_cluster_took_the_addresses() -> None:
@@ -980,10 +982,10 @@ async def test_brokers_are_asked_for_their_identity_only_with_rebootstrap(strate
 
 async def pending(client: Client, memory: InMemory) -> list[Awaitable[object]]:
     hang(memory, "ListGroups")
-    lane = client.lane(1, LaneKind.FETCH, None)
-    await lane.connect(1.0)
+    connection = client.connection(1, ConnectionKind.FETCH, None)
+    await connection.connect(1.0)
     waits: list[Awaitable[object]] = [
-        lane.submit(ASK, timeout=100.0),
+        connection.submit(ASK, timeout=100.0),
         asyncio.ensure_future(client.request(ASK, to=Broker(1))),
         asyncio.ensure_future(client.metadata_for(["nowhere"], timeout=100.0)),
         asyncio.ensure_future(client.pause(100.0)),

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.clock import MemoryNetwork
-from kafka_async.cluster.destinations import AnyBroker, Broker, CoordinatorKind
-from kafka_async.cluster.lane import CONNECT_PATIENCE, LaneKind
-from kafka_async.cluster.updater import HEDGE_AFTER
+from kafka_async.cluster.broker_connection import CONNECT_PATIENCE, ConnectionKind
+from kafka_async.cluster.metadata_updater import HEDGE_AFTER
+from kafka_async.cluster.request_destinations import AnyBroker, Broker, CoordinatorKind
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
@@ -122,12 +122,12 @@ def accept_only(cluster: EmbeddedCluster, broker: int) -> None:
 async def test_a_connection_attempt_is_bounded_by_the_request_timeout() -> None:
     async with InMemory(2) as memory, memory.client(2, request_timeout_ms=3_000) as client:
         accept_only(memory.cluster, 1)
-        lane = client.lane(1, LaneKind.PRODUCE, object())
+        connection = client.connection(1, ConnectionKind.PRODUCE, object())
         begun = now()
         with pytest.raises(KafkaConnectionError):
-            await lane.connect(60.0)
+            await connection.connect(60.0)
         assert now() - begun == pytest.approx(3.0)
-        await lane.close()
+        await connection.close()
 
 
 @pytest.mark.parametrize("frozen", [1, 2])

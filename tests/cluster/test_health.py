@@ -8,9 +8,9 @@ import pytest
 
 from kafka_async import kernel
 from kafka_async.admin import Admin
-from kafka_async.cluster.activity import UNANSWERED_AFTER
-from kafka_async.cluster.destinations import Broker
-from kafka_async.cluster.lane import LaneKind
+from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
+from kafka_async.cluster.broker_connection import ConnectionKind
+from kafka_async.cluster.request_destinations import Broker
 from kafka_async.errors import KafkaTimeoutError, TaskDiedError
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
@@ -70,9 +70,9 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
         for node_id in (1, 3):
             await client.request(ASK, to=Broker(node_id))
         memory.cluster.faults.add(api="ListGroups", broker=3, hang=True, count=None)
-        lane = client.lane(3, LaneKind.COORDINATOR, client)
-        await lane.connect(1.0)
-        waiting = [lane.submit(ASK, timeout=60.0) for _ in range(5)]
+        connection = client.connection(3, ConnectionKind.COORDINATOR, client)
+        await connection.connect(1.0)
+        waiting = [connection.submit(ASK, timeout=60.0) for _ in range(5)]
         await asyncio.sleep(4)
         health = client.health()
         assert health.state == "running"
@@ -133,11 +133,11 @@ async def test_a_short_time_out_of_the_caller_says_nothing_about_the_broker(
 async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -> None:
     async with InMemory() as memory, memory.client(request_timeout_ms=500) as client:
         await client.request(ASK, to=Broker(1))
-        lane = client.lane(1, LaneKind.COORDINATOR, client)
-        await lane.connect(0.5)
+        connection = client.connection(1, ConnectionKind.COORDINATOR, client)
+        await connection.connect(0.5)
         memory.cluster.faults.add(api="ListGroups", hang=True)
         with pytest.raises(KafkaTimeoutError):
-            await lane.send(ASK, timeout=0.5)
+            await connection.send(ASK, timeout=0.5)
         assert client.health().brokers_connected == (1,)  # by another connection
         assert client.health().state == "degraded"
 
@@ -163,9 +163,9 @@ async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(broke
 async def test_a_request_that_waits_behind_responses_on_other_lanes_is_not_degraded() -> None:
     async with InMemory() as memory, memory.client() as client:
         fault = memory.cluster.faults.add(api="ListGroups", hang=True)
-        lane = client.lane(1, LaneKind.PRODUCE, client)
-        await lane.connect(1.0)
-        waiting = lane.submit(ASK, timeout=60.0)
+        connection = client.connection(1, ConnectionKind.PRODUCE, client)
+        await connection.connect(1.0)
+        waiting = connection.submit(ASK, timeout=60.0)
         await fault.wait()
         for _ in range(4):
             await asyncio.sleep(3)

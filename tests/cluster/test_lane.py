@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.cluster import response
-from kafka_async.cluster.destinations import Broker
-from kafka_async.cluster.lane import Lane, LaneKind
+from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
+from kafka_async.cluster.request_destinations import Broker
 from kafka_async.errors import (
     ClientClosedError,
     DecodeError,
@@ -25,8 +25,8 @@ from kafka_async.hooks import (
     Disconnected,
     Event,
     Hooks,
-    RequestAnswered,
     RequestSent,
+    ResponseReceived,
     Throttled,
 )
 from kafka_async.protocol.messages.find_coordinator import (
@@ -82,7 +82,7 @@ class Setting:
         self.sent: list[float] = []
         """Times at which requests of `LIST_GROUPS` were written, in seconds of the event loop."""
         client.hooks.listen(Event, self._note)
-        self.lane: Lane = client.lane(1, LaneKind.COORDINATOR, self)
+        self.connection: BrokerConnection = client.connection(1, ConnectionKind.COORDINATOR, self)
 
     def _note(self, event: Event) -> None:
         self.events.append(event)
@@ -137,82 +137,82 @@ def now() -> float:
 
 
 async def test_a_lane_connects_when_it_is_first_used(setting: Setting) -> None:
-    assert not setting.lane.connected
+    assert not setting.connection.connected
     assert setting.connections == 0
-    assert await setting.lane.send(ASK, timeout=1.0) == ListGroupsResponse()
-    assert setting.lane.connected
-    assert setting.lane.version(PRODUCE) == ProduceRequest.VERSIONS.max
+    assert await setting.connection.send(ASK, timeout=1.0) == ListGroupsResponse()
+    assert setting.connection.connected
+    assert setting.connection.version(PRODUCE) == ProduceRequest.VERSIONS.max
 
 
 async def test_concurrent_requests_share_one_connection_attempt(setting: Setting) -> None:
-    await asyncio.gather(*(setting.lane.send(ASK, timeout=1.0) for _ in range(10)))
+    await asyncio.gather(*(setting.connection.send(ASK, timeout=1.0) for _ in range(10)))
     assert setting.connections == 1
     assert len(setting.memory.requests(ListGroupsRequest)) == 10
 
 
 async def test_requests_are_pipelined_in_the_order_of_the_calls(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("FindCoordinator")
-    futures = [setting.lane.submit(numbered(n), timeout=5.0) for n in range(5)]
+    futures = [setting.connection.submit(numbered(n), timeout=5.0) for n in range(5)]
     await held.wait()
     sent = [event for event in setting.heard(RequestSent) if event.api_key == FIND_COORDINATOR]
     assert len(sent) == 5  # before the first response
-    assert setting.lane.in_flight == 5
+    assert setting.connection.in_flight == 5
     held.remove()
     found = await asyncio.gather(*futures)
     assert list(map(number_of, found)) == [0, 1, 2, 3, 4]
     received = setting.memory.requests(FindCoordinatorRequest)
     assert [request.coordinator_keys for request in received] == [[str(n)] for n in range(5)]
-    assert setting.lane.in_flight == 0
+    assert setting.connection.in_flight == 0
 
 
 async def test_a_cancelled_request_disturbs_no_other(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("FindCoordinator")
-    first, second = (setting.lane.submit(numbered(n), timeout=5.0) for n in (1, 2))
+    first, second = (setting.connection.submit(numbered(n), timeout=5.0) for n in (1, 2))
     await held.wait()
     first.cancel()
     held.remove()
     assert number_of(await second) == 2
-    assert setting.lane.connected
+    assert setting.connection.connected
 
 
 async def test_a_request_without_response_is_done_when_it_is_sent(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
-    future = setting.lane.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
+    await setting.connection.connect(1.0)
+    future = setting.connection.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
     assert future.result() == ProduceResponse()
     await until(lambda: len(setting.memory.requests(ProduceRequest)) == 1)
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
 
 
 async def test_submit_raises_without_a_connection(setting: Setting) -> None:
     with pytest.raises(KafkaConnectionError, match=r"not connected to broker 1 \(coordinator lane"):
-        setting.lane.submit(ASK, timeout=1.0)
+        setting.connection.submit(ASK, timeout=1.0)
     with pytest.raises(KafkaConnectionError):
-        setting.lane.version(LIST_GROUPS)
+        setting.connection.version(LIST_GROUPS)
 
 
 async def test_a_request_that_cannot_be_encoded_raises_and_leaves_the_lane_usable(
     setting: Setting,
 ) -> None:
     with pytest.raises(EncodeError):
-        await setting.lane.send(ListGroupsRequest(states_filter=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
+        await setting.connection.send(ListGroupsRequest(states_filter=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnsupportedVersionError):
-        await setting.lane.send(ASK, timeout=1.0, version=99)
-    await setting.lane.send(ASK, timeout=1.0)
+        await setting.connection.send(ASK, timeout=1.0, version=99)
+    await setting.connection.send(ASK, timeout=1.0)
     assert setting.connections == 1
 
 
 async def test_an_api_that_the_broker_lacks_is_named() -> None:
     async with settings(api_versions={PRODUCE: (0, 0)}) as setting:
-        await setting.lane.connect(1.0)
+        await setting.connection.connect(1.0)
         with pytest.raises(UnsupportedVersionError, match="Produce"):
-            await setting.lane.send(ProduceRequest(), timeout=1.0)
+            await setting.connection.send(ProduceRequest(), timeout=1.0)
 
 
 async def test_a_large_response_is_complete(setting: Setting) -> None:
     state = bytes(range(256)) * 4096
-    joined = await setting.lane.send(
+    joined = await setting.connection.send(
         JoinGroupRequest(
             group_id="g",
             session_timeout_ms=10_000,
@@ -223,7 +223,7 @@ async def test_a_large_response_is_complete(setting: Setting) -> None:
         timeout=1.0,
         version=3,  # the last that needs no second request for a member id
     )
-    assigned = await setting.lane.send(
+    assigned = await setting.connection.send(
         SyncGroupRequest(
             group_id="g",
             generation_id=joined.generation_id,
@@ -241,50 +241,50 @@ async def test_a_large_response_is_complete(setting: Setting) -> None:
 
 
 async def test_a_callback_can_send_the_next_request(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     heard: list[object] = []
 
     def again(answer: object) -> None:
         heard.append(answer)
         if len(heard) < 3:
-            setting.lane.ask(ASK, again, timeout=5.0)
+            setting.connection.ask(ASK, again, timeout=5.0)
 
     again("begin")
     await until(lambda: len(heard) == 3)
     assert heard[1:] == [ListGroupsResponse()] * 2
-    assert setting.lane.in_flight == 0
+    assert setting.connection.in_flight == 0
 
 
 async def test_an_unexpected_exception_while_decoding_is_passed_to_the_callback(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     fault = RuntimeError("no error of ours")
 
     def broken(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(response, "read_response", broken)
+    monkeypatch.setattr(response, "decode_response_body", broken)
     heard: list[Any] = []
-    setting.lane.ask(ASK, heard.append, timeout=5.0)
+    setting.connection.ask(ASK, heard.append, timeout=5.0)
     async with asyncio.timeout(5):
         await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
     assert heard[0].__cause__ is fault
-    assert setting.lane.in_flight == 0
+    assert setting.connection.in_flight == 0
 
 
 async def test_each_callback_gets_one_error_after_the_connection_is_lost(
     setting: Setting,
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
     heard: list[tuple[bool, Any]] = []
     for _ in range(3):
-        setting.lane.ask(
-            ASK, lambda error: heard.append((setting.lane.connected, error)), timeout=5.0
+        setting.connection.ask(
+            ASK, lambda error: heard.append((setting.connection.connected, error)), timeout=5.0
         )
-    setting.lane.disconnect(KafkaConnectionError("enough"))
+    setting.connection.disconnect(KafkaConnectionError("enough"))
     assert heard == []
     await until(lambda: len(heard) == 3)
     assert [(connected, str(error)) for connected, error in heard] == [(False, "enough")] * 3
@@ -295,35 +295,35 @@ async def test_each_callback_gets_one_error_after_the_connection_is_lost(
 
 
 async def test_a_response_after_its_deadline_is_discarded(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
     heard: list[Any] = []
-    setting.lane.ask(ASK, heard.append, timeout=2.0)
+    setting.connection.ask(ASK, heard.append, timeout=2.0)
     await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], KafkaTimeoutError)
-    assert setting.lane.in_flight == 1
+    assert setting.connection.in_flight == 1
     held.remove()
-    await until(lambda: setting.lane.in_flight == 0)
-    assert setting.lane.connected
+    await until(lambda: setting.connection.in_flight == 0)
+    assert setting.connection.connected
     assert len(heard) == 1
 
 
 async def test_the_callback_of_a_request_without_response_runs_in_the_next_iteration(
     setting: Setting,
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     heard: list[object] = []
-    setting.lane.ask(ProduceRequest(acks=0), heard.append, timeout=1.0, expect_response=False)
+    setting.connection.ask(ProduceRequest(acks=0), heard.append, timeout=1.0, expect_response=False)
     assert heard == []
     await asyncio.sleep(0)
     assert heard == [ProduceResponse()]
-    assert setting.lane.in_flight == 0
+    assert setting.connection.in_flight == 0
 
 
 async def test_ask_raises_without_a_connection(setting: Setting) -> None:
     heard: list[object] = []
     with pytest.raises(KafkaConnectionError, match="not connected"):
-        setting.lane.ask(ASK, heard.append, timeout=1.0)
+        setting.connection.ask(ASK, heard.append, timeout=1.0)
     assert heard == []
 
 
@@ -331,15 +331,15 @@ async def test_ask_raises_without_a_connection(setting: Setting) -> None:
 
 
 async def test_an_overdue_request_fails_alone(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
     begun = now()
-    short = setting.lane.submit(ASK, timeout=2.0)
-    long = setting.lane.submit(ASK, timeout=8.0)
+    short = setting.connection.submit(ASK, timeout=2.0)
+    long = setting.connection.submit(ASK, timeout=8.0)
     with pytest.raises(KafkaTimeoutError, match="coordinator lane: no answer to ListGroups for 2 "):
         await short
     assert now() - begun == pytest.approx(2.0)
-    assert setting.lane.connected
+    assert setting.connection.connected
     assert not long.done()
     held.remove()
     assert await long == ListGroupsResponse()
@@ -348,53 +348,53 @@ async def test_an_overdue_request_fails_alone(setting: Setting) -> None:
 async def test_a_connection_without_response_for_the_request_timeout_is_closed(
     setting: Setting,
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     setting.hang("ListGroups")
     begun = now()
-    first = setting.lane.submit(ASK, timeout=3.0)
+    first = setting.connection.submit(ASK, timeout=3.0)
     await asyncio.sleep(1)
-    second = setting.lane.submit(ASK, timeout=60.0)
+    second = setting.connection.submit(ASK, timeout=60.0)
     with pytest.raises(KafkaTimeoutError):
         await first
     with pytest.raises(KafkaConnectionError, match="no answer to ListGroups for 10 s"):
         await second
     assert now() - begun == pytest.approx(10.0)
-    assert not setting.lane.connected
+    assert not setting.connection.connected
 
 
 async def test_a_request_may_wait_longer_than_the_request_timeout(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     setting.hang("ListGroups")
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(ASK, timeout=300.0)
+        await setting.connection.send(ASK, timeout=300.0)
     assert now() - begun == pytest.approx(300.0)
 
 
 async def test_a_connection_attempt_outlives_the_deadline_of_one_caller(setting: Setting) -> None:
     frozen = setting.freeze()
     with pytest.raises(KafkaTimeoutError, match="accepts connections but does not answer"):
-        await setting.lane.connect(3.0)
+        await setting.connection.connect(3.0)
     connections = setting.memory.cluster.brokers[1].connections
     (attempt,) = connections
     with pytest.raises(KafkaConnectionError, match="accepts connections but does not answer"):
-        await setting.lane.connect(30.0)
+        await setting.connection.connect(30.0)
     frozen.release()  # a frozen broker does not notice that a connection is closed
     await until(lambda: attempt not in connections)
 
 
 async def test_an_idle_connection_is_closed(setting: Setting) -> None:
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
     await asyncio.sleep(300)
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
     await asyncio.sleep(539)
-    assert setting.lane.connected
+    assert setting.connection.connected
     await asyncio.sleep(2)
-    assert not setting.lane.connected
+    assert not setting.connection.connected
     (event,) = setting.heard(Disconnected)[-1:]
     assert event.error is None
     begun = now()
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
     assert now() == begun
 
 
@@ -402,7 +402,7 @@ async def test_a_connection_that_waits_for_a_response_is_not_idle(setting: Setti
     setting.hang("ListGroups")
     begun = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.lane.send(ASK, timeout=2000.0)
+        await setting.connection.send(ASK, timeout=2000.0)
     assert now() - begun == pytest.approx(2000.0)
 
 
@@ -410,9 +410,9 @@ async def test_a_connection_that_waits_for_a_response_is_not_idle(setting: Setti
 
 
 async def test_a_lost_connection_fails_all_requests_in_flight_at_once(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    futures = [setting.lane.submit(ASK, timeout=5.0) for _ in range(3)]
+    futures = [setting.connection.submit(ASK, timeout=5.0) for _ in range(3)]
     await held.wait()
     begun = now()
     await setting.disconnect()
@@ -426,12 +426,12 @@ async def test_a_lost_connection_fails_all_requests_in_flight_at_once(setting: S
 
 
 async def test_the_connection_after_a_loss_waits_for_its_back_off(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     await setting.disconnect()
-    await until(lambda: not setting.lane.connected)
+    await until(lambda: not setting.connection.connected)
     begun = now()
-    assert setting.lane.retry_at > begun
-    await setting.lane.send(ASK, timeout=1.0)
+    assert setting.connection.retry_at > begun
+    await setting.connection.send(ASK, timeout=1.0)
     assert 0.03 <= now() - begun <= 0.07
 
 
@@ -441,27 +441,27 @@ async def test_back_off_doubles_with_each_failure_and_ends_with_success(setting:
     for _ in range(8):
         before = now()
         with pytest.raises(KafkaConnectionError, match="connection refused"):
-            await setting.lane.connect(5.0)
+            await setting.connection.connect(5.0)
         waits.append(now() - before)
     expected = [0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     for wait, nominal in zip(waits, expected, strict=True):
         assert nominal * 0.79 <= wait <= nominal * 1.21
     await setting.memory.cluster.start_broker(1)
-    await setting.lane.connect(5.0)
-    assert setting.lane.failure is None
+    await setting.connection.connect(5.0)
+    assert setting.connection.failure is None
     await setting.disconnect()
-    await until(lambda: not setting.lane.connected)
-    assert setting.lane.retry_at - now() <= 0.06
+    await until(lambda: not setting.connection.connected)
+    assert setting.connection.retry_at - now() <= 0.06
 
 
 async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) -> None:
     await setting.memory.cluster.stop_broker(1)
     for _ in range(8):
         with pytest.raises(KafkaConnectionError):
-            await setting.lane.connect(5.0)
+            await setting.connection.connect(5.0)
     begun = now()
     with pytest.raises(KafkaTimeoutError, match=r"no connection .*before that: .*refused"):
-        await setting.lane.connect(0.1)
+        await setting.connection.connect(0.1)
     assert now() - begun == pytest.approx(0.1)
 
 
@@ -469,8 +469,8 @@ async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) 
 async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
     setting: Setting, steps: int
 ) -> None:
-    one = asyncio.create_task(setting.lane.connect(5.0))
-    other = asyncio.create_task(setting.lane.send(ASK, timeout=5.0))
+    one = asyncio.create_task(setting.connection.connect(5.0))
+    other = asyncio.create_task(setting.connection.send(ASK, timeout=5.0))
     for _ in range(steps):
         await asyncio.sleep(0)
     one.cancel()
@@ -480,7 +480,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
 
 
 async def test_connect_raises_for_a_broker_that_is_not_in_metadata(setting: Setting) -> None:
-    stranger = setting.client.lane(9, LaneKind.FETCH, setting)
+    stranger = setting.client.connection(9, ConnectionKind.FETCH, setting)
     with pytest.raises(KafkaConnectionError, match="broker 9 is not in the cluster's metadata"):
         await stranger.connect(1.0)
 
@@ -491,11 +491,11 @@ async def test_connect_raises_for_a_broker_that_is_not_in_metadata(setting: Sett
 async def test_a_throttled_lane_waits_and_others_do_not(setting: Setting) -> None:
     setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0, count=None)
     begun = now()
-    await setting.lane.send(ASK, timeout=1.0)
-    assert setting.lane.throttled_until == pytest.approx(begun + 3.0)
+    await setting.connection.send(ASK, timeout=1.0)
+    assert setting.connection.muted_until == pytest.approx(begun + 3.0)
     await setting.client.request(ASK, to=Broker(1))
     assert now() == begun
-    await setting.lane.send(ASK, timeout=5.0)
+    await setting.connection.send(ASK, timeout=5.0)
     assert setting.sent == pytest.approx([begun, begun, begun + 3.0])
     assert [event.seconds for event in setting.heard(Throttled)] == [3.0] * 3
 
@@ -504,46 +504,48 @@ async def test_a_throttle_window_beyond_the_deadline_fails_the_request_at_once(
     setting: Setting,
 ) -> None:
     setting.memory.cluster.faults.add(api="ListGroups", throttle=9.0)
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
     begun = now()
     with pytest.raises(KafkaTimeoutError, match="throttles this client for 9 s more"):
-        await setting.lane.send(ASK, timeout=5.0)
+        await setting.connection.send(ASK, timeout=5.0)
     assert now() == begun
 
 
 async def test_throttle_time_of_a_version_before_kip_219_is_ignored() -> None:
     async with settings(api_versions={LIST_GROUPS: (0, 1)}) as setting:
         setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0)
-        response = await setting.lane.send(ASK, timeout=1.0)
+        response = await setting.connection.send(ASK, timeout=1.0)
         assert response.throttle_time_ms == 3000
-        assert setting.lane.throttled_until == 0.0
+        assert setting.connection.muted_until == 0.0
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
 async def test_large_and_small_requests_arrive_in_order(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     sizes = [10, 300_000, 20, 70_000, 30, 2_000_000, 5]
     names = ["x" * (size % 30_000) for size in sizes]
-    futures = [setting.lane.submit(sync_group(protocol_name=name), timeout=9.0) for name in names]
+    futures = [
+        setting.connection.submit(sync_group(protocol_name=name), timeout=9.0) for name in names
+    ]
     await asyncio.gather(*futures)
     received = setting.memory.requests(SyncGroupRequest)
     assert [request.protocol_name for request in received] == names
 
 
 async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("SyncGroup")
-    futures = [setting.lane.submit(sync_group(), timeout=9.0) for _ in range(3)]
+    futures = [setting.connection.submit(sync_group(), timeout=9.0) for _ in range(3)]
     await held.wait()  # with requests that wait for the first, the broker stops reading
     bulk = sync_group(group_id="x" * 30_000)
-    futures += [setting.lane.submit(bulk, timeout=9.0) for _ in range(40)]
-    sending = asyncio.create_task(setting.lane.send(ASK, timeout=9.0))
+    futures += [setting.connection.submit(bulk, timeout=9.0) for _ in range(40)]
+    sending = asyncio.create_task(setting.connection.send(ASK, timeout=9.0))
     await asyncio.sleep(1)
     assert not sending.done()
     assert setting.sent == []
-    assert setting.lane.in_flight == len(futures)
+    assert setting.connection.in_flight == len(futures)
     held.remove()
     await sending
     await asyncio.gather(*futures)
@@ -555,29 +557,29 @@ async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) ->
 async def test_closing_a_lane_fails_its_requests_and_closes_its_connection(
     setting: Setting,
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    future = setting.lane.submit(ASK, timeout=5.0)
+    future = setting.connection.submit(ASK, timeout=5.0)
     await held.wait()
-    await setting.lane.close()
+    await setting.connection.close()
     with pytest.raises(
         ClientClosedError, match=r"the lane to broker 1 \(coordinator lane\) was clo"
     ):
         await future
     with pytest.raises(ClientClosedError):
-        await setting.lane.send(ASK, timeout=1.0)
+        await setting.connection.send(ASK, timeout=1.0)
     with pytest.raises(ClientClosedError):
-        setting.lane.submit(ASK, timeout=1.0)
-    await setting.lane.close()
+        setting.connection.submit(ASK, timeout=1.0)
+    await setting.connection.close()
     held.release()
     await until(lambda: setting.connections == 0)
 
 
 async def test_closing_a_lane_ends_its_connection_attempt(setting: Setting) -> None:
     frozen = setting.freeze()
-    connecting = asyncio.create_task(setting.lane.connect(50.0))
+    connecting = asyncio.create_task(setting.connection.connect(50.0))
     await frozen.wait()
-    await setting.lane.close()
+    await setting.connection.close()
     with pytest.raises(ClientClosedError):
         await connecting
     frozen.release()
@@ -596,10 +598,10 @@ async def test_a_connection_made_while_its_lane_is_closed_is_closed_too(
         return opened
 
     monkeypatch.setattr(network, "dial", dial_late)
-    connecting = asyncio.create_task(setting.lane.connect(5.0))
+    connecting = asyncio.create_task(setting.connection.connect(5.0))
     await until(lambda: setting.connections == 1)
     answered.set_result(None)
-    await setting.lane.close()  # before the attempt has seen what it waited for
+    await setting.connection.close()  # before the attempt has seen what it waited for
     with pytest.raises(ClientClosedError):
         await connecting
     await until(lambda: setting.connections == 0)
@@ -607,24 +609,24 @@ async def test_a_connection_made_while_its_lane_is_closed_is_closed_too(
 
 async def test_the_repr_of_a_lane_names_its_broker_owner_and_state(setting: Setting) -> None:
     name = "<Lane to broker 1 (coordinator lane), Setting's,"
-    assert repr(setting.lane) == f"{name} not connected>"
-    await setting.lane.connect(1.0)
-    assert repr(setting.lane) == f"{name} connected>"
-    await setting.lane.close()
-    assert repr(setting.lane) == f"{name} closed>"
+    assert repr(setting.connection) == f"{name} not connected>"
+    await setting.connection.connect(1.0)
+    assert repr(setting.connection) == f"{name} connected>"
+    await setting.connection.close()
+    assert repr(setting.connection) == f"{name} closed>"
 
 
 # -- hooks ----------------------------------------------------------------------------------------
 
 
 async def test_hooks_report_connections_and_requests(setting: Setting) -> None:
-    await setting.lane.send(ASK, timeout=1.0)
+    await setting.connection.send(ASK, timeout=1.0)
     (connected,) = setting.heard(Connected)
     assert (connected.node_id, connected.host) == (1, "127.0.0.1")
     assert connected.port == setting.memory.cluster.brokers[1].port
-    assert connected.lane == "coordinator"
+    assert connected.connection == "coordinator"
     sent = [event for event in setting.heard(RequestSent) if event.api_key == LIST_GROUPS]
-    answered = [event for event in setting.heard(RequestAnswered) if event.api_key == LIST_GROUPS]
+    answered = [event for event in setting.heard(ResponseReceived) if event.api_key == LIST_GROUPS]
     assert [event.api_version for event in sent] == [ListGroupsRequest.VERSIONS.max]
     assert sent[0].correlation_id == answered[0].correlation_id
     assert sent[0].size > 0

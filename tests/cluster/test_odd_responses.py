@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster.lane import Lane, LaneKind
+from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.errors import DecodeError, KafkaConnectionError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.metadata import MetadataResponse
@@ -34,7 +34,7 @@ class Setting:
 
     def __init__(self, world: World, client: Client) -> None:
         self.world = world
-        self.lane: Lane = client.lane(1, LaneKind.COORDINATOR, self)
+        self.connection: BrokerConnection = client.connection(1, ConnectionKind.COORDINATOR, self)
 
     @property
     def broker(self) -> ScriptedBroker:
@@ -63,22 +63,22 @@ def nonsense(peer: Any, header: Any, request: Any) -> None:
 
 async def test_a_malformed_response_fails_its_request_alone(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = nonsense
-    await setting.lane.connect(1.0)
-    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.connection.connect(1.0)
+    future = setting.connection.submit(HeartbeatRequest(group_id="g"), timeout=1.0)
     gathered = await asyncio.gather(future, return_exceptions=True)
     assert isinstance(gathered[0], DecodeError)
     with pytest.raises(DecodeError, match="HeartbeatResponse version 4"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+        await setting.connection.send(HeartbeatRequest(group_id="g"), timeout=1.0)
 
 
 async def test_a_malformed_response_is_passed_to_the_callback_as_an_error(setting: Setting) -> None:
     setting.broker.answers[HEARTBEAT] = nonsense
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     heard: list[Any] = []
-    setting.lane.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
+    setting.connection.ask(HeartbeatRequest(group_id="g"), heard.append, timeout=1.0)
     await until(lambda: len(heard) == 1)
     assert isinstance(heard[0], DecodeError)
-    assert setting.lane.connected
+    assert setting.connection.connected
 
 
 async def test_a_response_out_of_order_ends_the_connection(setting: Setting) -> None:
@@ -87,8 +87,8 @@ async def test_a_response_out_of_order_ends_the_connection(setting: Setting) -> 
 
     setting.broker.answers[HEARTBEAT] = other
     with pytest.raises(KafkaConnectionError, match="an answer to request 77 came; 1 is due"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
-    assert not setting.lane.connected
+        await setting.connection.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    assert not setting.connection.connected
 
 
 async def test_a_frame_above_the_cap_of_the_lane_ends_the_connection(setting: Setting) -> None:
@@ -97,7 +97,7 @@ async def test_a_frame_above_the_cap_of_the_lane_ends_the_connection(setting: Se
 
     setting.broker.answers[HEARTBEAT] = huge
     with pytest.raises(KafkaConnectionError, match="claims 17825792 bytes, 4 to 16777216 are"):
-        await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+        await setting.connection.send(HeartbeatRequest(group_id="g"), timeout=1.0)
 
 
 async def test_a_frame_above_1_mib_is_refused_during_the_handshake(
@@ -105,18 +105,18 @@ async def test_a_frame_above_1_mib_is_refused_during_the_handshake(
 ) -> None:
     setting.broker.greeting = (2**20 + 1).to_bytes(4, "big")
     with pytest.raises(KafkaConnectionError, match="bytes that are no Kafka"):
-        await setting.lane.connect(1.0)
+        await setting.connection.connect(1.0)
 
 
 async def test_callbacks_run_before_futures_of_responses_that_arrive_together(
     setting: Setting,
 ) -> None:
-    await setting.lane.connect(1.0)
+    await setting.connection.connect(1.0)
     setting.broker.held.add(HEARTBEAT)
     order: list[object] = []
-    future = setting.lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
+    future = setting.connection.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
     future.add_done_callback(lambda _: order.append("the future, one iteration later"))
-    setting.lane.ask(HeartbeatRequest(group_id="g"), order.append, timeout=5.0)
+    setting.connection.ask(HeartbeatRequest(group_id="g"), order.append, timeout=5.0)
     await until(lambda: len(setting.broker.asked(HEARTBEAT)) == 2)
     (peer,) = [peer for peer in setting.broker.peers if peer.open]
     for code, (header, _) in enumerate(peer.seen[1:]):
@@ -130,12 +130,14 @@ async def test_a_request_waits_until_an_extended_throttle_window_ends(
 ) -> None:
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=3000))
     begun = now()
-    await setting.lane.send(HeartbeatRequest(group_id="g"), timeout=1.0)
+    await setting.connection.send(HeartbeatRequest(group_id="g"), timeout=1.0)
     setting.broker.answers.clear()
-    waiting = asyncio.create_task(setting.lane.send(HeartbeatRequest(group_id="g"), timeout=30.0))
+    waiting = asyncio.create_task(
+        setting.connection.send(HeartbeatRequest(group_id="g"), timeout=30.0)
+    )
     await asyncio.sleep(2)
     setting.broker.answers[HEARTBEAT] = always(HeartbeatResponse(throttle_time_ms=6000))
-    await setting.lane.submit(
+    await setting.connection.submit(
         HeartbeatRequest(group_id="g"), timeout=1.0
     )  # as one that was pipelined
     setting.broker.answers.clear()

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafka_async.cluster.destinations import Broker
 from kafka_async.cluster.outage import OutageLog
+from kafka_async.cluster.request_destinations import Broker
 from kafka_async.protocol.messages.list_groups import ListGroupsRequest
 from tests.embedded_client import InMemory, until
 

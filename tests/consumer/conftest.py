@@ -8,9 +8,9 @@ import pytest_asyncio
 
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.destinations import Leader
+from kafka_async.cluster.request_destinations import Leader
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.engine import Engine
+from kafka_async.consumer.runtime import Engine
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.protocol.messages.produce import (
     PartitionProduceData,

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.consumer import ahead
-from kafka_async.consumer.ahead import ALONE, CALLS, LEAST, ROOM, SIZE, Ahead, in_turn
-from kafka_async.consumer.buffer import LARGE, Buffer, Slice
+from kafka_async.consumer import decompress_ahead
+from kafka_async.consumer.decompress_ahead import ALONE, CALLS, LEAST, ROOM, SIZE, Ahead, in_turn
+from kafka_async.consumer.fetch_buffer import LARGE, Buffer, CompletedFetch
 from kafka_async.errors import ClientClosedError, CorruptRecordError
 from kafka_async.records import compression
 from kafka_async.records.batch import (
     BatchView,
     RecordBatch,
     assign_offsets,
-    frame_batch,
+    encode_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec, compress
@@ -43,7 +43,7 @@ PAYLOAD = random.Random(5).randbytes(64) * (EIGHTH // 64)
 def batch(codec: Codec = Codec.zstd, payload: bytes = PAYLOAD) -> bytes:
     """A batch of no sensible records, an eighth of a call large, and small when compressed."""
     packed = compress(codec, payload)
-    return frame_batch(packed, codec=codec, count=1, base_timestamp=0, max_timestamp=0)
+    return encode_batch(packed, codec=codec, count=1, base_timestamp=0, max_timestamp=0)
 
 
 def views(*batches: bytes) -> list[BatchView]:
@@ -96,12 +96,12 @@ class Desk:
     def take(self) -> bytes:
         view = self.upcoming.pop(0)
         section = view.section()
-        self.read += view.inflated
+        self.read += view.decompressed_bytes
         return bytes(section[0])
 
 
 def ready(upcoming: Iterable[BatchView]) -> list[bool]:
-    return [not view.packed_size for view in upcoming]
+    return [not view.compressed_bytes for view in upcoming]
 
 
 # -- how much ------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ async def test_a_batch_whose_crc_is_wrong_says_so_in_its_place() -> None:
 async def test_one_damaged_frame_leaves_each_to_itself() -> None:
     packed = bytearray(compress(Codec.zstd, PAYLOAD))
     packed[-1] ^= 0xFF
-    damaged = frame_batch(
+    damaged = encode_batch(
         bytes(packed), codec=Codec.zstd, count=1, base_timestamp=0, max_timestamp=0
     )
     desk = Desk(views(batch(), damaged, batch()))
@@ -234,13 +234,13 @@ async def test_what_was_read_meanwhile_keeps_nothing() -> None:
     desk.go_on()
     assert desk.take() == PAYLOAD
     await desk.threads.run()
-    assert view.packed_size  # it has nothing unpacked
+    assert view.compressed_bytes  # it has nothing unpacked
     assert ready(desk.upcoming) == [True]
 
 
 def filled(*batches: bytes) -> Buffer:
     data = b"".join(assign_offsets(each, offset, 0) for offset, each in enumerate(batches))
-    fetched = Slice(P0, memoryview(data), 0, None)
+    fetched = CompletedFetch(P0, memoryview(data), 0, None)
     assert fetched.walk(100)
     made = Buffer(P0)
     made.clear(0)
@@ -314,9 +314,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def watched(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
         assert threading.current_thread() is not threading.main_thread()
         seen.append(len(frames))
-        return compression.decompress_together(frames, sizes)
+        return compression.decompress_frames(frames, sizes)
 
-    monkeypatch.setattr(ahead, "decompress_together", watched)
+    monkeypatch.setattr(decompress_ahead, "decompress_frames", watched)
     return seen
 
 
@@ -350,9 +350,9 @@ def holding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading
     def held(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
         begun.set()
         assert go_on.wait(30)
-        return compression.decompress_together(frames, sizes)
+        return compression.decompress_frames(frames, sizes)
 
-    monkeypatch.setattr(ahead, "decompress_together", held)
+    monkeypatch.setattr(decompress_ahead, "decompress_frames", held)
     return begun, go_on
 
 
@@ -412,7 +412,7 @@ async def test_a_batch_that_is_decompressed_alone_is_not_kept_by_a_pause(
         consumer.pause(partition)
         go_on.set()
         assert await polling == []
-        assert [view.packed_size > 0 for view in seen] == [True]
+        assert [view.compressed_bytes > 0 for view in seen] == [True]
         consumer.resume(partition)
         assert [len(record.value or b"") for record in await consumer.poll(timeout=30)] == [
             LARGE // 8

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.buffer import OVERHEAD, PINNED, Buffer, Slice
+from kafka_async.consumer.fetch_buffer import OVERHEAD, PINNED, Buffer, CompletedFetch
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord, TopicPartition
 
@@ -39,7 +39,7 @@ def is_kept(frame: bytearray) -> bool:
 def filled(data: memoryview) -> Buffer:
     buffer = Buffer(P0)
     buffer.clear(0)
-    fetched = Slice(P0, data, 0, None)
+    fetched = CompletedFetch(P0, data, 0, None)
     assert fetched.walk(100)
     buffer.add(fetched)
     return buffer
@@ -137,7 +137,7 @@ def test_nothing_is_unread_of_what_was_dropped(leave: Callable[[Buffer], None]) 
 def test_what_is_known_of_a_batch_takes_no_more_than_is_counted() -> None:
     single = RecordBatch.build([ProducerRecord("t", b"v")], timestamp=1_700_000_000_000).frame()
     data = b"".join(assign_offsets(single, 10**9 + n, 5) for n in range(1_000))
-    fetched = Slice(P0, memoryview(data), 0, None)
+    fetched = CompletedFetch(P0, memoryview(data), 0, None)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

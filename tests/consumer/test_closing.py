@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from kafka_async.cluster.destinations import GroupCoordinator
-from kafka_async.consumer.closing_time import ClosingTime
+from kafka_async.cluster.request_destinations import GroupCoordinator
+from kafka_async.consumer.close_deadlines import ClosingTime
 from kafka_async.consumer.consumer import HURRY, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -36,12 +36,14 @@ async def members(stage: Stage) -> int:
     return len(response.groups[0].members)
 
 
-def lanes(consumer: Consumer) -> list[str]:
+def connections(consumer: Consumer) -> list[str]:
     """Return the connections of the consumer that are still open."""
     parts = consumer.client._parts  # pyright: ignore[reportPrivateUsage]
     assert parts is not None
     brokers = parts.brokers._brokers.values()  # pyright: ignore[reportPrivateUsage]
-    return [str(lane) for broker in brokers for lane in broker.all() if lane.connected]
+    return [
+        str(connection) for broker in brokers for connection in broker.all() if connection.connected
+    ]
 
 
 async def took(stop: Awaitable[object]) -> float:
@@ -113,7 +115,7 @@ async def test_a_cancelled_block_leaves_the_group_and_closes_connections(
 
     assert await took(leave(use)) < 21
     assert await members(stage) == 0
-    assert lanes(consumer) == []
+    assert connections(consumer) == []
 
 
 async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
@@ -126,7 +128,7 @@ async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
             while True:
                 await consumer.poll(timeout=1)
     assert await members(stage) == 0
-    assert all("shared" in lane for lane in lanes(consumer))
+    assert all("shared" in connection for connection in connections(consumer))
 
 
 @pytest.mark.parametrize("stopping", [0.0, 0.05, 0.5])
@@ -164,7 +166,7 @@ async def test_a_start_cancelled_by_a_scope_leaves_nothing_open(stage: Stage) ->
     consumer = stage.consumer("t")
     with anyio.move_on_after(1):
         await consumer.start()
-    assert lanes(consumer) == []
+    assert connections(consumer) == []
     fault.remove()
 
 
@@ -187,7 +189,7 @@ async def test_a_start_cancelled_while_it_loads_leaves_no_task_and_no_connection
         await consumer.start()
     assert loading.is_set()
     assert asyncio.all_tasks() == before
-    assert bool(lanes(consumer)) is shared
+    assert bool(connections(consumer)) is shared
     if shared:
         await stage.client.refresh_metadata(timeout=5)
     with pytest.raises(ClientClosedError):
@@ -293,7 +295,7 @@ async def test_stop_does_not_wait_for_a_listener_that_does_not_end(stage: Stage)
 
     consumer.on_revoked(revoked)
     assert await took(consumer.stop(3.0)) <= 3.0
-    assert lanes(consumer) == []
+    assert connections(consumer) == []
 
 
 async def test_stop_ends_the_commit_that_a_rebalance_waits_for(stage: Stage) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.cluster import lane
-from kafka_async.cluster.lane import LaneKind
-from kafka_async.consumer.buffer import Buffer
+from kafka_async.cluster import broker_connection
+from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.engine import Engine
+from kafka_async.consumer.fetch_buffer import Buffer
 from kafka_async.consumer.fetcher import Fetcher
+from kafka_async.consumer.runtime import Engine
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -39,7 +39,7 @@ from kafka_async.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafka_async.embedded.log import ControlKind
+    from kafka_async.embedded.log import ControlRecordType
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -413,7 +413,7 @@ async def test_logs_and_counts_an_offset_that_is_out_of_range_and_reset(
         assert consumer.statistics().offset_reset_total == 1
         deleted = stage.cluster.topics.partition(partition)
         assert deleted is not None
-        deleted.log.delete_before(4)
+        deleted.log.delete_records_before(4)
         consumer.seek(partition, 1)
         assert offsets(await consumer.poll()) == [4, 5, 6, 7, 8]
         assert reset_warnings(caplog)[1] == (
@@ -615,10 +615,10 @@ async def test_readers_of_committed_data_see_it_alone(stage: Stage) -> None:
     log = stage.cluster.topics.partition(partition)
     assert log is not None
     await stage.produce(partition, ["plain"])
-    kinds: dict[int, ControlKind] = {7: "abort", 8: "commit"}
+    kinds: dict[int, ControlRecordType] = {7: "abort", 8: "commit"}
     for producer_id, kind in kinds.items():
         log.log.append(transactional(producer_id, 0, [kind]), now=stage.cluster.now_ms())
-        stage.cluster.append_control(partition, kind, producer_id=producer_id, producer_epoch=0)
+        stage.cluster.write_txn_marker(partition, kind, producer_id=producer_id, producer_epoch=0)
     await stage.produce(partition, ["end"])
     async with stage.consumer(partitions=[partition], isolation_level="read_committed") as consumer:
         assert [r.value for r in await read(consumer, 3)] == [b"plain", b"commit", b"end"]
@@ -747,7 +747,7 @@ async def test_an_answer_that_is_too_large_is_raised_and_asked_for_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=1000)
-    monkeypatch.setitem(lane.FRAME_CAPS, LaneKind.FETCH, 1000)
+    monkeypatch.setitem(broker_connection.MAX_FRAME_SIZES, ConnectionKind.FETCH, 1000)
     async with stage.consumer(partitions=[partition]) as consumer:
         for _ in range(2):
             with pytest.raises(ProtocolError, match="raise max_partition_fetch_bytes") as caught:
@@ -773,14 +773,14 @@ async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], cap: int
 ) -> None:
     caps: list[int] = []
-    made = lane.Connection
+    made = broker_connection.Connection
 
     def record(*arguments: Any, cap: int, **rest: Any) -> Any:
         caps.append(cap)
         return made(*arguments, cap=cap, **rest)
 
     (partition,) = await stage.topic("t", 1, records=10)
-    monkeypatch.setattr(lane, "Connection", record)
+    monkeypatch.setattr(broker_connection, "Connection", record)
     async with stage.consumer(partitions=[partition], **options) as consumer:
         assert offsets(await consumer.poll(timeout=60)) == list(range(10))
     assert caps[-1] == cap
@@ -822,14 +822,14 @@ async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(
     stage = await start_stage(2)
     partitions = await stage.topic("t", 2, records=10)
     forbidden = InvalidConfigurationError("allowed_broker_hosts does not permit it")
-    connect = lane.Lane.connect
+    connect = broker_connection.BrokerConnection.connect
 
-    async def refuse(self: lane.Lane, timeout: float) -> None:
-        if self.kind is LaneKind.FETCH and self.node_id == 2:
+    async def refuse(self: broker_connection.BrokerConnection, timeout: float) -> None:
+        if self.kind is ConnectionKind.FETCH and self.node_id == 2:
             raise forbidden
         await connect(self, timeout)
 
-    monkeypatch.setattr(lane.Lane, "connect", refuse)
+    monkeypatch.setattr(broker_connection.BrokerConnection, "connect", refuse)
     async with stage.consumer(partitions=partitions) as consumer:
         told: list[Exception] = []
         seen: list[int] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafka_async.kernel
-from kafka_async.consumer import buffer, fetcher
+from kafka_async.consumer import fetch_buffer, fetcher
 from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel import RecordReader
 from kafka_async.records import compression
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.records.batch import BatchView
-    from kafka_async.records.compression import Codec, Unpacked
+    from kafka_async.records.compression import Codec, Decompressed
     from tests.consumer.conftest import Stage
 
 pytestmark = pytest.mark.asyncio
@@ -157,7 +157,7 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
         data = b"".join(assign_offsets(single, offset, 0) for offset in range(5_000))
         feed.data[partition] = {0: data}
     turns, seen = [0], Counter[int]()
-    walk = buffer.iter_batches
+    walk = fetch_buffer.iter_batches
 
     def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
         for view in walk(data, topic=topic, partition=partition):
@@ -167,7 +167,7 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
             yield view
 
     found = asyncio.Semaphore(0)
-    monkeypatch.setattr(buffer, "iter_batches", watched)
+    monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
     async with feed.consumer() as consumer:
         loop = asyncio.get_running_loop()
         time, looks = loop.time, itertools.count(0, 0.001)
@@ -194,13 +194,13 @@ async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew
     data = b"".join(assign_offsets(single, offset, 0) for offset in range(1_000))
     feed.data[BAD] = {0: data, 990: data}
     begun = asyncio.Event()
-    walk = buffer.iter_batches
+    walk = fetch_buffer.iter_batches
 
     def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
         begun.set()
         yield from walk(data, topic=topic, partition=partition)
 
-    monkeypatch.setattr(buffer, "iter_batches", watched)
+    monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
     monkeypatch.setattr(fetcher, "WALKING", 0.0)
     async with feed.consumer() as consumer:
         await begun.wait()
@@ -226,7 +226,7 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     seen: list[tuple[bool, bool]] = []
     decompress = compression.decompress
 
-    def watched(codec: Codec, data: Buffer, limit: int) -> Unpacked:
+    def watched(codec: Codec, data: Buffer, limit: int) -> Decompressed:
         aside = threading.current_thread() is not threading.main_thread()
         seen.append((memoryview(data).nbytes > SMALL * 10, aside))
         return decompress(codec, data, limit)
@@ -259,7 +259,7 @@ async def test_what_a_thread_finds_damaged_is_met_where_it_lies(
         await stage.append(partition, batch(size))
     decompress, sizes = compression.decompress, itertools.count()
 
-    def second_fails(codec: Codec, data: Buffer, limit: int) -> Unpacked:
+    def second_fails(codec: Codec, data: Buffer, limit: int) -> Decompressed:
         if next(sizes) in (1, 2):
             raise CorruptRecordError("the gzip data is spoilt")
         return decompress(codec, data, limit)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.lookups import EpochEnd, Lookups
+from kafka_async.consumer.list_offsets import EpochEnd, Lookups
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from kafka_async.producer.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kafka_async.cluster.lane import Lane
+    from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.consumer.consumer import Consumer
     from kafka_async.errors import KafkaError
     from tests.consumer.conftest import Stage
@@ -91,12 +91,14 @@ async def test_clients_that_are_closed_in_an_outage_do_not_say_that_they_retry(
 ) -> None:
     """Each client is closed at another moment of the outage, by a peer that takes its time."""
 
-    async def closing(lanes: Iterable[Lane], timeout: float, reason: KafkaError) -> None:
-        for lane in list(lanes):
-            lane.end(reason)
+    async def closing(
+        connections: Iterable[BrokerConnection], timeout: float, reason: KafkaError
+    ) -> None:
+        for connection in list(connections):
+            connection.end(reason)
         await asyncio.sleep(0.05)
 
-    monkeypatch.setattr(broker, "close_lanes", closing)
+    monkeypatch.setattr(broker, "close_connections", closing)
     await stage.topic("t", 1)
     clients = [
         Client(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.consumer.missing import MissingTopics
+from kafka_async.consumer.missing_topics import MissingTopics
 from kafka_async.errors import (
     IllegalStateError,
     TopicAuthorizationError,

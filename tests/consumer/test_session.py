@@ -7,7 +7,7 @@ import uuid
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafka_async.consumer.session import CLOSE, FULL, FetchSession, Round, Wanted
+from kafka_async.consumer.fetch_session import CLOSE, FULL, FetchSession, Round, Wanted
 from kafka_async.types import TopicPartition
 
 IDS = [uuid.UUID(int=number) for number in (1, 2)]

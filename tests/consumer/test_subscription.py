@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_async.consumer.buffer import Buffer, Slice
+from kafka_async.consumer.fetch_buffer import Buffer, CompletedFetch
 from kafka_async.consumer.subscription import (
     EARLIEST,
     LATEST,
@@ -25,8 +25,8 @@ def framed(values: list[str], offset: int) -> bytes:
     return assign_offsets(batch, offset, 4)
 
 
-def found(data: bytes, offset: int) -> Slice:
-    fetched = Slice(P0, memoryview(data), offset, None)
+def found(data: bytes, offset: int) -> CompletedFetch:
+    fetched = CompletedFetch(P0, memoryview(data), offset, None)
     assert fetched.walk(100)
     return fetched
 

@@ -58,7 +58,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "handlers/leadership.py::led_partition::raise NotLeaderOrFollowerError": (
         "test_produce.py::test_a_broker_that_does_not_lead_names_the_leader_from_version_10_on"
     ),
-    "dispatch.py::Dispatcher._handle::Code.UNKNOWN_SERVER_ERROR": (
+    "kafka_apis.py::Dispatcher._handle::Code.UNKNOWN_SERVER_ERROR": (
         "test_faults.py::test_a_handler_that_raises_is_noted_and_answered"
     ),
     "groups/classic.py::ClassicGroup.join::Code.GROUP_MAX_SIZE_REACHED": (

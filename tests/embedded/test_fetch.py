@@ -187,7 +187,7 @@ async def test_isolation(stage: Stage) -> None:
     uncommitted = answers(await peer.ask(fetch(stage, 12), 12))[0]
     assert values(uncommitted) == [b"a", b"b"]
     assert uncommitted.aborted_transactions is None
-    stage.cluster.append_control(partition.tp, "abort", producer_id=4, producer_epoch=0)
+    stage.cluster.write_txn_marker(partition.tp, "abort", producer_id=4, producer_epoch=0)
     answer = answers(await peer.ask(committed, 12))[0]
     aborted = answer.aborted_transactions or ()
     assert [(entry.producer_id, entry.first_offset) for entry in aborted] == [(4, 1)]
@@ -200,7 +200,9 @@ async def test_a_committed_reader_waits_for_the_marker(stage: Stage) -> None:
     waiting = peer.send(fetch(stage, 12, isolation_level=1, max_wait_ms=60_000), 12)
     await asyncio.sleep(2)
     assert not waiting.done()
-    stage.cluster.append_control(TopicPartition("t", 0), "commit", producer_id=4, producer_epoch=0)
+    stage.cluster.write_txn_marker(
+        TopicPartition("t", 0), "commit", producer_id=4, producer_epoch=0
+    )
     assert values(answers(await waiting)[0]) == [b"b"]
 
 

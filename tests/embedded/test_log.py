@@ -19,7 +19,7 @@ from kafka_async.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from kafka_async.records.batch import frame_batch, iter_batches
+from kafka_async.records.batch import encode_batch, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.records.control import encode_control_batch
 from kafka_async.types import OffsetAndTimestamp
@@ -64,7 +64,7 @@ def flipped() -> bytes:
 
 
 def wrong_count() -> bytes:
-    return frame_batch(b"\0", codec=Codec.none, count=0, base_timestamp=0, max_timestamp=0)
+    return encode_batch(b"\0", codec=Codec.none, count=0, base_timestamp=0, max_timestamp=0)
 
 
 BAD: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
@@ -183,14 +183,14 @@ def test_deleted_records_move_the_start() -> None:
     log = PartitionLog()
     for _ in range(3):
         log.append(batch(b"a", b"b"), 0)
-    assert log.delete_before(3) == 3
-    assert log.delete_before(1) == 3
+    assert log.delete_records_before(3) == 3
+    assert log.delete_records_before(1) == 3
     with pytest.raises(OffsetOutOfRangeError):
         log.check_offset(2)
     assert offsets(log, 3) == [2, 3, 4, 5]  # the batch that holds offset 3 stays whole
-    assert log.delete_before(-1) == log.end_offset == 6
+    assert log.delete_records_before(-1) == log.end_offset == 6
     with pytest.raises(OffsetOutOfRangeError):
-        log.delete_before(7)
+        log.delete_records_before(7)
 
 
 def test_an_epoch_ends_where_the_next_begins() -> None:
@@ -264,7 +264,7 @@ def test_finding_by_time_agrees_with_looking_at_every_record(
     log = PartitionLog()
     for times in batches:
         log.append(batch(*[b""] * len(times), timestamps=times), 0)
-    start = log.delete_before(min(deleted, log.end_offset))
+    start = log.delete_records_before(min(deleted, log.end_offset))
     flat = [time for times in batches for time in times]
     expected = next(
         (OffsetAndTimestamp(o, t, 0) for o, t in enumerate(flat) if o >= start and t >= asked), None

@@ -7,16 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from kafka_async.cluster.destinations import Broker
+from kafka_async.cluster.request_destinations import Broker
 from kafka_async.embedded.codes import Code
 from kafka_async.protocol.api import lookup
-from tests import strict
+from tests import request_checks
 from tests.cluster.scripted import World
 from tests.contract.masks import Names, plain
 from tests.contract.runner import error_codes
 from tests.embedded.stage import staged
 from tests.embedded.wire import batch
-from tests.strict import REFUSED, RULES, violations
+from tests.request_checks import REFUSED, RULES, violations
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Request
@@ -372,7 +372,7 @@ def test_each_rule_has_a_request_that_breaks_it() -> None:
 
 
 def test_a_double_notes_what_it_would_have_refused() -> None:
-    strict.receive(build("Heartbeat", {}), None)
+    request_checks.receive(build("Heartbeat", {}), None)
     noted = list(REFUSED)
     REFUSED.clear()
     assert noted == ["HeartbeatRequest: a group without an id"]

@@ -13,9 +13,9 @@ from kafka_async.cluster.metadata import LeaderHint
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import DeliveryError
 from kafka_async.group.assignors import MemberSubscription
-from kafka_async.group.embedded_protocol import decode_assignment, encode_subscription
+from kafka_async.group.consumer_protocol import decode_assignment, encode_subscription
 from kafka_async.group.membership import Member
-from kafka_async.producer.accumulator import BATCHES_A_REQUEST
+from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
 from tests.fairness.conftest import VALUE
@@ -124,12 +124,12 @@ async def test_2500_topics_get_another_leader_at_once(large: BlockingCluster, me
 async def lead(client: Client, leader: int) -> None:
     """As if brokers said, some in an answer, that all the topics have another leader."""
     partitions = [TopicPartition(name, 0) for name in TOPICS]
-    for at in range(0, len(partitions), BATCHES_A_REQUEST):
+    for at in range(0, len(partitions), MAX_BATCHES_PER_REQUEST):
         hints = [
             LeaderHint(partition, leader, client.metadata.leader_epoch(partition) + 1)
-            for partition in partitions[at : at + BATCHES_A_REQUEST]
+            for partition in partitions[at : at + MAX_BATCHES_PER_REQUEST]
         ]
-        client.note_leaders(hints)
+        client.update_leaders(hints)
         await asyncio.sleep(0)
 
 

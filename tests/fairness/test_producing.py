@@ -189,7 +189,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return look
 
-    monkeypatch.setattr(writer, "ticker", ticking)
+    monkeypatch.setattr(writer, "time_function", ticking)
 
 
 @pytest.mark.virtual_clock

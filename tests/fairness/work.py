@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from kafka_async.kernel import Delivery
-    from kafka_async.records.compression import Codec, Unpacked
+    from kafka_async.records.compression import Codec, Decompressed
 
 CALL, RECORD = 1e-7, 3e-7
 """Seconds by which the loop's time advances for each call, and for each record in the kernel."""
@@ -179,7 +179,7 @@ class Instruments:
 
         self._patch.setattr(loop, "time", look)
         for module in (writer, sender):
-            self._patch.setattr(module, "ticker", _loop_time)
+            self._patch.setattr(module, "time_function", _loop_time)
 
     def _count_bytes(self) -> None:
         meter, crc32c = self._meter, batch.checksum()
@@ -196,8 +196,8 @@ class Instruments:
             return compress(codec, data, level)
 
         def decompressed(
-            codec: Codec, data: Buffer, limit: int = compression.DEFAULT_LIMIT
-        ) -> Unpacked:
+            codec: Codec, data: Buffer, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH
+        ) -> Decompressed:
             unpacked = decompress(codec, data, limit)
             if meter.counting:
                 meter.now.decompressed += len(unpacked)

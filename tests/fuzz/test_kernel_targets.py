@@ -155,7 +155,7 @@ def test_the_harness_packs_records_with_the_codec_that_the_batch_names(codec: in
     given, _ = batches.prepare(data)
     (view,) = iter_batches(given)
     assert len(view.records()) == 5
-    assert view.packed_size
+    assert view.compressed_bytes
 
 
 def test_an_answer_is_a_value_or_an_error_of_ours() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_async.errors import DecodeError
 from kafka_async.group.assignors import MemberSubscription
-from kafka_async.group.embedded_protocol import (
+from kafka_async.group.consumer_protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,

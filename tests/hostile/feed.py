@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.engine import Engine
+from kafka_async.consumer.runtime import Engine
 from kafka_async.errors import CorruptRecordError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,

@@ -7,7 +7,7 @@ import struct
 
 import crc32c
 
-from kafka_async.records.batch import assign_offsets, frame_batch
+from kafka_async.records.batch import assign_offsets, encode_batch
 from kafka_async.records.compression import Codec, compress
 from tests.kernel.wire import record
 
@@ -31,7 +31,7 @@ def batch(
 ) -> bytes:
     """Five records' worth of offsets from `base` on; `payload` replaces what is in it."""
     section = b"".join(parts or records())
-    made = frame_batch(
+    made = encode_batch(
         compress(codec, section) if payload is None else payload,
         codec=codec,
         count=(len(parts) or 5) if count is None else count,

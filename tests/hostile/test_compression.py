@@ -16,22 +16,22 @@ import lz4.frame  # pyright: ignore[reportMissingTypeStubs] it has none
 import pytest
 import zstandard
 
-from kafka_async.consumer.batches import PartitionBatch
-from kafka_async.consumer.buffer import ENOUGH
-from kafka_async.consumer.buffer import LARGE as LARGE_EFFORT
+from kafka_async.consumer.fetch_buffer import ENOUGH
+from kafka_async.consumer.fetch_buffer import LARGE as LARGE_EFFORT
+from kafka_async.consumer.partition_batch import PartitionBatch
 from kafka_async.errors import CorruptRecordError, RecordTooLargeError
 from kafka_async.kernel import Section
 from kafka_async.records import arrow
 from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import (
-    DEFAULT_LIMIT,
-    TOGETHER_LIMIT,
-    WALKED,
+    MAX_DECOMPRESSED_BYTES_PER_BATCH,
+    MAX_DECOMPRESSED_BYTES_PER_CALL,
+    MAX_SCANNED_BLOCKS,
     Codec,
     compress,
     content_size,
     decompress,
-    decompress_together,
+    decompress_frames,
 )
 from tests.hostile.feed import BAD, GOOD, Feed, Reader
 from tests.hostile.lies import SECRET, batch, records
@@ -48,8 +48,8 @@ CAP = 128 * MIB
 
 
 def test_the_cap_is_128_mib() -> None:
-    assert DEFAULT_LIMIT == CAP
-    assert TOGETHER_LIMIT == 4 * CAP
+    assert MAX_DECOMPRESSED_BYTES_PER_BATCH == CAP
+    assert MAX_DECOMPRESSED_BYTES_PER_CALL == 4 * CAP
     assert ENOUGH == CAP
 
 
@@ -129,7 +129,7 @@ def test_what_is_just_below_the_cap_costs_no_more_than_it_is(codec: Codec) -> No
 def test_together_nothing_is_decompressed_that_may_be_a_bomb() -> None:
     for codec, make, _ in BOMBS.values():
         assert content_size(codec, memoryview(make())) == 0
-    size = WALKED * BLOCK
+    size = MAX_SCANNED_BLOCKS * BLOCK
     fits = memoryview(compress(Codec.zstd, bytes(size)))
     assert content_size(Codec.zstd, fits) == size
     assert content_size(Codec.zstd, fits, size - 1) == 0
@@ -182,18 +182,18 @@ def xerial_block(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("codec", PIECES)
-@pytest.mark.parametrize("pieces", [WALKED, 20_000])
+@pytest.mark.parametrize("pieces", [MAX_SCANNED_BLOCKS, 20_000])
 def test_what_has_many_pieces_is_not_walked_through_before_it_is_left_to_a_thread(
     codec: Codec, pieces: int
 ) -> None:
     packed = PIECES[codec](pieces)
     assert decompress(codec, packed) == b"x"
     view = view_of(packed, codec)
-    assert looks(lambda: view.content_size) <= 2 * WALKED
-    assert looks(lambda: view.effort) <= 6 * WALKED
-    assert looks(lambda: view.effort) <= 6  # once is enough
+    assert looks(lambda: view.content_size) <= 2 * MAX_SCANNED_BLOCKS
+    assert looks(lambda: view.decompression_cost) <= 6 * MAX_SCANNED_BLOCKS
+    assert looks(lambda: view.decompression_cost) <= 6  # once is enough
     assert view.content_size == 0
-    assert view.effort >= LARGE_EFFORT
+    assert view.decompression_cost >= LARGE_EFFORT
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_what_follows_a_short_stream_is_not_copied_again_and_again(
 
 
 def test_a_batch_of_few_blocks_says_its_size() -> None:
-    view = view_of(zstd_of_empty_blocks(WALKED))
-    assert (view.content_size, view.effort) == (1, 1)
+    view = view_of(zstd_of_empty_blocks(MAX_SCANNED_BLOCKS))
+    assert (view.content_size, view.decompression_cost) == (1, 1)
 
 
 ASIDE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
@@ -249,7 +249,7 @@ ASIDE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 @pytest.mark.parametrize("name", ASIDE)
 def test_what_may_take_long_is_left_to_a_thread(name: str) -> None:
     codec, make = ASIDE[name]
-    assert view_of(make(), codec).effort >= LARGE_EFFORT
+    assert view_of(make(), codec).decompression_cost >= LARGE_EFFORT
 
 
 def lz4_frame(data: bytes, size: int = 4, *, sums: bool = False) -> bytes:
@@ -265,7 +265,7 @@ def test_a_small_batch_of_lz4_is_read_in_the_loop_whatever_its_frame_says(
 ) -> None:
     """Of 64 KiB to 4 MiB are its blocks; some clients write the largest."""
     view = view_of(lz4_frame(bytes(300_000), size, sums=sums), Codec.lz4)
-    assert 0 < view.effort <= 300_000 < LARGE_EFFORT
+    assert 0 < view.decompression_cost <= 300_000 < LARGE_EFFORT
 
 
 def test_what_java_compresses_is_not() -> None:
@@ -273,7 +273,7 @@ def test_what_java_compresses_is_not() -> None:
     made = zstandard.ZstdCompressor(write_content_size=False)
     view = view_of(made.compress(random.Random(1).randbytes(8 * 1024).hex().encode()))
     assert view.content_size == 0
-    assert 0 < view.effort <= BLOCK
+    assert 0 < view.decompression_cost <= BLOCK
 
 
 # -- what lies ------------------------------------------------------------------------------------
@@ -489,9 +489,9 @@ def test_together_nothing_is_decompressed_that_lies() -> None:
 def test_together_none_has_another_size_than_it_says(wrong: int) -> None:
     packed, size = memoryview(compress(Codec.zstd, DATA)), len(DATA)
     assert content_size(Codec.zstd, packed) == size
-    assert [bytes(made) for made in decompress_together([packed] * 2, [size] * 2)] == [DATA] * 2
+    assert [bytes(made) for made in decompress_frames([packed] * 2, [size] * 2)] == [DATA] * 2
     with pytest.raises(CorruptRecordError, match="damaged frame"):
-        decompress_together([packed] * 2, [size, size + wrong])
+        decompress_frames([packed] * 2, [size, size + wrong])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -619,7 +619,7 @@ async def test_one_poll_decompresses_little_more_than_the_cap(
 def test_what_is_decompressed_and_not_asked_for_counts() -> None:
     (view,) = iter_batches(message_set_of_the_past(6), topic="t", partition=0)
     assert [record.offset for record in view.records(start=6)] == [6]
-    assert view.inflated > 100 * MIB
+    assert view.decompressed_bytes > 100 * MIB
 
 
 def views(count: int) -> PartitionBatch:
@@ -635,7 +635,7 @@ def test_records_of_batches_are_decompressed_one_batch_at_a_time() -> None:
 
 
 def test_batches_that_become_arrow_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "TOGETHER_LIMIT", 150 * MIB)
+    monkeypatch.setattr(arrow, "MAX_DECOMPRESSED_BYTES_PER_CALL", 150 * MIB)
     with pytest.raises(RecordTooLargeError, match="narrow them with start and end") as caught:
         views(3).to_arrow()
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 5)

@@ -14,7 +14,7 @@ from kafka_async.consumer.isolation import AbortedRange, committed, everything
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     assign_offsets,
-    frame_batch,
+    encode_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec
@@ -30,7 +30,7 @@ LISTED = [(0, OURS)]
 
 def data(offset: int, producer: int = OURS) -> bytes:
     """A transactional batch of one record."""
-    made = frame_batch(
+    made = encode_batch(
         record(value=b"of %d" % producer),
         codec=Codec.none,
         count=1,
@@ -54,7 +54,7 @@ def marker(offset: int, kind: Literal["commit", "abort"] = "abort", producer: in
 def control(offset: int, *pairs: tuple[bytes | None, bytes | None]) -> bytes:
     """A control batch of our producer that holds whatever is said."""
     parts = [record(delta=n, key=key, value=value) for n, (key, value) in enumerate(pairs)]
-    made = frame_batch(
+    made = encode_batch(
         b"".join(parts),
         codec=Codec.none,
         count=max(len(pairs), 1),

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.cluster.channel import Channel, Exchange
 from kafka_async.cluster.framing import Frame, FrameReader, ReceiveBudget
+from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
 from kafka_async.errors import CorruptRecordError, DecodeError, KafkaError, ProtocolError
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.records.batch import BatchView, iter_batches
@@ -56,12 +56,12 @@ def hear(data: bytes) -> None:
     reader = FrameReader(1000, ReceiveBudget(1 << 20), deque[bool]().append)
     answers: list[Frame] = []
 
-    def answered(exchange: Exchange[None], frame: Frame) -> None:
+    def answered(exchange: InFlightRequest[None], frame: Frame) -> None:
         answers.append(frame)
 
-    channel: Channel[None] = Channel("me", reader, answered)
+    channel: InFlightRequests[None] = InFlightRequests("me", reader, answered)
     channel.encode(HeartbeatRequest(), 4)
-    channel.sent(Exchange(0, 12, 4, None, 0.0, 1.0, 2.0))
+    channel.sent(InFlightRequest(0, 12, 4, None, 0.0, 1.0, 2.0))
     room = channel.room()
     room[: len(data)] = data
     channel.received(len(data))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster.connection import UNAUTHENTICATED_CAP
+from kafka_async.cluster.broker_connection import MAX_FRAME_SIZES, BrokerConnection, ConnectionKind
+from kafka_async.cluster.connection import MAX_HANDSHAKE_FRAME_SIZE
 from kafka_async.cluster.framing import Frame, FrameReader, FrameSizeError, ReceiveBudget
-from kafka_async.cluster.lane import FRAME_CAPS, Lane, LaneKind
 from kafka_async.errors import (
     CorrelationIdMismatchError,
     DecodeError,
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
-CAP = FRAME_CAPS[LaneKind.COORDINATOR]
+CAP = MAX_FRAME_SIZES[ConnectionKind.COORDINATOR]
 
 
 class Siege:
     """A lane with requests under way to a broker that a test speaks for."""
 
-    def __init__(self, world: World, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, world: World, connection: BrokerConnection) -> None:
+        self.connection = connection
         self.broker: ScriptedBroker = world.brokers[1]
         self.broker.held.add(HEARTBEAT)
         self.peer: Peer
@@ -53,10 +53,11 @@ class Siege:
 
     async def ask(self, count: int = 2) -> None:
         """Have so many requests under way."""
-        await self.lane.connect(5.0)
+        await self.connection.connect(5.0)
         (self.peer,) = [peer for peer in self.broker.peers if peer.open and len(peer.seen) == 1]
         self.waiting = [
-            self.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0) for _ in range(count)
+            self.connection.submit(HeartbeatRequest(group_id="g"), timeout=60.0)
+            for _ in range(count)
         ]
         await until(lambda: len(self.broker.asked(HEARTBEAT)) == count)
 
@@ -73,10 +74,11 @@ class Siege:
         begun = asyncio.get_running_loop().time()
         await until(lambda: not self.peer.open)
         assert asyncio.get_running_loop().time() - begun < 1.0
-        assert not self.lane.connected
+        assert not self.connection.connected
         self.broker.held.clear()
         assert (
-            await self.lane.send(HeartbeatRequest(group_id="g"), timeout=5.0) == HeartbeatResponse()
+            await self.connection.send(HeartbeatRequest(group_id="g"), timeout=5.0)
+            == HeartbeatResponse()
         )
 
 
@@ -84,7 +86,7 @@ class Siege:
 async def siege() -> AsyncIterator[Siege]:
     world = World()
     async with world.client(request_timeout_ms=10_000) as client:
-        yield Siege(world, client.lane(1, LaneKind.COORDINATOR, None))
+        yield Siege(world, client.connection(1, ConnectionKind.COORDINATOR, None))
 
 
 def frame(header: RequestHeader, response: Response, tail: bytes = b"") -> bytes:
@@ -179,14 +181,14 @@ async def test_an_answer_to_acks_0_ends_the_connection(siege: Siege) -> None:
     siege.broker.answers[PRODUCE] = answer_it
     await siege.ask(0)
     request = ProduceRequest(acks=0)
-    await siege.lane.submit(request, timeout=5.0, expect_response=False)
+    await siege.connection.submit(request, timeout=5.0, expect_response=False)
     await siege.recovers()
 
 
 async def test_an_answer_to_acks_0_is_not_taken_for_another_requests(siege: Siege) -> None:
     await siege.ask(0)
-    await siege.lane.submit(ProduceRequest(acks=0), timeout=5.0, expect_response=False)
-    siege.waiting = [siege.lane.submit(HeartbeatRequest(group_id="g"), timeout=60.0)]
+    await siege.connection.submit(ProduceRequest(acks=0), timeout=5.0, expect_response=False)
+    siege.waiting = [siege.connection.submit(HeartbeatRequest(group_id="g"), timeout=60.0)]
     (error,) = await siege.outcomes()
     assert isinstance(error.__cause__, CorrelationIdMismatchError)
     await siege.recovers()
@@ -207,14 +209,14 @@ async def test_bytes_after_a_message_in_its_frame_fail_that_call_only(siege: Sie
     assert isinstance(error, DecodeError)
     assert "5 bytes after the message" in str(error)
     assert other == HeartbeatResponse()
-    assert siege.lane.connected  # where the next frame begins is known
+    assert siege.connection.connected  # where the next frame begins is known
 
 
 async def test_a_dribble_gets_no_more_time_than_silence(siege: Siege) -> None:
     await siege.ask()
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    siege.waiting = [siege.lane.submit(HeartbeatRequest(group_id="g"), timeout=20.0)]
+    siege.waiting = [siege.connection.submit(HeartbeatRequest(group_id="g"), timeout=20.0)]
     dribble(siege.peer, size(CAP) + bytes(CAP // MIB * 1000))
     with allocating_at_most(2 * MIB):
         (error,) = await siege.outcomes()
@@ -226,14 +228,14 @@ async def test_a_dribble_gets_no_more_time_than_silence(siege: Siege) -> None:
 
 async def test_a_dribble_in_the_handshake_gets_no_more_time_than_silence(siege: Siege) -> None:
     def slowly(peer: Peer, header: RequestHeader, request: Any) -> None:
-        dribble(peer, size(UNAUTHENTICATED_CAP) + bytes(1000))
+        dribble(peer, size(MAX_HANDSHAKE_FRAME_SIZE) + bytes(1000))
 
     siege.broker.answers[API_VERSIONS] = slowly
     before = siege.broker.connections
     loop = asyncio.get_running_loop()
     begun = loop.time()
     with pytest.raises(KafkaConnectionError):
-        await siege.lane.connect(100.0)
+        await siege.connection.connect(100.0)
     assert loop.time() - begun <= 12.0  # socket_connection_setup_timeout_ms is 10 s, give or take
     await until(lambda: siege.broker.connections == before)
 
@@ -255,33 +257,33 @@ def dribble(peer: Peer, data: Sequence[int]) -> None:
 # -- caps by lane ---------------------------------------------------------------------------------
 
 CAPS = {
-    LaneKind.GENERAL: 16 * MIB,
-    LaneKind.SLOW: 16 * MIB,
-    LaneKind.PRODUCE: 16 * MIB,
-    LaneKind.COORDINATOR: 16 * MIB,
-    LaneKind.FETCH: 100 * MIB,
+    ConnectionKind.GENERAL: 16 * MIB,
+    ConnectionKind.SLOW: 16 * MIB,
+    ConnectionKind.PRODUCE: 16 * MIB,
+    ConnectionKind.COORDINATOR: 16 * MIB,
+    ConnectionKind.FETCH: 100 * MIB,
 }
 
 
 async def test_the_caps_are_those_of_the_design() -> None:
-    assert FRAME_CAPS == CAPS
-    assert UNAUTHENTICATED_CAP == MIB
+    assert MAX_FRAME_SIZES == CAPS
+    assert MAX_HANDSHAKE_FRAME_SIZE == MIB
 
 
-@pytest.mark.parametrize("kind", LaneKind)
+@pytest.mark.parametrize("kind", ConnectionKind)
 @pytest.mark.parametrize("over", [0, 1])
-async def test_each_lane_has_its_cap(kind: LaneKind, over: int) -> None:
+async def test_each_lane_has_its_cap(kind: ConnectionKind, over: int) -> None:
     world = World()
     async with world.client() as client:
-        lane = client.lane(1, kind, None)
-        await lane.connect(5.0)
+        connection = client.connection(1, kind, None)
+        await connection.connect(5.0)
         peer = world.brokers[1].peers[-1]
         world.brokers[1].held.add(HEARTBEAT)
-        waiting = lane.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
+        waiting = connection.submit(HeartbeatRequest(group_id="g"), timeout=5.0)
         with growing_at_most(2 * MIB):
             peer.transport.write(size(CAPS[kind] + over) + b"x" * 1000)
             await asyncio.sleep(0.1)
-            assert lane.connected is not bool(over)
+            assert connection.connected is not bool(over)
         if over:
             with pytest.raises(KafkaConnectionError, match="a frame claims"):
                 await waiting
@@ -291,10 +293,10 @@ async def test_each_lane_has_its_cap(kind: LaneKind, over: int) -> None:
 @pytest.mark.parametrize("over", [0, 1])
 async def test_before_the_handshake_is_over_a_frame_has_1_mib(siege: Siege, over: int) -> None:
     def claim(peer: Peer, header: RequestHeader, request: Any) -> None:
-        peer.transport.write(size(UNAUTHENTICATED_CAP + over))
+        peer.transport.write(size(MAX_HANDSHAKE_FRAME_SIZE + over))
 
     siege.broker.answers[API_VERSIONS] = claim
-    connecting = asyncio.create_task(siege.lane.connect(100.0))
+    connecting = asyncio.create_task(siege.connection.connect(100.0))
     await asyncio.sleep(1.0)
     assert connecting.done() is bool(over)
     siege.broker.answers[API_VERSIONS] = always(ApiVersionsResponse(error_code=-1))
@@ -302,9 +304,9 @@ async def test_before_the_handshake_is_over_a_frame_has_1_mib(siege: Siege, over
         await connecting
 
 
-@pytest.mark.parametrize("kind", LaneKind)
-async def test_a_hundred_claims_of_a_whole_cap_cost_what_arrived(kind: LaneKind) -> None:
-    cap = FRAME_CAPS[kind]
+@pytest.mark.parametrize("kind", ConnectionKind)
+async def test_a_hundred_claims_of_a_whole_cap_cost_what_arrived(kind: ConnectionKind) -> None:
+    cap = MAX_FRAME_SIZES[kind]
     budget = ReceiveBudget(1 << 40)
     blocked: list[bool] = []
     frames: list[Frame] = []

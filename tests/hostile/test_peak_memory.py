@@ -18,8 +18,8 @@ MIB = 1024 * 1024
 PARTS = 127
 READ = """
 import pathlib, re, sys
-from kafka_async.consumer.batches import PartitionBatch
-from kafka_async.consumer.buffer import Buffer, Slice
+from kafka_async.consumer.partition_batch import PartitionBatch
+from kafka_async.consumer.fetch_buffer import Buffer, Slice
 from kafka_async.records.batch import iter_batches
 from kafka_async.types import TopicPartition
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafka_async
-from kafka_async.cluster.destinations import Broker, Leader
+from kafka_async.cluster.request_destinations import Broker, Leader
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kafka_async.errors import InvalidConfigurationError, KafkaTimeoutError
@@ -196,7 +196,7 @@ async def test_a_leader_hint_sends_a_client_only_where_it_may_go() -> None:
         await memory.cluster.create_topic("t")
         async with memory.client(allowed_broker_hosts=ALLOWED) as client:
             await client.metadata_for(["t"], timeout=5.0)
-            client.note_leader(partition, 7, 1, Node(7, "evil.example", 9092, None))
+            client.update_leader(partition, 7, 1, Node(7, "evil.example", 9092, None))
             await until(lambda: client.metadata.leader(partition) == (7, 1))
             with pytest.raises(InvalidConfigurationError, match="allowed_broker_hosts"):
                 await client.request(ListGroupsRequest(), to=Leader(partition), timeout=5.0)

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.admin import Admin, NewTopic
+from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.destinations import (
+from kafka_async.cluster.request_destinations import (
     AnyBroker,
     Broker,
     Controller,
@@ -19,7 +20,6 @@ from kafka_async.cluster.destinations import (
     GroupCoordinator,
     Leader,
 )
-from kafka_async.cluster.lane import LaneKind
 from kafka_async.hooks import Hooks, Rebootstrapped
 from kafka_async.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
@@ -86,14 +86,14 @@ async def test_rebootstraps_from_the_second_bootstrap_server(kafka_cluster: Clus
 
 
 async def test_requests_are_answered_in_order_on_one_connection(client: Client) -> None:
-    lane = client.lane(1, LaneKind.FETCH, client)
-    await lane.connect(10.0)
-    futures = [lane.submit(MetadataRequest(topics=[]), timeout=10.0) for _ in range(50)]
+    connection = client.connection(1, ConnectionKind.FETCH, client)
+    await connection.connect(10.0)
+    futures = [connection.submit(MetadataRequest(topics=[]), timeout=10.0) for _ in range(50)]
     futures[7].cancel()
     answers = await asyncio.gather(*futures, return_exceptions=True)
     assert isinstance(answers[7], asyncio.CancelledError)
     assert sum(isinstance(answer, BaseException) for answer in answers) == 1
-    await lane.close()
+    await connection.close()
 
 
 async def test_topics_are_known_by_their_ids(client: Client, kafka_cluster: ClusterHandle) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.admin import Admin, NewTopic
-from kafka_async.cluster.destinations import Leader
+from kafka_async.cluster.request_destinations import Leader
 from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.producer.producer import Producer

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_async import Admin, Consumer, Producer, TopicPartition
 from kafka_async.admin import NewTopic
-from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.cluster.request_destinations import CoordinatorKind
 from kafka_async.errors import CommitFailedError
 from kafka_async.hooks import Hooks, RequestSent
 from kafka_async.protocol.messages.find_coordinator import FindCoordinatorRequest

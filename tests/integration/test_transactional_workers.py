@@ -12,7 +12,7 @@ import pytest
 
 from kafka_async import Admin, Consumer, NewTopic, Producer
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.destinations import CoordinatorKind
+from kafka_async.cluster.request_destinations import CoordinatorKind
 from kafka_async.errors import ApplicationRecoverableError, TransactionAbortableError
 from tests.integration.reading import read_partition
 

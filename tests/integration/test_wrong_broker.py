@@ -39,7 +39,7 @@ class Setting:
         first, third = (self.client.metadata.brokers[node_id] for node_id in (1, 3))
         parts = self.client._parts  # pyright: ignore[reportPrivateUsage]
         assert parts is not None
-        parts.updater.hint_broker(third._replace(host=first.host, port=first.port))
+        parts.updater.update_broker(third._replace(host=first.host, port=first.port))
 
 
 @pytest_asyncio.fixture

@@ -20,7 +20,7 @@ JAVA_HASHES = [-973932308, -790332482, 479470107, -985981536]
 
 def topic(kernel: ModuleType, partitions: int, *open_ones: int, capacity: int = ROOM) -> Any:
     """A topic with empty open batches, whose outcomes are the partitions' numbers."""
-    batches = kernel.OpenBatches()
+    batches = kernel.TopicOpenBatches()
     batches.partitions = partitions
     for partition in open_ones:
         batches.open(partition, kernel.OpenBatch(partition, capacity))

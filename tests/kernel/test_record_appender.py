@@ -40,7 +40,7 @@ def writer_class(kernel: Any) -> Any:
             self.now = 0.0
             self.asked = 0
             self.batch = kernel.OpenBatch(None, capacity)
-            self.batches = kernel.OpenBatches()
+            self.batches = kernel.TopicOpenBatches()
             self.batches.partitions, self.batches.sticky = 2, 0
             self.batches.open(0, self.batch)
             self._set_clock(lambda: self.now)
@@ -87,7 +87,7 @@ async def test_the_compiled_kernel_needs_no_coroutine_for_it() -> None:
 
 async def test_records_of_many_topics_find_their_batches(kernel: ModuleType) -> None:
     taker = writer(kernel)
-    other, batches = kernel.OpenBatch(None, 1 << 16), kernel.OpenBatches()
+    other, batches = kernel.OpenBatch(None, 1 << 16), kernel.TopicOpenBatches()
     batches.partitions = 1
     batches.open(0, other)
     taker._add_topic("views", batches)
@@ -192,7 +192,7 @@ def closed(taker: Any) -> None:
 
 
 def shut(taker: Any) -> None:
-    taker._close_window()
+    taker._disable_fast_path()
 
 
 @pytest.mark.parametrize("change", [late, closed, shut])
@@ -330,7 +330,7 @@ async def test_reads_the_monotonic_clock_after_a_tick_of_the_timer(kernel: Modul
 async def test_closing_the_window_needs_no_reading_of_the_clock(kernel: ModuleType) -> None:
     taker = writer_on_monotonic_time(kernel)
     await taker.enqueue("clicks", b"v")
-    taker._close_window()
+    taker._disable_fast_path()
     assert await taker.enqueue("clicks", b"v") == LONG_WAY
     assert taker.enqueue_nowait("clicks", b"v") == LONG_WAY
     assert taker.batch.count == 1

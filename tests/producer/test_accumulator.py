@@ -27,9 +27,9 @@ from kafka_async.errors import (
 )
 from kafka_async.kernel import Delivery, record_size_bound
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator, Shortage
-from kafka_async.producer.batch import BatchState, ProducerBatch
+from kafka_async.producer.buffer_pool import OVERHEAD, Holder, Place
 from kafka_async.producer.idempotence import ProducerIdentity, Sequencer
-from kafka_async.producer.memory import OVERHEAD, Holder, Place
+from kafka_async.producer.producer_batch import BatchState, ProducerBatch
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from kafka_async.kernel import OpenBatch
-from kafka_async.producer.batch import ProducerBatch
 from kafka_async.producer.idempotence import ProducerIdentity, Stamp
 from kafka_async.producer.outcome import BatchOutcome
-from kafka_async.producer.queues import TopicQueue
+from kafka_async.producer.partition_queue import TopicQueue
+from kafka_async.producer.producer_batch import ProducerBatch
 from kafka_async.records.batch import iter_batches
 from tests.producer.promises import FakePromise
 

@@ -15,7 +15,7 @@ import pytest
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.errors import BufferFullError, KafkaError
 from kafka_async.producer import writer
-from kafka_async.producer.transactions import State
+from kafka_async.producer.transaction_state import State
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata
@@ -66,7 +66,7 @@ def calls_yield(monkeypatch: pytest.MonkeyPatch) -> None:
         looks = itertools.count(0, 0.002)
         return lambda: loop.time() + next(looks)
 
-    monkeypatch.setattr(writer, "ticker", ticking)
+    monkeypatch.setattr(writer, "time_function", ticking)
 
 
 # -- records --------------------------------------------------------------------------------------

@@ -12,8 +12,12 @@ import pytest
 
 from kafka_async.errors import KafkaError
 from kafka_async.hooks import BatchClosed
-from kafka_async.producer import compressing
-from kafka_async.producer.compressing import COMPRESSED_IN_LOOP, COMPRESSED_IN_LOOP_ABOVE, IN_A_TURN
+from kafka_async.producer import batch_compressor
+from kafka_async.producer.batch_compressor import (
+    COMPRESSED_IN_LOOP,
+    COMPRESSED_IN_LOOP_ABOVE,
+    IN_A_TURN,
+)
 from kafka_async.records.compression import Codec
 from kafka_async.supervisor import Supervisor
 from tests.producer.bench import Bench
@@ -90,7 +94,7 @@ async def test_one_turn_compresses_no_more_than_its_share(
 ) -> None:
     a_turn: Counter[int] = Counter()
     turn = 0
-    compress = compressing.compress
+    compress = batch_compressor.compress
 
     def counted(codec: Codec, data: Any, level: int | None) -> bytes:
         a_turn[turn] += len(data)
@@ -102,7 +106,7 @@ async def test_one_turn_compresses_no_more_than_its_share(
             turn += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(compressing, "compress", counted)
+    monkeypatch.setattr(batch_compressor, "compress", counted)
     topics = {"clicks": [1] * 20}
     async with Bench(topics, compression_type="gzip", linger_ms=60_000) as bench:
         for partition in range(20):
@@ -120,14 +124,14 @@ async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codec_fails = itertools.chain([True], itertools.repeat(False))
-    compress = compressing.compress
+    compress = batch_compressor.compress
 
     def failing_first(*args: Any) -> bytes:
         if next(codec_fails):
             raise KafkaError("the codec has no memory")
         return compress(*args)
 
-    monkeypatch.setattr(compressing, "compress", failing_first)
+    monkeypatch.setattr(batch_compressor, "compress", failing_first)
     async with Bench(
         {"clicks": [1]}, compression_type="gzip", linger_ms=60_000, batch_size=size + 100
     ) as bench:

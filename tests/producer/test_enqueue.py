@@ -97,7 +97,7 @@ async def test_nowait_does_not_keep_enqueue_from_yielding(monkeypatch: pytest.Mo
         looks = itertools.count(0, 0.0006)  # each look at the clock takes 0.6 ms
         return lambda: loop.time() + next(looks)
 
-    monkeypatch.setattr(writer, "ticker", ticking)
+    monkeypatch.setattr(writer, "time_function", ticking)
     async with Bench(TOPICS, linger_ms=10_000) as bench:
         yields = [0]
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kafka_async.clock import ticker
+from kafka_async.clock import time_function
 from kafka_async.producer import writer
 from kafka_async.producer.accumulator import Accumulator
 from tests.producer.bench import Bench
@@ -36,7 +36,7 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         looks = itertools.count(0, MICROSECONDS_A_RECORD * 1e-6)
         return lambda: loop.time() + next(looks)
 
-    monkeypatch.setattr(writer, "ticker", ticking)
+    monkeypatch.setattr(writer, "time_function", ticking)
 
 
 @pytest.mark.virtual_clock
@@ -139,5 +139,5 @@ async def test_send_many_gives_up_the_loop_too(keyed: bool) -> None:
 
 async def test_a_ticker_keeps_the_loops_time() -> None:
     loop = asyncio.get_running_loop()
-    assert abs(ticker(loop)() - loop.time()) < 1
-    assert ticker(loop) is time.monotonic
+    assert abs(time_function(loop)() - loop.time()) < 1
+    assert time_function(loop) is time.monotonic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.producer.memory import BufferMemory, Holder, Place
+from kafka_async.producer.buffer_pool import BufferMemory, Holder, Place
 from tests.producer.promises import FakePromise
 
 

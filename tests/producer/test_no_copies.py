@@ -10,13 +10,13 @@ import pytest
 
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.clock import MemoryNetwork, MemoryTransport
-from kafka_async.cluster.transport import JOIN_BELOW
+from kafka_async.cluster.transport import MAX_JOINED_BYTES
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.producer.batch import ProducerBatch
+from kafka_async.producer.producer_batch import ProducerBatch
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-BATCH = 2 * JOIN_BELOW
+BATCH = 2 * MAX_JOINED_BYTES
 PARTITIONS = 3
 VALUES = [random.Random(number).randbytes(1000) for number in range(PARTITIONS * BATCH // 1100)]
 
@@ -62,7 +62,7 @@ async def test_the_transport_gets_the_bytes_that_were_closed(
         async with Producer(cluster.bootstrap_servers, dialer=network, **options) as producer:
             await write(producer)
             await producer.flush()
-    large = [payload for payload in payloads if len(payload) >= JOIN_BELOW]
+    large = [payload for payload in payloads if len(payload) >= MAX_JOINED_BYTES]
     assert len(large) >= PARTITIONS
     identities = {id(data) for data in written}
     assert all(id(payload) in identities for payload in large)

@@ -8,8 +8,8 @@ import pytest
 
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
 from kafka_async.kernel import Delivery
-from kafka_async.producer.failures import Failures
 from kafka_async.producer.outcome import WOKEN_A_TURN, BatchOutcome, Undesignated
+from kafka_async.producer.unreported_failures import Failures
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.kernel import OpenBatches
+from kafka_async.kernel import TopicOpenBatches
 from kafka_async.producer.partitioner import StickyChoice, ask, partition_for_key
 
 
@@ -30,7 +30,7 @@ def test_a_key_goes_where_java_puts_it(key: bytes, java_hash: int) -> None:
 
 
 def sticky() -> StickyChoice:
-    return StickyChoice(random.Random(7), OpenBatches())
+    return StickyChoice(random.Random(7), TopicOpenBatches())
 
 
 def test_the_choice_sticks_until_a_batch_is_full() -> None:

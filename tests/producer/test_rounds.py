@@ -9,7 +9,7 @@ import pytest
 
 from kafka_async.errors import TaskDiedError
 from kafka_async.producer.accumulator import Accumulator
-from kafka_async.producer.ledger import Ledger
+from kafka_async.producer.incomplete_batches import Ledger
 from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]

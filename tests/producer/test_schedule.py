@@ -8,10 +8,10 @@ from math import inf
 
 import pytest
 
-from kafka_async.producer.batch import BatchState, ProducerBatch
 from kafka_async.producer.outcome import BatchOutcome
-from kafka_async.producer.queues import PartitionQueue, TopicQueue
-from kafka_async.producer.schedule import Schedule
+from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
+from kafka_async.producer.producer_batch import BatchState, ProducerBatch
+from kafka_async.producer.ready_partitions import Schedule
 from tests.producer.promises import FakePromise
 
 

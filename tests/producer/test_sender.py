@@ -24,9 +24,9 @@ from kafka_async.errors import (
 )
 from kafka_async.producer.accumulator import Accumulator
 from kafka_async.producer.idempotence import ProducerIdentity
-from kafka_async.producer.learning import PARTITION_WITHIN
+from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS, Reaction, reaction_to
 from kafka_async.producer.producer import Producer
-from kafka_async.producer.reactions import PRODUCE_REACTIONS, Reaction, reaction_to
+from kafka_async.producer.topic_metadata import PARTITION_WITHIN
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -102,7 +102,7 @@ async def test_raises_the_error_message_of_the_broker() -> None:
 
 
 async def test_every_row_of_the_reaction_table_is_reached() -> None:
-    assert {reaction_to(cls()) for cls in PRODUCE_REACTIONS} == set(Reaction) - {Reaction.FAIL}
+    assert {reaction_to(cls()) for cls in PRODUCE_ERROR_ACTIONS} == set(Reaction) - {Reaction.FAIL}
     assert reaction_to(ValueError()) is Reaction.FAIL
 
 

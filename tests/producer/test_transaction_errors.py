@@ -24,7 +24,7 @@ from kafka_async.errors import (
 )
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.transaction import Transaction
-from kafka_async.producer.transactions import State
+from kafka_async.producer.transaction_state import State
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.embedded_client import settle

@@ -22,7 +22,7 @@ from kafka_async.errors import (
     TransactionOutcomeUnknownError,
     for_code,
 )
-from kafka_async.producer.transactions import (
+from kafka_async.producer.transaction_state import (
     EVENT_OF_CATEGORY,
     REASONS,
     TRANSITIONS,

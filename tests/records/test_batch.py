@@ -17,7 +17,7 @@ from kafka_async.records.batch import (
     BatchHeader,
     RecordBatch,
     assign_offsets,
-    frame_batch,
+    encode_batch,
     iter_batches,
 )
 from kafka_async.records.compression import Codec, compress
@@ -57,7 +57,7 @@ def tampered(batch: bytes, at: int, code: str, value: int) -> bytes:
 
 
 def test_a_header_is_61_bytes_in_kafkas_order() -> None:
-    batch = frame_batch(
+    batch = encode_batch(
         b"payload",
         codec=Codec.lz4,
         count=3,
@@ -282,7 +282,7 @@ def test_a_batch_larger_than_the_limit(codec: Codec) -> None:
 
 
 def test_a_batch_that_compaction_emptied() -> None:
-    empty = frame_batch(
+    empty = encode_batch(
         b"", codec=Codec.zstd, count=0, base_timestamp=-1, max_timestamp=-1, producer_id=4
     )
     (view,) = iter_batches(tampered(empty, 23, ">i", 11))
@@ -297,7 +297,7 @@ def control(*pairs: tuple[bytes | None, bytes | None]) -> ControlMarker:
     section = kernels.OpenBatch(None, 1000)
     for key, value in pairs:
         section.append(TIME, key, value)
-    batch = frame_batch(
+    batch = encode_batch(
         section.seal(),
         codec=Codec.none,
         count=len(pairs),
@@ -381,7 +381,7 @@ def test_random_bytes_are_batches_or_corrupt(data: bytes) -> None:
 @given(codec=st.sampled_from(CODECS), data=st.binary(max_size=300), count=st.integers(-1, 50))
 def test_random_sections_are_records_or_corrupt(codec: Codec, data: bytes, count: int) -> None:
     for payload in (data, compress(codec, data)):
-        batch = frame_batch(payload, codec=codec, count=count, base_timestamp=0, max_timestamp=0)
+        batch = encode_batch(payload, codec=codec, count=count, base_timestamp=0, max_timestamp=0)
         error = damage(batch)
         assert error is None or (error.topic, error.partition) == ("t", 0)
 

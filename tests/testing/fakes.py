@@ -18,7 +18,7 @@ from kafka_async.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from tests import strict
+from tests import request_checks
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def knows(*ids: int) -> Callable[[bytes], bytes]:
     def answer(asked: bytes) -> bytes:
         header, request = decode_request(asked[4:])
         assert isinstance(request, MetadataRequest)
-        strict.receive(request, header.api_version)
+        request_checks.receive(request, header.api_version)
         brokers = [MetadataResponseBroker(node_id=one, host="h", port=1) for one in ids]
         response = MetadataResponse(brokers=brokers)
         return b"".join(encode_response(response, header.api_version, header.correlation_id))

@@ -29,7 +29,7 @@ def test_the_options_reach_the_cluster() -> None:
 def test_a_failure_of_the_cluster_is_told_once() -> None:
     with EmbeddedBackend() as backend:
         assert backend.failures() == []
-        backend.cluster.cluster.note_failure("the log", LookupError("lost"))
+        backend.cluster.cluster.record_failure("the log", LookupError("lost"))
         (told,) = backend.failures()
         assert "lost" in told
         assert backend.failures() == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import kafka_async.kernel
 from kafka_async.protocol import api
-from kafka_async.records.batch import frame_batch
+from kafka_async.records.batch import encode_batch
 from kafka_async.records.compression import Codec
 from tools.conformance.records_plan import NOW
 from tools.conformance.samples import sample
@@ -43,7 +43,7 @@ class ControlSample:
         """The whole batch."""
         section = kafka_async.kernel.OpenBatch(None, 1 << 30)
         section.append(self.timestamp, _KEY.pack(_VERSION, self.kind), self.body)
-        return frame_batch(
+        return encode_batch(
             section.seal(),
             codec=Codec.none,
             count=1,

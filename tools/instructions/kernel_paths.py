@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from kafka_async.kernel import (
     OpenBatch,
-    OpenBatches,
     Section,
+    TopicOpenBatches,
     murmur2,
     parse_columns,
     parse_records,
@@ -81,7 +81,7 @@ def appending(
 
 def append_many(count: int) -> Callable[[], object]:
     """Append records, a hundred a call."""
-    batches, values = OpenBatches(), [VALUE] * HUNDRED
+    batches, values = TopicOpenBatches(), [VALUE] * HUNDRED
     batches.partitions = 1
     batches.open(0, OpenBatch(None, ROOM))
 

@@ -10,7 +10,7 @@ from kafka_async.admin import OffsetSpec
 from kafka_async.cli.demo.crew import DOOMED, Crew
 from kafka_async.cli.demo.resources import COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
-from kafka_async.cluster.destinations import TransactionCoordinator
+from kafka_async.cluster.request_destinations import TransactionCoordinator
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.request_rules import half_named, named_software
+from kafka_async.embedded.request_validation import (
+    has_valid_software_name,
+    names_only_cluster_or_node,
+)
 from kafka_async.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -25,11 +28,11 @@ SUPPORTED: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
 async def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """All ranges; an error in place of them if the client meant another cluster or broker."""
     cluster = context.cluster
-    if context.version >= 3 and not named_software(request):
+    if context.version >= 3 and not has_valid_software_name(request):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
     meant = (request.cluster_id, request.node_id)
     if meant not in ((None, -1), (cluster.settings.cluster_id, context.broker.id)):
-        half = half_named(*meant)
+        half = names_only_cluster_or_node(*meant)
         return ApiVersionsResponse(
             error_code=Code.INVALID_REQUEST if half else Code.REBOOTSTRAP_REQUIRED
         )

@@ -43,7 +43,7 @@ def _partition(
         partition = led_partition(context, topic, asked.partition_index)
         if not partition.log.deletes:
             raise PolicyViolationError("the topic's cleanup.policy does not delete")
-        low_watermark = partition.log.delete_before(asked.offset)
+        low_watermark = partition.log.delete_records_before(asked.offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
             partition_index=asked.partition_index,

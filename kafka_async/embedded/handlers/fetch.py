@@ -9,7 +9,7 @@ from kafka_async.embedded.codes import Code, code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.refusal import Refusal
-from kafka_async.embedded.request_rules import ISOLATION_LEVELS
+from kafka_async.embedded.request_validation import ISOLATION_LEVELS
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, UnknownServerError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.request_rules import half_producer
+from kafka_async.embedded.request_validation import has_only_id_or_epoch
 from kafka_async.embedded.transactions.entry import ProducerIdAndEpoch
 from kafka_async.embedded.transactions.wire import fenced
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -22,7 +22,7 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
     """Any broker gives ids to idempotent producers; a transactional id has its coordinator."""
     cluster = context.cluster
     given = (request.producer_id, request.producer_epoch)
-    if half_producer(*given):
+    if has_only_id_or_epoch(*given):
         return InitProducerIdResponse(error_code=Code.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
         return InitProducerIdResponse(producer_id=cluster.next_producer_id(), producer_epoch=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition
-from kafka_async.embedded.request_rules import ISOLATION_LEVELS
+from kafka_async.embedded.request_validation import ISOLATION_LEVELS
 from kafka_async.errors import (
     InvalidRequestError,
     KafkaError,

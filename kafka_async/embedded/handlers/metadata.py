@@ -8,7 +8,7 @@ from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
 from kafka_async.embedded.partition import NO_LEADER
 from kafka_async.embedded.refusal import Refusal
-from kafka_async.embedded.request_rules import early_topic_id, unnamed_topic
+from kafka_async.embedded.request_validation import has_unsupported_topic_id, lacks_name_and_id
 from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
 from kafka_async.protocol.messages.metadata import (
@@ -62,9 +62,9 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
 def _malformed(context: RequestContext, request: MetadataRequest) -> Code:
     """Return why a request cannot be read."""
     for topic in request.topics or ():
-        if unnamed_topic(topic):
+        if lacks_name_and_id(topic):
             return Code.UNKNOWN_SERVER_ERROR
-        if early_topic_id(topic, context.version):
+        if has_unsupported_topic_id(topic, context.version):
             return Code.INVALID_REQUEST
     return Code.NONE
 

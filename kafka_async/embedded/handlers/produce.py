@@ -9,11 +9,11 @@ from kafka_async.embedded.context import Route
 from kafka_async.embedded.handlers.leadership import led_partition, topic_name
 from kafka_async.embedded.network import Disconnect
 from kafka_async.embedded.refusal import Refusal
-from kafka_async.embedded.request_rules import (
-    ACKS,
-    check_batch,
+from kafka_async.embedded.request_validation import (
+    VALID_ACKS,
     lacks_transactional_id,
     producer_batch,
+    validate_batch,
 )
 from kafka_async.embedded.topics import is_internal
 from kafka_async.embedded.transactions.coordinator import ADDS_PARTITIONS
@@ -115,7 +115,7 @@ def _admitted(
     if context.cluster.topics.partition(tp) is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     batch = producer_batch(data.records, context.version)
-    if request.acks not in ACKS:
+    if request.acks not in VALID_ACKS:
         raise InvalidRequiredAcksError(f"acks is -1, 0 or 1, not {request.acks}")
     if is_internal(topic) and context.client_id != ADMIN_CLIENT:
         raise InvalidTopicError(f"Cannot append to internal topic {topic}")
@@ -140,7 +140,7 @@ def _write(
 ) -> PartitionProduceResponse:
     """Write a batch to the log, which may refuse it."""
     log = partition.log
-    check_batch(batch)
+    validate_batch(batch)
     rejection = log.rules.rejection(batch, partition.tp, context.cluster.now_ms())
     if rejection is not None:
         return _rejected(index, rejection, log.start_offset)

@@ -240,7 +240,7 @@ class TransactionCoordinator:
         partition = self._cluster.topics.partition(tp)
         if partition is not None and partition.leader == NO_LEADER:
             return False
-        self._cluster.append_control(
+        self._cluster.write_txn_marker(
             tp,
             "commit" if committed else "abort",
             producer_id=entry.producer_id,

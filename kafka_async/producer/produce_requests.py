@@ -1,0 +1,134 @@
+"""Produce requests: how batches become one, and which answer belongs to which batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka_async.cluster.metadata import LeaderHint
+from kafka_async.errors import KafkaError, error_for
+from kafka_async.producer.accumulator import REQUEST_OVERHEAD
+from kafka_async.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
+
+    from kafka_async.cluster.broker_connection import BrokerConnection
+    from kafka_async.config import ProducerConfig
+    from kafka_async.producer.producer_batch import ProducerBatch
+    from kafka_async.protocol.messages.produce import (
+        PartitionProduceData,
+        PartitionProduceResponse,
+        ProduceRequest,
+        ProduceResponse,
+        TopicProduceData,
+    )
+
+__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "leader_hints"]
+
+LAST_BEFORE_TRANSACTIONS_V2 = 11
+"""From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
+LAST_WITH_NAMES = 12
+"""From version 13 on, topics go by their ids (KIP-516)."""
+_ACKS_ALL = -1
+
+
+class ProduceCall(NamedTuple):
+    """A request, the version to send it in, and the names of the topic ids in it, which are
+    numbers here: a UUID's hash is a Python function.
+    """
+
+    request: ProduceRequest
+    version: int
+    names: Mapping[int, str]
+
+
+class ProduceRequests:
+    """Makes requests. `transactions_v2` follows the cluster's transaction.version."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
+        self.room = max(0, config.max_request_size - REQUEST_OVERHEAD)
+        self.transactions_v2 = False
+        self._transactional_id = config.transactional_id
+        self._timeout_ms = int(config.request_timeout_ms)
+        # Not with the module: naming a producer loads no messages.
+        from kafka_async.protocol.messages import produce
+
+        self._messages = produce
+
+    def build(
+        self,
+        batches: Sequence[ProducerBatch],
+        connection: BrokerConnection,
+        topic_id: Callable[[str], UUID],
+    ) -> ProduceCall:
+        """The request that carries these batches."""
+        produce = self._messages
+        transactional = self._transactional_id is not None
+        rows: dict[str, list[PartitionProduceData]] = {}
+        names: dict[int, str] = {}
+        topics: list[TopicProduceData] = []
+        for batch in batches:
+            topic, partition = batch.queue.partition
+            if topic not in rows:
+                rows[topic] = []
+                uuid = topic_id(topic)
+                names[uuid.int] = topic
+                topics.append(
+                    produce.TopicProduceData(name=topic, topic_id=uuid, partition_data=rows[topic])
+                )
+            records: Any = batch.frame(transactional=transactional)  # in two pieces
+            rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
+        version = connection.version(produce.ProduceRequest.API_KEY)
+        if 0 in names:
+            version = min(version, LAST_WITH_NAMES)
+        if transactional and not self.transactions_v2:
+            version = min(version, LAST_BEFORE_TRANSACTIONS_V2)
+        request = produce.ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self.acks,
+            timeout_ms=self._timeout_ms,
+            topic_data=topics,
+        )
+        return ProduceCall(request, version, names)
+
+
+def answers_by_partition(
+    response: ProduceResponse, names: Mapping[int, str]
+) -> dict[tuple[str, int], PartitionProduceResponse]:
+    """What the broker says of each partition; `names` are those of the ids that were sent."""
+    answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id.int)
+        if name is not None:
+            for row in topic.partition_responses:
+                answers[name, row.index] = row
+    return answers
+
+
+def leader_hints(
+    response: ProduceResponse, answers: Mapping[tuple[str, int], PartitionProduceResponse]
+) -> list[LeaderHint]:
+    """Who leads the partitions that a broker refused, as far as it says so (KIP-951)."""
+    nodes = {
+        row.node_id: Node(row.node_id, row.host, row.port, row.rack)
+        for row in response.node_endpoints
+    }
+    return [
+        LeaderHint(TopicPartition(*where), hint.leader_id, hint.leader_epoch, nodes[hint.leader_id])
+        for where, row in answers.items()
+        if row.error_code and (hint := row.current_leader).leader_id in nodes
+    ]
+
+
+def error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> KafkaError:
+    """The error that the broker answers for a batch, with what it says of single records."""
+    message = answer.error_message
+    if answer.record_errors:
+        row = answer.record_errors[0]
+        message = f"{message or 'refused'}; record {row.batch_index} of the batch"
+        if row.batch_index_error_message:
+            message += f": {row.batch_index_error_message}"
+    topic, partition = batch.queue.partition
+    return error_for(answer.error_code, message, topic=topic, partition=partition)

@@ -1,0 +1,52 @@
+"""The producer id of an idempotent producer without a transactional id."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafka_async.backoff import Backoff
+from kafka_async.cluster.request_destinations import AnyBroker
+from kafka_async.config import seconds
+from kafka_async.errors import RetriableError, raise_for
+from kafka_async.producer.idempotence import ProducerIdentity
+
+if TYPE_CHECKING:
+    import random
+
+    from kafka_async.cluster.client import Client
+    from kafka_async.config import ProducerConfig
+
+__all__ = ["new_identity"]
+
+logger = logging.getLogger("kafka_async.producer")
+
+NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
+
+
+async def new_identity(
+    config: ProducerConfig, client: Client, rng: random.Random
+) -> ProducerIdentity:
+    """A producer id from any broker, asked for until there is one.
+
+    Raises:
+        KafkaError: the cluster refuses, and will again.
+    """
+    from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
+
+    request = InitProducerIdRequest(
+        transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS
+    )
+    backoff = Backoff(
+        seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms), rng=rng
+    )
+    while True:
+        try:
+            response = await client.request(request, to=AnyBroker())
+            raise_for(response.error_code)
+        except RetriableError as error:
+            logger.debug("no producer id yet: %s", error)
+            await asyncio.sleep(backoff.next())
+        else:
+            return ProducerIdentity(response.producer_id, response.producer_epoch)

@@ -1,0 +1,179 @@
+"""Requests that test doubles received and that every broker would have refused.
+
+A test sends what breaks a rule to the embedded cluster too: doubles and cluster refuse the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_async.embedded.request_validation import (
+    ISOLATION_LEVELS,
+    METADATA_TOPIC_ID_MIN_VERSION,
+    TOPIC_NAME_PATTERN,
+    VALID_ACKS,
+    has_only_id_or_epoch,
+    has_unsupported_topic_id,
+    has_valid_software_name,
+    lacks_name_and_id,
+    lacks_transactional_id,
+    names_only_cluster_or_node,
+    producer_batch,
+    validate_batch,
+)
+from kafka_async.errors import KafkaError
+from kafka_async.protocol.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+REFUSED: Final[list[str]] = []
+"""Of the running test; it fails at its end unless this is empty."""
+
+
+def receive(request: Any, version: int | None) -> None:
+    """Note what a broker would refuse of a request; without a version, of its newest."""
+    newest: int = request.VERSIONS.max
+    used = newest if version is None else min(version, newest)
+    REFUSED.extend(f"{type(request).__name__}: {reason}" for reason in violations(request, used))
+
+
+def violations(request: Any, version: int) -> list[str]:
+    """Return why every broker refuses a request, in whatever state; empty if none has to."""
+    rule = RULES.get(request.API_KEY)
+    return [] if rule is None else list(rule(request, version))
+
+
+def _produce(request: Any, version: int) -> Iterator[str]:
+    if request.acks not in VALID_ACKS:
+        yield f"acks is {request.acks}"
+    if lacks_transactional_id(request):
+        yield "transactional batches without a transactional id"
+    for topic in request.topic_data:
+        yield from _named(topic.name, topic.topic_id, by_id=version >= 13)
+        yield from _repeated(data.index for data in topic.partition_data)
+        for data in topic.partition_data:
+            yield from _batch(data.records, version)
+
+
+def _batch(records: Any, version: int) -> Iterator[str]:
+    try:
+        batch = producer_batch(records, version)
+        batch.check_crc()
+        validate_batch(batch)
+    except KafkaError as error:
+        yield f"a batch is refused: {error}"
+
+
+def _fetch(request: Any, version: int) -> Iterator[str]:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        yield f"isolation level {request.isolation_level}"
+    if request.session_epoch > 0 and request.session_id == 0:
+        yield f"epoch {request.session_epoch} without a session"
+    for topic in request.topics:
+        yield from _named(topic.topic, topic.topic_id, by_id=version >= 13)
+        yield from _repeated(row.partition for row in topic.partitions)
+        if any(row.partition_max_bytes < 0 or row.fetch_offset < 0 for row in topic.partitions):
+            yield "a negative size or offset"
+
+
+def _list_offsets(request: Any, version: int) -> Iterator[str]:
+    if request.isolation_level not in ISOLATION_LEVELS:
+        yield f"isolation level {request.isolation_level}"
+    for topic in request.topics:
+        yield from _repeated(row.partition_index for row in topic.partitions)
+
+
+def _metadata(request: Any, version: int) -> Iterator[str]:
+    for topic in request.topics or ():
+        if lacks_name_and_id(topic):
+            yield "a topic without name and id"
+        if has_unsupported_topic_id(topic, version):
+            yield f"a topic by id before version {METADATA_TOPIC_ID_MIN_VERSION}"
+
+
+def _group(request: Any, version: int) -> Iterator[str]:
+    if not request.group_id:
+        yield "a group without an id"
+
+
+def _join_group(request: Any, version: int) -> Iterator[str]:
+    yield from _group(request, version)
+    if not request.protocols or not request.protocol_type:
+        yield "a member without protocols"
+
+
+def _sync_group(request: Any, version: int) -> Iterator[str]:
+    yield from _group(request, version)
+    if version >= 5 and None in (request.protocol_type, request.protocol_name):
+        yield "an assignment without its protocol"
+
+
+def _find_coordinator(request: Any, version: int) -> Iterator[str]:
+    if request.key_type not in (0, 1, 2):
+        yield f"a coordinator of kind {request.key_type}"
+
+
+def _api_versions(request: Any, version: int) -> Iterator[str]:
+    if version >= 3 and not has_valid_software_name(request):
+        yield "a client without a proper name and version"
+    if version >= 5 and names_only_cluster_or_node(request.cluster_id, request.node_id):
+        yield f"cluster {request.cluster_id} with broker {request.node_id}"
+
+
+def _init_producer_id(request: Any, version: int) -> Iterator[str]:
+    if request.transactional_id == "":
+        yield "an empty transactional id"
+    if request.transactional_id is not None and request.transaction_timeout_ms <= 0:
+        yield f"a transaction time-out of {request.transaction_timeout_ms} ms"
+    if has_only_id_or_epoch(request.producer_id, request.producer_epoch):
+        yield "a producer id without its epoch, or the other way round"
+
+
+def _transactional(request: Any, version: int) -> Iterator[str]:
+    if not request.transactional_id:
+        yield "no transactional id"
+    if min(request.producer_id, request.producer_epoch) < 0:
+        yield "no producer id and epoch"
+
+
+def _add_partitions(request: Any, version: int) -> Iterator[str]:
+    if version < 4 and not request.v3_and_below_transactional_id:
+        yield "no transactional id"
+
+
+def _txn_offset_commit(request: Any, version: int) -> Iterator[str]:
+    yield from _group(request, version)
+    yield from _transactional(request, version)
+
+
+def _named(name: str, topic_id: UUID, *, by_id: bool) -> Iterator[str]:
+    if topic_id == ZERO_UUID if by_id else not TOPIC_NAME_PATTERN.fullmatch(name):
+        yield f"a topic called {name!r} with the id {topic_id}"
+
+
+def _repeated(indexes: Iterable[int]) -> Iterator[str]:
+    found = list(indexes)
+    if len(set(found)) < len(found) or any(index < 0 for index in found):
+        yield f"partitions {found}"
+
+
+RULES: Final[dict[int, Callable[[Any, int], Iterator[str]]]] = {
+    0: _produce,
+    1: _fetch,
+    2: _list_offsets,
+    3: _metadata,
+    10: _find_coordinator,
+    11: _join_group,
+    12: _group,
+    13: _group,
+    14: _sync_group,
+    18: _api_versions,
+    22: _init_producer_id,
+    24: _add_partitions,
+    25: _transactional,
+    26: _transactional,
+    28: _txn_offset_commit,
+}
+"""By API key; other requests are refused only for what the cluster's state forbids."""
