@@ -1,15 +1,15 @@
-"""The pytest plugin of kafka-async: the fixture `kafka_cluster`, on one or more kinds of cluster.
+"""The pytest plugin of kafka-async: the fixture `kafka_cluster`, on one or more backends.
 
     async def test_orders(kafka_cluster):
         topic = kafka_cluster.topic("orders")
         async with Producer(kafka_cluster.bootstrap_servers) as producer: ...
 
-`--kafka-backend embedded,apache` runs each such test once on each. One cluster a backend is
-started, when the first test asks for it, and serves the whole session. To shape it, override the
-fixture `kafka_cluster_options` in your conftest.py, and return {"brokers": 3}, for one.
+`--kafka-backend embedded,apache` runs each such test once on each backend. One cluster per backend
+is started when the first test requests it, and serves the whole session. To configure it, override
+the fixture `kafka_cluster_options` in your conftest.py and return, for example, {"brokers": 3}.
 
-It is a module of its own so that pytest, which loads it in every run, imports nothing of
-kafka_async until a test asks for the fixture.
+The plugin is not part of the package kafka_async because pytest loads it in every run: this way
+nothing of kafka_async is imported until a test requests the fixture.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kafka-backend",
         default="embedded",
         metavar="NAMES",
-        help="clusters that `kafka_cluster` tests run on, by commas: embedded (the default), "
-        "apache or apache-VERSION (real Kafka; needs Java 17 and Maven), docker, external (the "
-        "address in KAFKA_ASYNC_BOOTSTRAP)",
+        help="clusters that `kafka_cluster` tests run on, separated by commas: embedded (the "
+        "default), apache or apache-VERSION (real Kafka; needs Java 17 and Maven), docker, "
+        "external (the address in KAFKA_ASYNC_BOOTSTRAP)",
     )
 
 
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_cluster_options() -> ClusterOptions:
-    """What the clusters are like; override it to change that."""
+    """Return the options of the clusters; override it to change them."""
     return {}
 
 
@@ -54,7 +54,7 @@ def kafka_clusters(
     kafka_cluster_options: ClusterOptions,
     record_testsuite_property: Callable[[str, object], None],
 ) -> Iterator[Clusters]:
-    """The session's clusters, one a backend, each started when it is first asked for."""
+    """Provide the session's clusters, one per backend, each started when first requested."""
     from kafka_async.testing.fixtures import Clusters
 
     with Clusters(kafka_cluster_options, record_testsuite_property) as clusters:
@@ -65,7 +65,7 @@ def kafka_clusters(
 def kafka_cluster(
     request: pytest.FixtureRequest, kafka_clusters: Clusters
 ) -> Iterator[ClusterHandle]:
-    """A running Kafka cluster, shared by the session's tests; its names are this test's own."""
+    """Provide a running cluster, shared by the session's tests, with names unique to this test."""
     handle = kafka_clusters.handle(request.param)
     yield handle
     handle.reset()

@@ -1,9 +1,9 @@
-"""A streaming microservice: consume, transform, produce; SIGTERM drains and commits.
+"""A streaming microservice: it consumes, transforms and produces; SIGTERM drains and commits.
 
     python examples/microservice.py localhost:9092 orders invoices
 
-At least once: offsets are committed after what was made of the records is acknowledged. For exactly
-once, see examples of transactions in the documentation.
+Delivery is at least once: offsets are committed after the produced records are acknowledged. For
+exactly once, see the documentation of transactions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafka_async import Consumer, Producer, run
 
 
 def transform(order: bytes) -> bytes:
-    """An order becomes an invoice."""
+    """Convert an order to an invoice."""
     data = json.loads(order)
     return json.dumps({"order": data["id"], "total": data["price"] * data["count"]}).encode()
 
 
 async def serve(consumer: Consumer, producer: Producer, target: str, stop: asyncio.Event) -> None:
-    """Work until told to stop; each round is acknowledged before it is committed."""
+    """Process records until `stop` is set; commit each poll's records after the acknowledgement."""
     while not stop.is_set():
         for record in await consumer.poll(timeout=0.5):
             await producer.enqueue(target, transform(record.value or b"{}"), key=record.key)
@@ -32,7 +32,7 @@ async def serve(consumer: Consumer, producer: Producer, target: str, stop: async
 
 
 async def main(bootstrap: str, source: str, target: str) -> None:
-    """Serve until SIGTERM or Ctrl-C, then leave the group in good order."""
+    """Serve until SIGTERM or Ctrl-C, then leave the group."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -1,9 +1,9 @@
-"""An asyncio driver that runs a Spark job whenever enough new records have come in.
+"""An asyncio driver that runs a Spark job whenever enough new records have arrived.
 
     python examples/spark_driver.py localhost:9092 clicks
 
-The driver's loop never blocks: Spark's actions wait in a thread, and the offsets of each job are
-chosen here, so a job reads exactly the range that the driver asked for.
+The driver's event loop never blocks: Spark's actions wait in a thread. The driver chooses the
+offsets of each job, which reads exactly that range.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def as_json(offsets: Offsets) -> str:
-    """Offsets as the data source's options have them."""
+    """Return offsets in the form of the data source's options."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -30,7 +30,7 @@ def as_json(offsets: Offsets) -> str:
 
 
 def count_values(spark: SparkSession, bootstrap: str, start: Offsets, end: Offsets) -> int:
-    """The Spark job, in a thread of its own: how many distinct values the range holds."""
+    """Run a Spark job that counts the distinct values in a range of offsets."""
     rows = (
         spark.read.format("kafka_async")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -52,24 +52,24 @@ def _assignment(offsets: Offsets) -> dict[str, list[int]]:
 async def drive(
     spark: SparkSession, bootstrap: str, topic: str, *, batch: int, jobs: int
 ) -> list[int]:
-    """Run `jobs` jobs, each as soon as `batch` new records are there; what each counted."""
-    found: list[int] = []
+    """Run `jobs` jobs, each as soon as there are `batch` new records, and return their counts."""
+    counts: list[int] = []
     async with Consumer(bootstrap, partitions=()) as consumer:
         partitions = [TopicPartition(topic, p) for p in await consumer.partitions_for(topic)]
         start = await consumer.beginning_offsets(partitions)
-        while len(found) < jobs:
+        while len(counts) < jobs:
             end = await consumer.end_offsets(partitions)
             if sum(end.values()) - sum(start.values()) < batch:
                 await asyncio.sleep(0.5)
                 continue
-            found.append(await asyncio.to_thread(count_values, spark, bootstrap, start, end))
-            print(f"job {len(found)}: {found[-1]} distinct values up to {as_json(end)}")
+            counts.append(await asyncio.to_thread(count_values, spark, bootstrap, start, end))
+            print(f"job {len(counts)}: {counts[-1]} distinct values up to {as_json(end)}")
             start = end
-    return found
+    return counts
 
 
 async def main(bootstrap: str, topic: str) -> None:
-    """One job over what is there now."""
+    """Run one job on the records that exist now."""
     from pyspark.sql import SparkSession
 
     spark = await asyncio.to_thread(

@@ -1,10 +1,10 @@
-"""A web service that writes to Kafka: one Client for the process, made in the lifespan.
+"""A web service that writes to Kafka, with one Client per process, created in the lifespan.
 
 Run it with any ASGI server:   KAFKA_BOOTSTRAP=localhost:9092 uvicorn examples.web_service:app
 Then:                          curl -d '{"page": "/"}' localhost:8000/clicks
 
-Each request awaits its own acknowledgement; a thousand of them at once share batches. A caller that
-goes away cancels its request, not its record: what was appended is sent.
+Each HTTP request awaits the acknowledgement of its record; concurrent requests share batches. When
+a caller disconnects, its HTTP request is cancelled, but its record is still sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOPIC = "clicks"
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-    """One Client and one Producer, as long as the service runs."""
+    """Provide one Client and one Producer while the service runs."""
     bootstrap = os.environ.get("KAFKA_BOOTSTRAP", "localhost:9092")
     async with Client(bootstrap, client_id="web") as client, Producer(client) as producer:
         app.state.producer = producer
@@ -38,16 +38,16 @@ async def lifespan(app: Starlette) -> AsyncGenerator[None]:
 
 
 async def click(request: Request) -> JSONResponse:
-    """Store a click; answers when the cluster has it."""
+    """Store a click and respond when the cluster has acknowledged it."""
     producer: Producer = request.app.state.producer
     body = await request.body()
     try:
-        receipt = await producer.send(TOPIC, body)
+        metadata = await producer.send(TOPIC, body)
     except RecordTooLargeError as error:
         return JSONResponse({"error": str(error)}, status_code=413)
     except KafkaError as error:
         return JSONResponse({"error": str(error)}, status_code=503)
-    return JSONResponse({"partition": receipt.partition, "offset": receipt.offset})
+    return JSONResponse({"partition": metadata.partition, "offset": metadata.offset})
 
 
 app = Starlette(routes=[Route("/clicks", click, methods=["POST"])], lifespan=lifespan)

@@ -3,7 +3,7 @@
     async with Producer("localhost:9092") as producer:
         await producer.send("greetings", b"hello")
 
-The names below are loaded when they are first used, so importing the package costs next to nothing.
+The names below are loaded on first use, so that importing the package stays fast.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ __all__ = [
     "types",
 ]
 
-# A name beside the module it lives in; None: the name is a module of the package.
-_HOMES: Final[dict[str, str | None]] = {
+# The module that defines each name; None: the name is itself a module of the package.
+_MODULES: Final[dict[str, str | None]] = {
     "Admin": "kafka_async.admin",
     "AnyBroker": "kafka_async.cluster.request_destinations",
     "Broker": "kafka_async.cluster.request_destinations",
@@ -102,11 +102,13 @@ _HOMES: Final[dict[str, str | None]] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
+    module = _MODULES[name]
     value = (
-        import_module(f"{__name__}.{name}") if home is None else getattr(import_module(home), name)
+        import_module(f"{__name__}.{name}")
+        if module is None
+        else getattr(import_module(module), name)
     )
     globals()[name] = value
     return value

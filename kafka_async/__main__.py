@@ -1,4 +1,4 @@
-"""`python -m kafka_async` is the command `kafka-async`."""
+"""Runs the command `kafka-async` as `python -m kafka_async`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks of what applications pass to public calls.
+"""Checks the arguments of public calls.
 
 A bad argument raises TypeError (wrong type) or ValueError (wrong value) that names the argument,
-what it is and what is expected. Checks run before anything else happens. Pure.
+its value and the expected one. Public calls check before they do anything else. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ V = TypeVar("V")
 MAX_INT16: Final = (1 << 15) - 1
 MAX_INT32: Final = (1 << 31) - 1
 MAX_OFFSET: Final = (1 << 63) - 1
-LATEST_SECOND: Final = 100_000_000_000
-"""Seconds since the epoch (the year 5138) from which a time is taken for milliseconds."""
+MAX_EPOCH_SECONDS: Final = 100_000_000_000
+"""Seconds since the epoch (the year 5138) from which a time is assumed to be milliseconds."""
 
 
 def check_timeout(
@@ -76,31 +76,31 @@ def text(value: object, name: str) -> str:
 
 
 def texts(values: object, name: str) -> list[str]:
-    """Return a list of names; raise for one str, which is iterable too, and for other types."""
+    """Return a list of str; raise for a single str, which is iterable too, and for other types."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names: write [{values!r:.60}]")
     names = list(several(values, name))
     if all(names) and set(map(type, names)) <= {str}:
-        return cast("list[str]", names)  # thousands of topics without a call for each
+        return cast("list[str]", names)  # Saves a call per name: there may be thousands of topics.
     return [text(value, f"each of {name}") for value in names]
 
 
 def topic_names(topics: object, name: str = "topics") -> frozenset[str]:
-    """Return the names of topics; raise for one str and for other types."""
+    """Return the names of topics; raise for a single str and for other types."""
     if isinstance(topics, re.Pattern):
         raise TypeError(f"{name} are names, not a pattern: call subscribe(pattern=...)")
     return frozenset(texts(topics, name))
 
 
 def topic_partition(value: object, name: str = "partition") -> TopicPartition:
-    """Return a TopicPartition; a plain (topic, partition) tuple is one too."""
+    """Return a TopicPartition; a (topic, partition) tuple is converted."""
     if (
         type(value) is TopicPartition
         and type(value.topic) is str
         and type(value.partition) is int
         and 0 <= value.partition <= MAX_INT32
     ):
-        return value  # with no further call: `send_batch` checks one for each batch
+        return value  # Saves the calls below: `send_batch` checks a partition per batch.
     parts = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     if len(parts) != 2:
         shown = _shown(cast("object", value))
@@ -116,7 +116,7 @@ def topic_partition(value: object, name: str = "partition") -> TopicPartition:
 
 
 def topic_partitions(values: object, name: str = "partitions") -> list[TopicPartition]:
-    """Return one partition or several as a list."""
+    """Return a list of partitions; a single partition is accepted."""
     if isinstance(values, TopicPartition):
         return [topic_partition(values, name)]
     if isinstance(values, str):
@@ -137,7 +137,7 @@ def mapping(value: object, name: str) -> Mapping[object, object]:
 def by_partition(
     values: object, name: str, convert: Callable[[object, str], V]
 ) -> dict[TopicPartition, V]:
-    """Return a mapping from partitions with each value checked by `convert(value, its name)`."""
+    """Return a dict by partition with the result of `convert(value, name)` for each value."""
     checked: dict[TopicPartition, V] = {}
     for key, value in mapping(values, name).items():
         partition = topic_partition(key, f"each key of {name}")
@@ -146,7 +146,7 @@ def by_partition(
 
 
 def offset_and_metadata(value: object, name: str) -> OffsetAndMetadata:
-    """Return an offset with its metadata; a plain int is one without."""
+    """Return an offset with its metadata; an int is converted."""
     if not isinstance(value, OffsetAndMetadata):
         if not hasattr(value, "__index__"):
             raise TypeError(f"{name} must be int or OffsetAndMetadata, not {_shown(value)}")
@@ -159,14 +159,14 @@ def offset_and_metadata(value: object, name: str) -> OffsetAndMetadata:
 
 
 def milliseconds(when: object, name: str = "when") -> int:
-    """Return a time, in seconds since the epoch or a datetime, in milliseconds."""
+    """Return the milliseconds since the epoch of a time in seconds or of a datetime."""
     if isinstance(when, datetime):
         when = when.timestamp()
     if isinstance(when, bool) or not isinstance(when, int | float):
         raise TypeError(f"{name} is seconds since the epoch or a datetime, not {_shown(when)}")
     if not math.isfinite(when) or when < 0:
         raise ValueError(f"{name} is seconds since the epoch, 0 or more, not {when}")
-    if when >= LATEST_SECOND:
+    if when >= MAX_EPOCH_SECONDS:
         raise ValueError(
             f"{name} is seconds since the epoch, and {when} looks like milliseconds: "
             "divide it by 1000"
@@ -175,7 +175,7 @@ def milliseconds(when: object, name: str = "when") -> int:
 
 
 def group_metadata(group: object) -> GroupMetadata:
-    """Return a group's metadata; its id alone is enough."""
+    """Return a group's metadata; a group id is converted."""
     if isinstance(group, GroupMetadata):
         return group
     if group is None:
@@ -184,7 +184,7 @@ def group_metadata(group: object) -> GroupMetadata:
 
 
 def several(values: object, name: str) -> Iterable[object]:
-    """Return an iterable; raise for bytes, which are iterable too, and for other types."""
+    """Return the iterable; raise for bytes, which are iterable too, and for other types."""
     if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list or another iterable, not {_shown(values)}")
     return cast("Iterable[object]", values)

@@ -1,12 +1,11 @@
-"""Producer, Consumer and Admin for callers that block: scripts, Spark workers, a REPL.
+"""Blocking API: Producer, Consumer and Admin for scripts, Spark workers and the REPL.
 
-The clients are the asyncio ones; their loop runs in one background thread a process, behind anyio's
-blocking portal. The portal is keyed by process id, so a forked child (a Spark worker) gets a loop
-of its own. Ctrl-C while a call waits cancels the call and leaves the client usable.
+The clients wrap the asyncio ones, whose event loop runs in one background thread per process,
+behind anyio's blocking portal. A forked child (a Spark worker) gets a new event loop. Ctrl-C during
+a call cancels the call and leaves the client usable.
 
-Every call ends in bounded time, except iteration over a consumer and `poll(timeout=None)`: after
-its `timeout` in seconds, or without one after the option that its documentation names; where it
-says 60 s, that is default_api_timeout_ms.
+Every call is bounded, except iteration over a consumer and `poll(timeout=None)`: by its `timeout`
+in seconds, or without one by the option that its documentation names.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class _Host:
-    """The loop's thread of this process."""
+class _LoopThread:
+    """Runs the event loop of this process in a background thread."""
 
     def __init__(self) -> None:
         from anyio.from_thread import start_blocking_portal
@@ -70,21 +69,30 @@ class _Host:
             self._stack.close()
 
 
-_host: _Host | None = None
+_loop_thread: _LoopThread | None = None
 _lock = threading.Lock()
 
 
 def run(function: Callable[..., Awaitable[R]], *args: Any, **keywords: Any) -> R:
-    """Run an async function on this process's background loop and return what it returns.
+    """Run an async function on this process's background event loop.
 
-    Whatever interrupts the waiting (Ctrl-C) cancels the function. Not for use inside a running
-    event loop: await the asyncio clients there.
+    An exception while waiting, such as Ctrl-C, cancels the function. Inside a running event loop,
+    await the asyncio clients instead.
+
+    Args:
+        function: The async function.
+        *args: Its positional arguments.
+        **keywords: Its keyword arguments.
+
+    Returns:
+        The function's result.
     """
-    global _host
+    global _loop_thread
     with _lock:
-        if _host is None or _host.pid != os.getpid():
-            _host = _Host()
-    future = _host.portal.start_task_soon(partial(function, *args, **keywords))
+        # The process id differs in a forked child, where the thread does not exist.
+        if _loop_thread is None or _loop_thread.pid != os.getpid():
+            _loop_thread = _LoopThread()
+    future = _loop_thread.portal.start_task_soon(partial(function, *args, **keywords))
     try:
         return future.result()
     except BaseException:
@@ -92,25 +100,36 @@ def run(function: Callable[..., Awaitable[R]], *args: Any, **keywords: Any) -> R
         raise
 
 
-class _Blocking:
-    """What the three have in common: an asyncio client, and its life as a `with` block."""
+class _BlockingClient:
+    """Wraps an asyncio client, and starts and stops it in a `with` block."""
 
     def __init__(self, client: Any) -> None:
-        # Any: what it gives is typed by the signatures of the methods that call it.
+        # Any, since the methods that call it declare the types of its results.
         self._client = client
 
     def start(self) -> Self:
-        """Connect within default_api_timeout_ms; `with` does it too."""
+        """Connect; entering a `with` block does it too.
+
+        Returns:
+            The client.
+
+        Raises:
+            KafkaError: No connection was possible within default_api_timeout_ms.
+        """
         run(self._client.start)
         return self
 
     def stop(self, timeout: float | None = None) -> None:
-        """Finish and close within `timeout` s (close_timeout_ms); `with` does it too."""
+        """Finish pending work and close; leaving a `with` block does it too.
+
+        Args:
+            timeout: Maximum time in seconds (default: close_timeout_ms).
+        """
         run(self._client.stop, timeout)
 
     def health(self) -> Health:
         """Return a snapshot of the client's condition; no request is sent."""
-        return run(_later, self._client.health)
+        return run(_call, self._client.health)
 
     def __enter__(self) -> Self:
         run(self._client.__aenter__)
@@ -120,8 +139,11 @@ class _Blocking:
         run(self._client.__aexit__, *exc_info)
 
 
-class Producer(_Blocking):
-    """A producer whose calls wait. Options and errors are those of `kafka_async.Producer`."""
+class Producer(_BlockingClient):
+    """Produces records with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Producer`.
+    """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         from kafka_async.producer.producer import Producer as AsyncProducer
@@ -130,58 +152,98 @@ class Producer(_Blocking):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """A producer from options under Java's names, as {"linger.ms": 5}."""
+        """Create a producer from Java's property names, as {"linger.ms": 5}."""
         from kafka_async.producer.producer import Producer as AsyncProducer
 
-        made = cls.__new__(cls)
-        _Blocking.__init__(made, AsyncProducer.from_properties(properties))
-        return made
+        producer = cls.__new__(cls)
+        _BlockingClient.__init__(producer, AsyncProducer.from_properties(properties))
+        return producer
 
     def send(self, topic: str, value: Any = None, **where: Any) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged (key=, headers=, partition=, ...).
+        """Send a record and wait for its acknowledgement.
 
-        Waits at most max_block_ms for room, and delivery_timeout_ms for the acknowledgement.
+        Waits at most max_block_ms for memory and metadata, and delivery_timeout_ms for the
+        acknowledgement.
+
+        Args:
+            topic: The topic.
+            value: The value, bytes or what the value serializer takes.
+            **where: key, headers, partition and timestamp.
+
+        Returns:
+            The partition and offset of the record.
+
+        Raises:
+            KafkaError: The record was not acknowledged.
         """
         return run(self._client.send, topic, value, **where)
 
     def enqueue(self, topic: str, value: Any = None, **where: Any) -> Delivery:
-        """Append a record; waits only while the buffer is full, at most max_block_ms.
+        """Append a record to a batch, without waiting for its acknowledgement.
 
-        `flush` raises what fails.
+        Waits at most max_block_ms for memory and metadata. `flush` raises the errors of failed
+        records.
+
+        Args:
+            topic: The topic.
+            value: The value, bytes or what the value serializer takes.
+            **where: key, headers, partition and timestamp.
+
+        Returns:
+            The delivery of the record.
         """
         return run(self._client.enqueue, topic, value, **where)
 
     def send_many(
         self, topic: str, values: Sequence[Any], keys: Sequence[Any] | None = None, **unknown: Never
     ) -> None:
-        """Append many records of one topic; `flush` waits for them.
+        """Append records to a topic; `flush` waits for their acknowledgements.
 
-        Each waits for room at most max_block_ms.
+        Waits at most max_block_ms for memory, for each record.
+
+        Args:
+            topic: The topic.
+            values: The values.
+            keys: A key for each value.
+            **unknown: Raises TypeError with the argument to use instead.
         """
         run(self._client.send_many, topic, values, keys=keys, **unknown)
 
     def send_records(self, records: Iterable[ProducerRecord], **unknown: Never) -> None:
-        """Append records to wherever each says; `flush` waits for them.
+        """Append records, each to its own topic; `flush` waits for their acknowledgements.
 
-        Each waits for room at most max_block_ms.
+        Waits at most max_block_ms for memory, for each record.
+
+        Args:
+            records: The records.
+            **unknown: Raises TypeError with the argument to use instead.
         """
         run(self._client.send_records, records, **unknown)
 
     def flush(self, timeout: float | None = None, **unknown: Never) -> None:
-        """Wait until everything appended is acknowledged; raises DeliveryError for what failed.
+        """Wait until all appended records are acknowledged or have failed.
 
-        After `timeout` s it raises KafkaTimeoutError. Without one it ends when delivery_timeout_ms
-        of the last record has passed.
+        Args:
+            timeout: Maximum time in seconds; None: until delivery_timeout_ms of the last record.
+            **unknown: Raises TypeError with the argument to use instead.
+
+        Raises:
+            DeliveryError: Records have failed.
+            KafkaTimeoutError: Records were still pending after `timeout`.
         """
         run(self._client.flush, timeout, **unknown)
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
-        """Begin a transaction; commit at the end of the block, abort if it raises.
+        """Begin a transaction; commit it at the end of the block, abort it if the block raises.
 
-        Each takes at most max_block_ms, and delivery_timeout_ms for the records.
+        Begin, commit and abort take at most max_block_ms each, and the pending records at most
+        delivery_timeout_ms.
+
+        Yields:
+            The transaction.
         """
-        scope = run(_later, self._client.transaction)
+        scope = run(_call, self._client.transaction)
         transaction = Transaction(run(scope.__aenter__))
         try:
             yield transaction
@@ -193,27 +255,46 @@ class Producer(_Blocking):
 
 
 class Transaction:
-    """An open transaction of a blocking producer."""
+    """Appends records and offsets to an open transaction with blocking calls."""
 
     def __init__(self, transaction: AsyncTransaction[Any, Any]) -> None:
         self._transaction = transaction
 
     def enqueue(self, topic: str, value: Any = None, **where: Any) -> Delivery:
-        """Append a record to the transaction; waits for room at most max_block_ms."""
+        """Append a record to the transaction.
+
+        Waits at most max_block_ms for memory and metadata.
+
+        Args:
+            topic: The topic.
+            value: The value, bytes or what the value serializer takes.
+            **where: key, headers, partition and timestamp.
+
+        Returns:
+            The delivery of the record.
+        """
         return run(self._transaction.enqueue, topic, value, **where)
 
     def commit_offsets(
         self, consumer: Consumer, *, timeout: float | None = None, **unknown: Never
     ) -> None:
-        """Commit, with the transaction, what the consumer handed out (KIP-447).
+        """Commit the offsets of a consumer's returned records with the transaction (KIP-447).
 
-        Takes at most `timeout` s (max_block_ms).
+        Args:
+            consumer: The consumer.
+            timeout: Maximum time in seconds (default: max_block_ms).
+            **unknown: Raises TypeError with the argument to use instead.
         """
         run(self._transaction.commit_offsets, consumer.asynchronous, timeout=timeout, **unknown)
 
 
-class Consumer(_Blocking):
-    """A consumer whose calls wait. Options and errors are those of `kafka_async.Consumer`."""
+class Consumer(_BlockingClient):
+    """Consumes records with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Consumer`. Calls with a `timeout` (in
+    seconds) take at most default_api_timeout_ms without one, unless their documentation says
+    otherwise.
+    """
 
     def __init__(
         self,
@@ -237,23 +318,23 @@ class Consumer(_Blocking):
         topics: Iterable[str] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Self:
-        """A consumer from options under Java's names, as {"fetch.min.bytes": 1}."""
+        """Create a consumer from Java's property names, as {"fetch.min.bytes": 1}."""
         from kafka_async.consumer.consumer import Consumer as AsyncConsumer
 
-        made = cls.__new__(cls)
+        consumer = cls.__new__(cls)
         client = AsyncConsumer.from_properties(properties, topics=topics, partitions=partitions)
-        _Blocking.__init__(made, client)
-        return made
+        _BlockingClient.__init__(consumer, client)
+        return consumer
 
     @property
     def asynchronous(self) -> AsyncConsumer[Any, Any]:
-        """The asyncio consumer inside; it belongs to the background loop."""
+        """Underlying asyncio consumer; it belongs to the background event loop."""
         return self._client
 
     def __iter__(self) -> Iterator[Record]:
-        """Records, one after the other, without end; a new one commits those before it.
+        """Yield records without end; requesting a record marks those before it as done.
 
-        Waits for the next record without a limit: use `poll` to wait for a bounded time.
+        Waits for the next record without a limit; `poll` waits for a bounded time.
         """
         while True:
             yield run(self._client.__anext__)
@@ -265,7 +346,17 @@ class Consumer(_Blocking):
         max_records: int | None = None,
         **unknown: Never,
     ) -> list[Record]:
-        """Up to `max_records` records; an empty list after `timeout` seconds without any."""
+        """Return records, waiting for the first one.
+
+        Args:
+            *misplaced: Raises TypeError: arguments are given by name.
+            timeout: Maximum time in seconds to wait for the first record; None: no limit.
+            max_records: Maximum number of records (default: max_poll_records).
+            **unknown: Raises TypeError with the argument to use instead.
+
+        Returns:
+            The records; an empty list after `timeout`.
+        """
         return run(
             self._client.poll, *misplaced, max_records=max_records, timeout=timeout, **unknown
         )
@@ -273,7 +364,16 @@ class Consumer(_Blocking):
     def poll_batches(
         self, *misplaced: Never, timeout: float | None = 1.0, **unknown: Never
     ) -> list[PartitionBatch]:
-        """What is there, per partition, undecoded; an empty list after `timeout` seconds."""
+        """Return fetched data as undecoded batches per partition, waiting for the first one.
+
+        Args:
+            *misplaced: Raises TypeError: arguments are given by name.
+            timeout: Maximum time in seconds to wait for the first batch; None: no limit.
+            **unknown: Raises TypeError with the argument to use instead.
+
+        Returns:
+            The batches; an empty list after `timeout`.
+        """
         return run(self._client.poll_batches, *misplaced, timeout=timeout, **unknown)
 
     def commit(
@@ -283,41 +383,42 @@ class Consumer(_Blocking):
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Commit everything handed out, or the given offsets, within `timeout` s (60)."""
+        """Commit the offsets of all returned records, or the given offsets."""
         run(self._client.commit, offsets, timeout=timeout, **unknown)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, outside any group. Does not wait."""
-        run(_later, self._client.assign, partitions)
+        """Consume exactly these partitions, without a group; does not wait."""
+        run(_call, self._client.assign, partitions)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from an offset. Does not wait."""
-        run(_later, self._client.seek, partition, offset)
+        """Set the position of a partition; does not wait."""
+        run(_call, self._client.seek, partition, offset)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of the last fetch response; None until known."""
-        return run(_later, self._client.high_watermark, partition)
+        """Return the high watermark of the last fetch response; None before the first one."""
+        return run(_call, self._client.high_watermark, partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last stable offset of the last fetch response; None until known."""
-        return run(_later, self._client.last_stable_offset, partition)
+        """Return the last stable offset of the last fetch response; None before the first one."""
+        return run(_call, self._client.last_stable_offset, partition)
 
     def position(
         self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
     ) -> int:
-        """The offset of the next record to be handed out, known within `timeout` s (60)."""
+        """Return the offset of the next record to return, waiting until it is known."""
         return run(self._client.position, partition, timeout=timeout, **unknown)
 
     def topics(self, *, timeout: float | None = None, **unknown: Never) -> list[str]:
-        """The names of all topics, within `timeout` s (60)."""
+        """Return the names of all topics."""
         return sorted(run(self._client.topics, timeout=timeout, **unknown))
 
     def partitions_for(
         self, topic: str, timeout: float | None = None, **unknown: Never
     ) -> list[int]:
-        """The partitions of a topic, within `timeout` s (60).
+        """Return the partition numbers of a topic.
 
-        Raises UnknownTopicOrPartitionError if there is no such topic.
+        Raises:
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         return sorted(run(self._client.partitions_for, topic, timeout=timeout, **unknown))
 
@@ -328,7 +429,7 @@ class Consumer(_Blocking):
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has, within `timeout` s (60)."""
+        """Return the offset of the first record that each partition still has."""
         return run(self._client.beginning_offsets, partitions, timeout=timeout, **unknown)
 
     def end_offsets(
@@ -338,12 +439,16 @@ class Consumer(_Blocking):
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record that may be read, within `timeout` s (60)."""
+        """Return the offset after the last record of each partition that may be read."""
         return run(self._client.end_offsets, partitions, timeout=timeout, **unknown)
 
 
-class Admin(_Blocking):
-    """An admin client whose calls wait. Options and errors are those of `kafka_async.Admin`."""
+class Admin(_BlockingClient):
+    """Manages topics with blocking calls.
+
+    Options, arguments and errors are those of `kafka_async.Admin`. `timeout` is in seconds
+    (default: default_api_timeout_ms).
+    """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         from kafka_async.admin import Admin as AsyncAdmin
@@ -353,20 +458,20 @@ class Admin(_Blocking):
     def create_topics(
         self, topics: Sequence[NewTopic], *, timeout: float | None = None, **unknown: Never
     ) -> None:
-        """Create topics and wait until they have leaders, within `timeout` s (60)."""
+        """Create topics and wait until their partitions have leaders."""
         run(self._client.create_topics, topics, timeout=timeout, **unknown)
 
     def delete_topics(
         self, names: Sequence[str], *, timeout: float | None = None, **unknown: Never
     ) -> None:
-        """Delete topics within `timeout` s (60)."""
+        """Delete topics."""
         run(self._client.delete_topics, names, timeout=timeout, **unknown)
 
     def list_topics(self, *, timeout: float | None = None, **unknown: Never) -> list[str]:
-        """The names of all topics, within `timeout` s (60)."""
+        """Return the names of all topics."""
         return sorted(run(self._client.list_topics, timeout=timeout, **unknown))
 
 
-async def _later(function: Callable[..., R], *args: Any) -> R:
-    """Call a plain function in the loop's thread."""
+async def _call(function: Callable[..., R], *args: Any) -> R:
+    """Call a synchronous function in the event loop's thread."""
     return function(*args)

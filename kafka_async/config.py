@@ -1,9 +1,8 @@
-"""Options: one frozen dataclass a role, validated once, when it is made.
+"""Options of clients, producers and consumers: frozen dataclasses, validated when they are created.
 
-Names are Kafka's own in snake_case and keep Kafka's units (`_ms`, bytes); `seconds(...)` is the
-only place where milliseconds become the seconds that the code counts in. Each field carries its
-documentation and its bounds, so validation, the property reader and the generated page of
-docs/configuration.md all read the same row.
+Names are Kafka's in snake_case and keep Kafka's units (`_ms`, bytes). The code counts in seconds;
+only `seconds()` converts. Each field carries its documentation and its bounds, which validation,
+`from_properties` and the generated page docs/configuration.md read.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class SerializerObject(Protocol):
-    """An object that serializes, as those of `kafka_async.serde`."""
+    """Serializes keys or values, as the objects of `kafka_async.serde` do."""
 
     @property
     def serialize(self) -> Callable[..., bytes | str | None]:
-        """The function, of (value) or (topic, headers, value)."""
+        """Function of (value) or (topic, headers, value)."""
         ...
 
 
 class DeserializerObject(Protocol):
-    """An object that deserializes, as those of `kafka_async.serde`."""
+    """Deserializes keys or values, as the objects of `kafka_async.serde` do."""
 
     @property
     def deserialize(self) -> Callable[..., Any]:
-        """The function, of (data) or (topic, headers, data)."""
+        """Function of (data) or (topic, headers, data)."""
         ...
 
 
@@ -75,16 +74,23 @@ def option(
     java: object = None,
     why: str = "",
 ) -> Any:
-    """A field: its default, what it does, its bounds.
+    """Return a dataclass field with the documentation and bounds of an option.
 
-    `why` is given where Java's client differs, with its default in `java` if it has the option.
+    Args:
+        default: The default.
+        doc: The effect of the option.
+        low: The lowest value allowed.
+        high: The highest value allowed.
+        choices: The values allowed.
+        java: The default of Java's client, where it has the option with another default.
+        why: The reason for differing from Java's client.
     """
     facts = {"doc": doc, "low": low, "high": high, "choices": choices, "java": java, "why": why}
     return field(default=default, metadata=facts)
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments that every client takes; see `ClientConfig`."""
+    """Names the keyword arguments of every client; see `ClientConfig`."""
 
     client_id: str
     security_protocol: Literal["PLAINTEXT", "SSL"]
@@ -109,7 +115,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """Keyword arguments of a producer; see `ProducerConfig`."""
+    """Names the keyword arguments of a producer; see `ProducerConfig`."""
 
     acks: Literal[0, 1, -1, "all"]
     linger_ms: float
@@ -130,7 +136,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """Keyword arguments of a consumer; see `ConsumerConfig`."""
+    """Names the keyword arguments of a consumer; see `ConsumerConfig`."""
 
     group_id: str | None
     group_instance_id: str | None
@@ -157,27 +163,30 @@ class ConsumerOptions(ClientOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """What every client needs: where the cluster is, and how patient to be with it."""
+    """Holds the options that every client takes."""
 
-    bootstrap_servers: tuple[str, ...] = option((), "Brokers to ask first, as host:port.")
+    bootstrap_servers: tuple[str, ...] = option((), "Brokers to connect to first, as host:port.")
     client_id: str = option(
         "kafka-async",
-        "The name that quotas, logs and metrics see.",
+        "Name of the client in quotas, logs and metrics.",
         java="",
         why="brokers' logs show which library it is",
     )
     security_protocol: str = option(
-        "PLAINTEXT", "How to talk to brokers.", choices=("PLAINTEXT", "SSL")
+        "PLAINTEXT", "Protocol of the connections to brokers.", choices=("PLAINTEXT", "SSL")
     )
     ssl_context: Any = option(
         None,
-        "An ssl.SSLContext for SSL; None: the system's authorities, host names checked.",
+        "An ssl.SSLContext for SSL; None: the system's certificate authorities, with host names "
+        "checked.",
         why="Python's own object takes the place of Java's ssl.* options",
     )
-    client_rack: str = option("", "Where this client is, to read from a replica nearby (KIP-392).")
-    request_timeout_ms: float = option(30_000, "Longest wait for one answer of a broker.", low=1)
+    client_rack: str = option(
+        "", "Rack of this client, to fetch from the closest replica (KIP-392)."
+    )
+    request_timeout_ms: float = option(30_000, "Maximum time to wait for a response.", low=1)
     default_api_timeout_ms: float = option(
-        60_000, "Longest time of a call without a time-out of its own, retries included.", low=1
+        60_000, "Maximum time of a call that is given no timeout, retries included.", low=1
     )
     close_timeout_ms: float = option(
         30_000,
@@ -185,47 +194,60 @@ class ClientConfig:
         low=0,
         why="Java passes it to close(); 30 s is its default there",
     )
-    retry_backoff_ms: float = option(100, "First wait before asking again (KIP-580).", low=0)
-    retry_backoff_max_ms: float = option(1_000, "Longest wait before asking again.", low=0)
-    reconnect_backoff_ms: float = option(50, "First wait before connecting again.", low=0)
-    reconnect_backoff_max_ms: float = option(1_000, "Longest wait before connecting again.", low=0)
+    retry_backoff_ms: float = option(100, "Wait before the first retry (KIP-580).", low=0)
+    retry_backoff_max_ms: float = option(
+        1_000, "Maximum wait before a retry; the wait doubles with each retry.", low=0
+    )
+    reconnect_backoff_ms: float = option(
+        50, "Wait before reconnecting to a broker after the first failure.", low=0
+    )
+    reconnect_backoff_max_ms: float = option(
+        1_000,
+        "Maximum wait before reconnecting to a broker; the wait doubles with each failure.",
+        low=0,
+    )
     socket_connection_setup_timeout_ms: float = option(
-        10_000, "Longest wait for a connection to open, the first time (KIP-601).", low=1
+        10_000, "Maximum time to open a connection at the first attempt (KIP-601).", low=1
     )
     socket_connection_setup_timeout_max_ms: float = option(
-        30_000, "The same after many failures; it doubles in between.", low=1
+        30_000,
+        "Maximum time to open a connection after failures; the time-out doubles with each.",
+        low=1,
     )
     connections_max_idle_ms: float = option(
-        540_000, "A connection unused for so long is closed; negative: never."
+        540_000, "Time without requests after which a connection is closed; negative: never."
     )
-    metadata_max_age_ms: float = option(300_000, "Metadata older than this is renewed.", low=1)
+    metadata_max_age_ms: float = option(
+        300_000, "Time after which metadata is refreshed even without errors.", low=1
+    )
     bootstrap_refused_timeout_ms: float = option(
         4_000,
         "Time for which every bootstrap server has to refuse connections, or its name has to be "
         "unknown, before start raises BootstrapError; each is tried at least three times.",
         low=0,
-        why="a wrong address is an error at once; raise it where brokers start later",
+        why="a wrong address is reported early; raise it where brokers start later than clients",
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
-        "Bootstrap again when no known broker responds (KIP-899) or another broker or cluster "
-        'responds at its address (KIP-1242). With "none" the client retries the brokers it '
-        "knows, and brokers do not check that it reached the right one.",
+        'With "rebootstrap" the client returns to bootstrap_servers when no known broker responds '
+        "(KIP-899), or when another broker or cluster responds at a broker's address (KIP-1242). "
+        'With "none" it retries the known brokers, and brokers do not check that a connection '
+        "has reached the right one.",
         choices=("rebootstrap", "none"),
     )
     metadata_recovery_rebootstrap_trigger_ms: float = option(
-        300_000, "Without metadata for so long, bootstrap again (KIP-1102).", low=0
+        300_000, "Time without metadata after which the client rebootstraps (KIP-1102).", low=0
     )
     receive_buffer_memory: int = option(
         128 * 2**20,
-        "Bytes that frames under way may hold, all connections together.",
+        "Maximum bytes of responses being received, over all connections.",
         low=2**20,
-        why="a bound on memory that does not grow with the number of brokers",
+        why="the bound on memory does not grow with the number of brokers",
     )
     allowed_broker_hosts: tuple[str, ...] | None = option(
         None,
-        "Host name patterns (* and ?) that metadata may send this client to; None: any.",
-        why="a broker must not be able to send a client, and its credentials, anywhere",
+        "Host name patterns (* and ?) of the brokers in metadata to connect to; None: any.",
+        why="a broker must not be able to direct a client, and its credentials, to any host",
     )
 
     def __post_init__(self) -> None:
@@ -238,7 +260,7 @@ class ClientConfig:
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse options that contradict each other, naming both."""
+        """Raise for options that contradict each other."""
         _at_most(self, "retry_backoff_ms", "retry_backoff_max_ms")
         _at_most(self, "reconnect_backoff_ms", "reconnect_backoff_max_ms")
         if self.ssl_context is not None and self.security_protocol == "PLAINTEXT":
@@ -248,7 +270,11 @@ class ClientConfig:
 
     @classmethod
     def create(cls, bootstrap_servers: str | Sequence[str], **options: Any) -> Self:
-        """Make a configuration of keyword arguments.
+        """Create a configuration from keyword arguments.
+
+        Args:
+            bootstrap_servers: One str with commas between addresses, or a list of addresses.
+            **options: The other options, by name.
 
         Raises:
             InvalidConfigurationError: An option does not exist, has a wrong type or value, or
@@ -264,23 +290,33 @@ class ClientConfig:
 
     @classmethod
     def shared(cls, client: ClientConfig, **options: Any) -> Self:
-        """Options of a role that uses a started client, whose connection options it takes."""
-        taken = [row.name for row in dataclasses.fields(ClientConfig)]
+        """Create a configuration with the connection options of a shared client.
+
+        Args:
+            client: The configuration of the shared client.
+            **options: The options that only the producer or consumer has.
+
+        Raises:
+            InvalidConfigurationError: As for `create`, and for an option of the shared client.
+        """
+        inherited = [row.name for row in dataclasses.fields(ClientConfig)]
         for name in options:
-            if name in taken:
+            if name in inherited:
                 raise InvalidConfigurationError(
                     f"{name} belongs to the shared Client: give it to the Client, not here"
                 )
-        given = {name: getattr(client, name) for name in taken}
+        given = {name: getattr(client, name) for name in inherited}
         servers = given.pop("bootstrap_servers")
         return cls.create(servers, **given, **options)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """Make a configuration of Java's property names, as {"linger.ms": 5} or {"linger.ms": "5"}.
+        """Create a configuration from Java's property names.
 
-        A name is an option's with dots in place of underscores; text is converted to the option's
-        type. See docs/configuration.md for the names that are read in another way.
+        Args:
+            properties: Values by option name with dots in place of underscores, as
+                {"linger.ms": 5}. A str is converted to the option's type. docs/configuration.md
+                lists the properties with another meaning.
 
         Raises:
             InvalidConfigurationError: A property is unknown or not supported, has a wrong type or
@@ -308,60 +344,67 @@ class ClientConfig:
 
     @classmethod
     def _read_java(cls, given: dict[str, object]) -> None:
-        """Put what Java says in another way as options say it."""
+        """Replace Java's properties that have another form here, in place."""
 
     @classmethod
     def _complete(cls, options: dict[str, Any]) -> None:
-        """Set options whose default depends on another option."""
+        """Set options whose default depends on another option, in place."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """What a producer needs besides."""
+    """Holds the options of a producer."""
 
     acks: Any = option(
-        "all", "Replicas that must have a record before it counts.", choices=(0, 1, -1, "all")
+        "all",
+        "Replicas that must have written a record before it is acknowledged.",
+        choices=(0, 1, -1, "all"),
     )
     linger_ms: float = option(
         5,
-        "Maximum time to wait for more records before sending a batch. A batch that a task awaits "
-        "waits only while its partition has a request in flight.",
+        "Maximum time to wait for more records before sending a batch. A batch with a delivery "
+        "that a task awaits is sent as soon as its partition has no request in flight.",
         low=0,
     )
     batch_size: int = option(
         128 * 1024,
-        "Bytes a batch may hold before compression.",
+        "Maximum bytes of a batch before compression.",
         low=0,
         java=16_384,
         why="fewer, larger requests; memory is bounded by buffer_memory either way",
     )
     buffer_memory: int = option(
-        32 * 2**20, "Bytes of records that may wait for their acknowledgement.", low=1
+        32 * 2**20, "Maximum bytes of records that are not acknowledged yet.", low=1
     )
     max_block_ms: float = option(
-        60_000, "Longest wait of enqueue for room, and of a call for metadata.", low=0
+        60_000, "Maximum time that enqueue waits for memory, and a call for metadata.", low=0
     )
     delivery_timeout_ms: float = option(
-        120_000, "At most from enqueue to the outcome, retries included (KIP-91).", low=1
+        120_000, "Maximum time from enqueue to the outcome, retries included (KIP-91).", low=1
     )
     max_in_flight_requests_per_connection: int = option(
-        5, "Produce requests under way on one connection.", low=1, high=1000
+        5, "Maximum produce requests in flight on one connection.", low=1, high=1000
     )
     max_request_size: int = option(
-        2**20, "Bytes of the largest request, and of the largest record.", low=1, high=MAX_INT32
+        2**20, "Maximum bytes of a request, and of a record.", low=1, high=MAX_INT32
     )
     compression_type: str = option(
-        "none", "Codec of a batch.", choices=("none", "gzip", "snappy", "lz4", "zstd")
+        "none", "Codec of record batches.", choices=("none", "gzip", "snappy", "lz4", "zstd")
     )
     compression_level: int | None = option(
         None,
-        "The codec's level; None: its default (KIP-390).",
+        "Level of the codec; None: its default (KIP-390).",
         why="Java has an option for each codec",
     )
-    enable_idempotence: bool = option(True, "Write each record once, in order (KIP-98).")
-    transactional_id: str | None = option(None, "Name of a transactional producer (KIP-98).")
+    enable_idempotence: bool = option(True, "Write each record exactly once and in order (KIP-98).")
+    transactional_id: str | None = option(
+        None, "Id of a transactional producer, which stays the same after a restart (KIP-98)."
+    )
     transaction_timeout_ms: int = option(
-        60_000, "After so long the coordinator aborts a transaction.", low=1, high=MAX_INT32
+        60_000,
+        "Time after which the coordinator aborts an open transaction.",
+        low=1,
+        high=MAX_INT32,
     )
     partitioner: Partitioner | None = option(
         None,
@@ -393,9 +436,9 @@ class ProducerConfig(ClientConfig):
 
     @classmethod
     def _complete(cls, options: dict[str, Any]) -> None:
-        """Turn idempotence off for acks of 0 and 1, unless the application asked for it (KIP-679).
+        """Turn idempotence off for acks of 0 and 1, unless it was set explicitly (KIP-679).
 
-        With a transactional id it stays on, so that the check of both names the two options.
+        With a transactional id it stays on, so that the error names acks and transactional_id.
         """
         if options.keys() & {"enable_idempotence", "transactional_id"}:
             return
@@ -443,53 +486,71 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """What a consumer needs besides."""
+    """Holds the options of a consumer."""
 
-    group_id: str | None = option(None, "The group to join; None: no group, no commits.")
-    group_instance_id: str | None = option(None, "Static membership's name (KIP-345).")
-    group_protocol: str = option("classic", "The group's protocol.", choices=("classic",))
+    group_id: str | None = option(None, "Consumer group to join; None: no group, no commits.")
+    group_instance_id: str | None = option(None, "Id of a static member (KIP-345).")
+    group_protocol: str = option("classic", "Protocol of the group.", choices=("classic",))
     auto_offset_reset: str = option(
-        "latest", "Where to start without an offset.", choices=("earliest", "latest", "none")
+        "latest",
+        "Position to start from without a committed offset, and after one that is out of range; "
+        '"none" raises.',
+        choices=("earliest", "latest", "none"),
     )
     auto_offset_reset_new_partitions: str = option(
         "earliest",
-        'Where to start in a partition added to a topic, if auto_offset_reset is "latest".',
+        "Position to start from in a partition that was added to a topic, if auto_offset_reset is "
+        '"latest".',
         choices=("earliest", "latest"),
         java="latest",
-        why="what is written to a new partition before the consumer finds it is not skipped",
+        why="records written before the consumer discovers the partition are not skipped",
     )
-    enable_auto_commit: bool = option(True, "Commit what was handed out, now and then.")
-    auto_commit_interval_ms: float = option(5_000, "How often to auto-commit.", low=1)
+    enable_auto_commit: bool = option(
+        True, "Commit the offsets of returned records periodically, and before partitions move."
+    )
+    auto_commit_interval_ms: float = option(5_000, "Time between automatic commits.", low=1)
     isolation_level: str = option(
         "read_uncommitted",
-        "Whether records of open and aborted transactions are seen.",
+        'With "read_committed", records of open and aborted transactions are not returned.',
         choices=("read_uncommitted", "read_committed"),
     )
     session_timeout_ms: int = option(
-        45_000, "A member unheard of for so long is out.", low=1, high=MAX_INT32
+        45_000,
+        "Time without heartbeats after which the coordinator removes the member.",
+        low=1,
+        high=MAX_INT32,
     )
-    heartbeat_interval_ms: int = option(3_000, "How often a member is heard of.", low=1)
+    heartbeat_interval_ms: int = option(3_000, "Time between heartbeats to the coordinator.", low=1)
     max_poll_interval_ms: int = option(
-        300_000, "A member that asks for no record for so long leaves.", low=1, high=MAX_INT32
+        300_000,
+        "Time without a poll after which the member leaves the group.",
+        low=1,
+        high=MAX_INT32,
     )
-    max_poll_records: int = option(500, "Most records of one poll.", low=1)
+    max_poll_records: int = option(500, "Maximum records that one poll returns.", low=1)
     partition_assignment_strategy: tuple[Any, ...] = option(
         ("range", "cooperative-sticky"), "Assignors, the preferred first: names or objects."
     )
-    fetch_min_bytes: int = option(1, "A broker waits for so much.", low=0, high=MAX_INT32)
-    fetch_max_wait_ms: int = option(500, "... but no longer than this.", low=0, high=MAX_INT32)
-    fetch_max_bytes: int = option(50 * 2**20, "Most bytes of one fetch.", low=1, high=100 * 2**20)
+    fetch_min_bytes: int = option(
+        1, "Minimum bytes a broker collects before it answers a fetch.", low=0, high=MAX_INT32
+    )
+    fetch_max_wait_ms: int = option(
+        500, "Maximum time a broker waits for fetch_min_bytes.", low=0, high=MAX_INT32
+    )
+    fetch_max_bytes: int = option(
+        50 * 2**20, "Maximum bytes of a fetch response.", low=1, high=100 * 2**20
+    )
     max_partition_fetch_bytes: int = option(
-        2**20, "Most bytes of one partition in a fetch.", low=1, high=MAX_INT32
+        2**20, "Maximum bytes of one partition in a fetch response.", low=1, high=MAX_INT32
     )
     fetch_buffer_memory: int = option(
         64 * 2**20,
-        "Bytes fetched ahead of the caller before fetching pauses.",
+        "Bytes fetched and not returned yet at which fetching pauses.",
         low=1,
         why="Java's bound grows with the number of brokers",
     )
     allow_auto_create_topics: bool = option(
-        True, "Whether subscribing may create a topic, if the cluster allows it."
+        True, "Allow subscribing to create a topic, if the cluster allows it."
     )
     key_deserializer: Deserializer | None = option(
         None,
@@ -521,7 +582,7 @@ class ConsumerConfig(ClientConfig):
 
 
 def seconds(milliseconds: float) -> float:
-    """Milliseconds, as options have them, in seconds, as code counts."""
+    """Convert an option's milliseconds to the seconds that the code counts in."""
     return milliseconds / 1000
 
 
@@ -529,7 +590,7 @@ _SERVER = re.compile(r"(?:PLAINTEXT://)?(\[[^\]]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
 def parse_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
-    """Split "a:9092, b:9092", or a sequence of such, into checked "host:port" texts."""
+    """Return checked "host:port" texts of "a:9092, b:9092" or of a sequence of such texts."""
     found = tuple(
         server for entry in _entries("bootstrap_servers", servers) for server in _split(entry)
     )
@@ -560,7 +621,7 @@ def _split(text: str) -> list[str]:
 
 
 def _entries(name: str, value: object) -> tuple[str, ...]:
-    """The texts of an option that takes several, or one text with commas."""
+    """Return the texts of an option that takes a list, or one text with commas."""
     if isinstance(value, str):
         return tuple(_split(value))
     if isinstance(value, list | tuple | set | frozenset):
@@ -573,7 +634,7 @@ def _entries(name: str, value: object) -> tuple[str, ...]:
 
 
 def _normal(row: dataclasses.Field[Any], value: object) -> object:
-    """The value as the field keeps it: a tuple for what takes several, which text lists."""
+    """Return the value in the form that the field stores: lists become tuples."""
     if row.name == "bootstrap_servers":
         return parse_servers(cast("Sequence[str]", value))
     if value is None or not str(row.type).startswith("tuple["):
@@ -620,7 +681,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "Deserializer": (_deserializes, "a function or an object of kafka_async.serde"),
     "Partitioner": (callable, "a function"),
 }
-"""By annotation of an option: its test, and what it has to be in words."""
+"""By annotation of an option: the check of its type, and the name of the type in messages."""
 
 
 def _check(row: dataclasses.Field[Any], value: object) -> None:
@@ -694,9 +755,9 @@ _RENAMED: Final[Mapping[str, str]] = {
     "partitioner_class": "partitioner",
     "retries": "delivery_timeout_ms",
 }
-"""Options of other clients, and the option here that has their place."""
+"""Options of other clients, and the option that replaces each here."""
 
-_NOT_YET: Final = frozenset(
+_UNSUPPORTED: Final = frozenset(
     {
         "bootstrap_controllers",
         "bootstrap_resolve_timeout_ms",
@@ -726,14 +787,14 @@ _NOT_YET: Final = frozenset(
 )
 """Options of Kafka's clients that have no equivalent here yet; sasl_* is not listed."""
 
-_NEEDLESS: Final[Mapping[str, str]] = {
+_UNNEEDED: Final[Mapping[str, str]] = {
     "api_version": "versions are negotiated with each broker",
     "api_version_auto_timeout_ms": "versions are negotiated with each broker",
     "api_version_request": "versions are negotiated with each broker",
     "check_crcs": "checksums are always checked",
     "consumer_timeout_ms": "give poll a timeout",
     "debug": "configure the logger kafka_async",
-    "enable_auto_offset_store": "a record counts as done when the next one is asked for",
+    "enable_auto_offset_store": "a record counts as done when the next one is requested",
     "enable_partition_eof": "compare the position with the end offset",
     "error_cb": "errors are raised by the calls they concern",
     "exclude_internal_topics": "subscriptions name their topics",
@@ -746,7 +807,7 @@ _NEEDLESS: Final[Mapping[str, str]] = {
     "statistics_interval_ms": "call statistics() when you need them",
     "stats_cb": "call statistics() when you need them",
 }
-"""Options of other clients that nothing here needs, and why."""
+"""Options of other clients that are not needed here, and the reason."""
 
 
 def _unknown(name: str, names: set[str]) -> str:
@@ -757,9 +818,9 @@ def _unknown(name: str, names: set[str]) -> str:
             "from_properties"
         )
     text = f"there is no option {name}"
-    if flat in _NEEDLESS:
-        return f"{text}, and no need for it: {_NEEDLESS[flat]}"
-    if flat in _NOT_YET or flat.startswith(("sasl_", "oauth")):
+    if flat in _UNNEEDED:
+        return f"{text}, and no need for it: {_UNNEEDED[flat]}"
+    if flat in _UNSUPPORTED or flat.startswith(("sasl_", "oauth")):
         return f"{name} is not supported yet: leave it out"
     meant = _RENAMED.get(flat, "ssl_context" if flat.startswith("ssl_") else flat)
     if meant in names:
@@ -773,7 +834,7 @@ def _unknown(name: str, names: set[str]) -> str:
 
 
 def _from_text(row: dataclasses.Field[Any], value: object) -> object:
-    """Convert a property's text to its option's type; what is no text is left as it is."""
+    """Convert a property's text to its option's type; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     kind = str(row.type).removesuffix(" | None")

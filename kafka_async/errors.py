@@ -1,6 +1,6 @@
-"""Every exception of the package, one row per broker error code, and what each means on each path.
+"""Exceptions: one class per broker error code, and the category of each error (KIP-1050).
 
-The tree (KIP-1050: one category, one action):
+Each category of KIP-1050 is a class and stands for one action:
 
     KafkaError
     ├── RetriableError                    the client retries by itself
@@ -10,19 +10,19 @@ The tree (KIP-1050: one category, one action):
     ├── ApplicationRecoverableError       close the client, restart from what was committed
     │   ├── TransactionOutcomeUnknownError
     │   └── TransactionStateError         ... is an IllegalStateError too
-    ├── InvalidConfigurationError         the caller or the cluster must change something
+    ├── InvalidConfigurationError         change the configuration of the client or the cluster
     │   ├── AuthorizationError
     │   └── AuthenticationError
-    ├── ProtocolError                     bytes that are no Kafka
+    ├── ProtocolError                     bytes that violate Kafka's protocol
     │   ├── DecodeError
     │   └── EncodeError
-    ├── BrokerError                       a broker's code that has no category of its own
+    ├── BrokerError                       a broker's error code without a category
     └── IllegalStateError, DeliveryError, RecordDeserializationError, ...
 
-A class says what a code means; `category_of` says what to do about it on a path, because a few
-codes mean different things to a producer and to a transaction coordinator. KIP-1050's table is the
-class hierarchy plus `OVERRIDES`; everything that neither names is application-recoverable where a
-transaction is at stake.
+The class hierarchy says what a code means. `category_of` says what to do about it on a path: a few
+codes mean one thing in a produce response and another in a response of the transaction coordinator.
+KIP-1050's table is the class hierarchy plus `OVERRIDES`. In a transaction, an error that neither of
+them covers is application-recoverable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Path(enum.Enum):
-    """Where in the client an error surfaced."""
+    """Names the part of the client in which an error occurred."""
 
     PRODUCE = "produce"
     TRANSACTION = "transaction"
@@ -49,7 +49,7 @@ class Path(enum.Enum):
 
 
 class Category(enum.Enum):
-    """What to do about an error (KIP-1050)."""
+    """Names the action that an error requires (KIP-1050)."""
 
     RETRIABLE = "retriable"
     REFRESH_RETRIABLE = "refresh-retriable"
@@ -62,10 +62,15 @@ _BY_CODE: Final[dict[int, type[KafkaError]]] = {}
 
 
 class KafkaError(Exception):
-    """Base of everything that this package raises on purpose.
+    """Base class of the errors that this package raises.
 
-    `code` and `name` are the broker's (None for errors of the client's own); `topic`, `partition`
-    and `offset` say where, if known; `category` says what to do about it.
+    Attributes:
+        code: The broker's error code; None for an error that the client detected.
+        name: The broker's name of the code, such as "NOT_LEADER_OR_FOLLOWER"; None without a code.
+        message: The message without topic, partition, offset and code.
+        topic: The topic, if known.
+        partition: The partition, if known.
+        offset: The offset, if known.
     """
 
     code: ClassVar[int | None] = None
@@ -77,7 +82,7 @@ class KafkaError(Exception):
         if code is None:
             return
         if code in _BY_CODE:
-            raise TypeError(f"error code {code} belongs to {_BY_CODE[code].__name__} already")
+            raise TypeError(f"error code {code} already belongs to {_BY_CODE[code].__name__}")
         _BY_CODE[code] = cls
 
     def __init__(
@@ -98,22 +103,22 @@ class KafkaError(Exception):
 
     @classmethod
     def from_cause(cls, error: Exception, category: Category) -> Self:
-        """An error of this class that says what `error`, its cause, says: place and code too."""
+        """Return an error of this class with the message, place and code of `error`, its cause."""
         if isinstance(error, KafkaError):
-            leaves = cls(
+            converted = cls(
                 error.message, topic=error.topic, partition=error.partition, offset=error.offset
             )
-            leaves._label = error._label  # noqa: SLF001  # its own class
+            converted._label = error._label  # noqa: SLF001  # private to this class
         else:
-            leaves = cls(str(error) or type(error).__name__)
-            leaves._label = ""
-        leaves._category = category
-        leaves.__cause__ = error
-        return leaves
+            converted = cls(str(error) or type(error).__name__)
+            converted._label = ""
+        converted._category = category
+        converted.__cause__ = error
+        return converted
 
     @property
     def category(self) -> Category | None:
-        """What to do about it on the path where it surfaced (KIP-1050); None: uncategorised."""
+        """Action that the error requires on its path (KIP-1050); None if KIP-1050 has none."""
         return self._category or _category_of_class(self)
 
     @category.setter
@@ -122,7 +127,7 @@ class KafkaError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether asking again may help."""
+        """True if a retry may succeed."""
         return isinstance(self, RetriableError)
 
     def __str__(self) -> str:
@@ -142,7 +147,7 @@ class RetriableError(KafkaError):
 
 
 class RefreshRetriableError(RetriableError):
-    """The request may succeed once metadata or the coordinator has been looked up again."""
+    """The request may succeed after metadata has been refreshed or the coordinator found again."""
 
 
 class InvalidMetadataError(RefreshRetriableError):
@@ -154,11 +159,11 @@ class TransactionAbortableError(KafkaError, code=120, name="TRANSACTION_ABORTABL
 
 
 class ApplicationRecoverableError(KafkaError):
-    """The client must be closed and the application restarted from what was committed."""
+    """The client must be closed and the application restarted from the committed offsets."""
 
 
 class InvalidConfigurationError(KafkaError):
-    """An option, a permission or the cluster's set-up must be changed first."""
+    """An option, a permission or the cluster's configuration must be changed first."""
 
 
 class AuthorizationError(InvalidConfigurationError):
@@ -166,22 +171,22 @@ class AuthorizationError(InvalidConfigurationError):
 
 
 class AuthenticationError(InvalidConfigurationError):
-    """The broker did not accept who the client says it is."""
+    """The broker rejected the client's credentials."""
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code that has no category of its own."""
+    """A broker returned an error code that has no category."""
 
 
-# -- the client's own -----------------------------------------------------------------------------
+# -- errors that the client detects ----------------------------------------------------------------
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """A deadline passed before the answer was there."""
+    """A deadline passed before the response arrived."""
 
 
 class KafkaConnectionError(RefreshRetriableError, ConnectionError):
-    """No connection could be made, or it was lost."""
+    """The connection could not be opened, or was lost."""
 
 
 class BootstrapError(KafkaConnectionError):
@@ -189,7 +194,7 @@ class BootstrapError(KafkaConnectionError):
 
 
 class ProtocolError(KafkaError):
-    """The peer sent bytes that are no Kafka, or broke the protocol's rules."""
+    """The peer sent bytes that violate Kafka's protocol."""
 
 
 class DecodeError(ProtocolError):
@@ -197,7 +202,7 @@ class DecodeError(ProtocolError):
 
 
 class EncodeError(ProtocolError):
-    """A message holds a value that the wire cannot carry."""
+    """A message holds a value that the protocol cannot encode."""
 
 
 class IllegalStateError(KafkaError):
@@ -209,11 +214,11 @@ class ClientClosedError(IllegalStateError):
 
 
 class TaskDiedError(IllegalStateError):
-    """A task of the client died; the client cannot go on. `__cause__` says of what."""
+    """A task of the client failed, and so did the client; `__cause__` is the task's exception."""
 
 
 class BufferFullError(RetriableError):
-    """buffer_memory is used up and the caller did not want to wait."""
+    """buffer_memory is used up and the call does not wait."""
 
 
 class SerializationError(KafkaError):
@@ -221,7 +226,7 @@ class SerializationError(KafkaError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A deserializer failed; `record` is the raw record, and the consumer can go past it."""
+    """A deserializer failed; `record` is the raw record, and the consumer can seek past it."""
 
     def __init__(
         self,
@@ -237,7 +242,7 @@ class RecordDeserializationError(KafkaError):
 
 
 class DeliveryError(KafkaError):
-    """Records could not be delivered; `failures` has one row for each batch that failed."""
+    """Records could not be delivered; `failures` has one entry for each failed batch."""
 
     def __init__(
         self, message: str | None = None, *, failures: Sequence[DeliveryFailure] = ()
@@ -247,7 +252,14 @@ class DeliveryError(KafkaError):
 
 
 class DeliveryFailure:
-    """A batch that was not delivered: where it was meant to go, how many records, and why."""
+    """Describes a batch that was not delivered.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its partition; None if none had been chosen yet.
+        count: Number of records in it.
+        error: The reason.
+    """
 
     __slots__ = ("count", "error", "partition", "topic")
 
@@ -263,11 +275,11 @@ class DeliveryFailure:
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed: the group has given the partitions to somebody else."""
+    """Offsets were not committed: the group has assigned the partitions to another member."""
 
 
 class CorrelationIdMismatchError(ProtocolError):
-    """A response came that does not belong to the oldest request of the connection."""
+    """A response does not belong to the oldest request of its connection."""
 
 
 class NoOffsetForPartitionError(KafkaError):
@@ -275,18 +287,18 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class TransactionOutcomeUnknownError(ApplicationRecoverableError):
-    """The commit was sent and no answer came; `commit()` may be awaited again."""
+    """The commit was sent and no response came; `commit()` may be awaited again."""
 
 
 class TransactionStateError(IllegalStateError, ApplicationRecoverableError):
     """The call does not fit the state of the transaction, such as `commit()` after `abort()`."""
 
 
-# -- one row per broker code ----------------------------------------------------------------------
+# -- one class per broker error code ---------------------------------------------------------------
 
 
 class UnknownServerError(BrokerError, code=-1, name="UNKNOWN_SERVER_ERROR"):
-    """The broker failed in a way it does not name."""
+    """The broker failed with an error that it does not specify."""
 
 
 class OffsetOutOfRangeError(BrokerError, code=1, name="OFFSET_OUT_OF_RANGE"):
@@ -306,7 +318,7 @@ class InvalidFetchSizeError(BrokerError, code=4, name="INVALID_FETCH_SIZE"):
 
 
 class LeaderNotAvailableError(InvalidMetadataError, code=5, name="LEADER_NOT_AVAILABLE"):
-    """The partition has no leader while an election is under way."""
+    """The partition has no leader; an election is in progress."""
 
 
 class NotLeaderOrFollowerError(InvalidMetadataError, code=6, name="NOT_LEADER_OR_FOLLOWER"):
@@ -314,7 +326,7 @@ class NotLeaderOrFollowerError(InvalidMetadataError, code=6, name="NOT_LEADER_OR
 
 
 class RequestTimedOutError(KafkaTimeoutError, code=7, name="REQUEST_TIMED_OUT"):
-    """The broker gave up waiting, for replicas as a rule; what it was asked may have been done."""
+    """The broker timed out, usually waiting for replicas; the request may have taken effect."""
 
 
 class BrokerNotAvailableError(BrokerError, code=8, name="BROKER_NOT_AVAILABLE"):
@@ -364,13 +376,13 @@ class RecordBatchTooLargeError(InvalidConfigurationError, code=18, name="RECORD_
 
 
 class NotEnoughReplicasError(RetriableError, code=19, name="NOT_ENOUGH_REPLICAS"):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was written."""
+    """Fewer replicas are in sync than min.insync.replicas requires; nothing was written."""
 
 
 class NotEnoughReplicasAfterAppendError(
     RetriableError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 ):
-    """The batch was written, but to fewer replicas than min.insync.replicas asks for."""
+    """The batch was written, but to fewer replicas than min.insync.replicas requires."""
 
 
 class InvalidRequiredAcksError(InvalidConfigurationError, code=21, name="INVALID_REQUIRED_ACKS"):
@@ -378,7 +390,7 @@ class InvalidRequiredAcksError(InvalidConfigurationError, code=21, name="INVALID
 
 
 class IllegalGenerationError(ApplicationRecoverableError, code=22, name="ILLEGAL_GENERATION"):
-    """The group has moved on to another generation."""
+    """The generation is not the group's current one."""
 
 
 class InconsistentGroupProtocolError(BrokerError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"):
@@ -486,7 +498,7 @@ class DuplicateSequenceError(BrokerError, code=46, name="DUPLICATE_SEQUENCE_NUMB
 class InvalidProducerEpochError(
     ApplicationRecoverableError, code=47, name="INVALID_PRODUCER_EPOCH"
 ):
-    """The producer's epoch is older than the one the broker knows."""
+    """The producer's epoch is older than the broker's."""
 
 
 class InvalidTxnStateError(BrokerError, code=48, name="INVALID_TXN_STATE"):
@@ -504,7 +516,7 @@ class InvalidTxnTimeoutError(BrokerError, code=50, name="INVALID_TRANSACTION_TIM
 
 
 class ConcurrentTransactionsError(RetriableError, code=51, name="CONCURRENT_TRANSACTIONS"):
-    """The coordinator is still working on the transaction's previous step."""
+    """The coordinator is still completing the previous transaction or its last step."""
 
 
 class TransactionCoordinatorFencedError(
@@ -524,7 +536,7 @@ class SecurityDisabledError(BrokerError, code=54, name="SECURITY_DISABLED"):
 
 
 class OperationNotAttemptedError(BrokerError, code=55, name="OPERATION_NOT_ATTEMPTED"):
-    """The broker left this part of the request undone."""
+    """The broker did not attempt this part of the request."""
 
 
 class KafkaStorageError(InvalidMetadataError, code=56, name="KAFKA_STORAGE_ERROR"):
@@ -544,7 +556,7 @@ class UnknownProducerIdError(OutOfOrderSequenceError, code=59, name="UNKNOWN_PRO
 
 
 class ReassignmentInProgressError(BrokerError, code=60, name="REASSIGNMENT_IN_PROGRESS"):
-    """A reassignment of the partition is under way."""
+    """A reassignment of the partition is in progress."""
 
 
 class DelegationTokenDisabledError(BrokerError, code=61, name="DELEGATION_TOKEN_AUTH_DISABLED"):
@@ -564,7 +576,7 @@ class DelegationTokenOwnerMismatchError(
 class UnsupportedByAuthenticationError(
     BrokerError, code=64, name="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 ):
-    """Delegation tokens cannot be asked for over this kind of connection."""
+    """Delegation tokens cannot be requested over this kind of connection."""
 
 
 class DelegationTokenAuthorizationError(
@@ -590,7 +602,7 @@ class GroupIdNotFoundError(BrokerError, code=69, name="GROUP_ID_NOT_FOUND"):
 
 
 class FetchSessionIdNotFoundError(RetriableError, code=70, name="FETCH_SESSION_ID_NOT_FOUND"):
-    """The broker has forgotten the fetch session."""
+    """The broker no longer has the fetch session."""
 
 
 class InvalidFetchSessionEpochError(RetriableError, code=71, name="INVALID_FETCH_SESSION_EPOCH"):
@@ -636,7 +648,7 @@ class PreferredLeaderNotAvailableError(
 
 
 class GroupMaxSizeReachedError(BrokerError, code=81, name="GROUP_MAX_SIZE_REACHED"):
-    """The group holds as many members as it may."""
+    """The group has reached its maximum size."""
 
 
 class FencedInstanceIdError(ApplicationRecoverableError, code=82, name="FENCED_INSTANCE_ID"):
@@ -650,11 +662,11 @@ class EligibleLeadersNotAvailableError(
 
 
 class ElectionNotNeededError(InvalidMetadataError, code=84, name="ELECTION_NOT_NEEDED"):
-    """The partition already has the leader that was asked for."""
+    """The partition already has the requested leader."""
 
 
 class NoReassignmentInProgressError(BrokerError, code=85, name="NO_REASSIGNMENT_IN_PROGRESS"):
-    """No reassignment of the partition is under way."""
+    """No reassignment of the partition is in progress."""
 
 
 class GroupSubscribedToTopicError(BrokerError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"):
@@ -798,7 +810,7 @@ class InvalidRecordStateError(BrokerError, code=121, name="INVALID_RECORD_STATE"
 
 
 class ShareSessionNotFoundError(RetriableError, code=122, name="SHARE_SESSION_NOT_FOUND"):
-    """The broker has forgotten the share session."""
+    """The broker no longer has the share session."""
 
 
 class InvalidShareSessionEpochError(RetriableError, code=123, name="INVALID_SHARE_SESSION_EPOCH"):
@@ -826,7 +838,7 @@ class InvalidRegularExpressionError(BrokerError, code=128, name="INVALID_REGULAR
 
 
 class RebootstrapRequiredError(BrokerError, code=129, name="REBOOTSTRAP_REQUIRED"):
-    """The broker tells the client to bootstrap anew (KIP-1102)."""
+    """The client has to rebootstrap (KIP-1102)."""
 
 
 class StreamsInvalidTopologyError(BrokerError, code=130, name="STREAMS_INVALID_TOPOLOGY"):
@@ -844,7 +856,7 @@ class StreamsTopologyFencedError(BrokerError, code=132, name="STREAMS_TOPOLOGY_F
 
 
 class ShareSessionLimitReachedError(RetriableError, code=133, name="SHARE_SESSION_LIMIT_REACHED"):
-    """The broker holds as many share sessions as it may."""
+    """The broker has reached its maximum number of share sessions."""
 
 
 class GroupDeletionFailedError(BrokerError, code=134, name="GROUP_DELETION_FAILED"):
@@ -854,14 +866,14 @@ class GroupDeletionFailedError(BrokerError, code=134, name="GROUP_DELETION_FAILE
 class StreamsTopologyDescriptionUpdateFailedError(
     BrokerError, code=135, name="STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"
 ):
-    """The broker could not take the topology's description."""
+    """The broker could not store the topology's description."""
 
 
 class ControllerIdNotRegisteredError(BrokerError, code=136, name="CONTROLLER_ID_NOT_REGISTERED"):
     """The controller id is not registered."""
 
 
-# -- what a code means on a path ------------------------------------------------------------------
+# -- categories of errors on a path ----------------------------------------------------------------
 
 _CATEGORIES: Final[tuple[tuple[type[KafkaError], Category], ...]] = (
     (RefreshRetriableError, Category.REFRESH_RETRIABLE),
@@ -871,9 +883,9 @@ _CATEGORIES: Final[tuple[tuple[type[KafkaError], Category], ...]] = (
     (InvalidConfigurationError, Category.INVALID_CONFIGURATION),
 )
 
-# KIP-1050 classes these by name without making them subclasses of the category, or sees them
-# differently from one path to the other. InvalidTxnState on a produce request is how KIP-890's
-# broker says that the transaction ended behind the producer's back: aborting is enough there.
+# KIP-1050 assigns these a category on some paths only, so it is not a base class. On a produce
+# request INVALID_TXN_STATE means that the coordinator has ended the transaction (KIP-890), and
+# aborting is enough.
 OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
     (InvalidTxnStateError, Path.PRODUCE): Category.ABORTABLE,
     (InvalidTxnStateError, Path.TRANSACTION): Category.APPLICATION_RECOVERABLE,
@@ -886,7 +898,7 @@ OVERRIDES: Final[Mapping[tuple[type[KafkaError], Path], Category]] = {
     (InvalidTxnTimeoutError, Path.TRANSACTION): Category.INVALID_CONFIGURATION,
 }
 
-_RAISED_FOR: Final[Mapping[Category, type[KafkaError]]] = {
+_CLASS_OF_CATEGORY: Final[Mapping[Category, type[KafkaError]]] = {
     Category.RETRIABLE: RetriableError,
     Category.REFRESH_RETRIABLE: RefreshRetriableError,
     Category.ABORTABLE: TransactionAbortableError,
@@ -896,7 +908,7 @@ _RAISED_FOR: Final[Mapping[Category, type[KafkaError]]] = {
 
 
 def for_code(code: int) -> type[KafkaError]:
-    """The class of a broker's error code; `UnknownServerError` for one we have never heard of."""
+    """Return the class of a broker's error code; `UnknownServerError` for an unknown code."""
     return _BY_CODE.get(code, UnknownServerError)
 
 
@@ -908,7 +920,7 @@ def error_for(
     partition: int | None = None,
     offset: int | None = None,
 ) -> KafkaError:
-    """An exception for a broker's error code, which must not be 0."""
+    """Return an exception for a broker's error code, which must not be 0."""
     if code not in _BY_CODE:
         message = f"error code {code}" if message is None else f"error code {code}: {message}"
     return for_code(code)(message, topic=topic, partition=partition, offset=offset)
@@ -921,15 +933,15 @@ def raise_for(code: int, message: str | None = None) -> None:
 
 
 def nearest(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:
-    """The row of a table for an error: of its class, or of the nearest class above it.
+    """Return a table's entry for the error's class or for the nearest base class.
 
-    `otherwise` is the answer where there is none, unless the table has a row for every error.
+    Without an entry, return `otherwise`; a table that covers every error needs none.
     """
     return next((table[cls] for cls in type(error).__mro__ if cls in table), *otherwise)
 
 
 def category_of(error: BaseException, path: Path) -> Category | None:
-    """What to do about an error on a path; None if KIP-1050 leaves it uncategorised there."""
+    """Return the category of an error on a path; None if KIP-1050 assigns none."""
     for cls in type(error).__mro__:
         if (cls, path) in OVERRIDES:
             return OVERRIDES[cls, path]
@@ -949,26 +961,26 @@ def transactional(
 ) -> KafkaError:
     """Return the error that a transactional call raises in place of `error`, its cause.
 
-    A retriable error that has exhausted its deadline becomes abortable. An error without a
-    category, and an exception of another library, becomes application-recoverable. An error that is
-    of its category's class already is returned unchanged.
+    A retriable error whose deadline has passed becomes abortable. An error without a category, and
+    an exception of another library, becomes application-recoverable. An error that already is of
+    its category's class is returned unchanged.
 
     Args:
         error: The error that occurred.
         commit_sent: EndTxn(commit) was sent: a retriable error becomes
             `TransactionOutcomeUnknownError`.
-        begun: A transaction is open. Without one there is nothing to abort: what would be abortable
-            is application-recoverable.
+        begun: A transaction is open. Without one there is nothing to abort: an abortable error
+            becomes application-recoverable.
         path: The path on which it occurred: PRODUCE for a transaction's records.
     """
     category = category_of(error, path) or Category.APPLICATION_RECOVERABLE
     if category in (Category.RETRIABLE, Category.REFRESH_RETRIABLE):
         category = Category.ABORTABLE
         if commit_sent:
-            return _from(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
+            return _convert(TransactionOutcomeUnknownError, error, Category.APPLICATION_RECOVERABLE)
     if category is Category.ABORTABLE and not begun:
         category = Category.APPLICATION_RECOVERABLE
-    return _from(_RAISED_FOR[category], error, category)
+    return _convert(_CLASS_OF_CATEGORY[category], error, category)
 
 
 @contextmanager
@@ -977,13 +989,13 @@ def convert_transaction_errors(*, begun: bool = True) -> Generator[None]:
     try:
         yield
     except KafkaError as error:
-        leaves = transactional(error, begun=begun)
-        if leaves is error:
+        converted = transactional(error, begun=begun)
+        if converted is error:
             raise
-        raise leaves from error
+        raise converted from error
 
 
-def _from(cls: type[KafkaError], error: Exception, category: Category) -> KafkaError:
+def _convert(cls: type[KafkaError], error: Exception, category: Category) -> KafkaError:
     if isinstance(error, cls):
         error.category = category
         return error

@@ -1,11 +1,12 @@
-"""Calls and arguments of aiokafka, kafka-python and confluent-kafka, and what they are here.
+"""Hints for calls and arguments of aiokafka, kafka-python and confluent-kafka.
 
-A name of theirs raises AttributeError that says which call to use. Each is a descriptor of the
-class: `__getattr__` would slow down every other attribute of the client.
+A method name of these clients raises AttributeError that names the call to use instead. Each is a
+descriptor of the class, since `__getattr__` would slow down every other attribute of the client.
 
-A call with an argument that does not exist raises TypeError with the one to use. Such calls end in
-`**unknown: Never`, which type checkers refuse and which costs an empty dict per call. `enqueue` and
-`enqueue_nowait`, which cost less than ten of those, raise Python's own TypeError instead.
+An argument that a method does not have raises TypeError that names the argument to use. Methods
+accept such arguments as `**unknown: Never`, which type checkers reject and which costs an empty
+dict per call. `enqueue` and `enqueue_nowait` do not: an empty dict costs a tenth of the call. They
+raise Python's own TypeError.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any, Final, NoReturn
 
 
 class ForeignName:
-    """A name that another client has; looking it up raises AttributeError with the call to use."""
+    """Raises AttributeError with a hint when a method name of another client is looked up."""
 
     def __init__(self, name: str, hint: str) -> None:
         self._name = name
         self._hint = hint
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
-        """Raise AttributeError."""
+        """Raise AttributeError with the call to use instead."""
         raise AttributeError(
             f"{owner.__name__} has no {self._name}: {self._hint}", name=self._name, obj=instance
         )
@@ -34,7 +35,7 @@ PRODUCER: Final[Mapping[str, str]] = {
     "produce": "await producer.enqueue(...), or producer.enqueue_nowait(...), which does not wait",
     "produce_batch": "await producer.send_many(topic, values), or send_batch(partition, batch)",
     "create_batch": "records are batched by themselves; RecordBatch.build(records) builds one",
-    "poll": "nothing is to be polled: await a delivery, or await producer.flush()",
+    "poll": "there is nothing to poll: await a delivery, or await producer.flush()",
     "close": "await producer.stop(), or `async with`",
     "begin_transaction": "`async with producer.transaction() as txn`, or await producer.begin()",
     "commit_transaction": "await transaction.commit(); the end of `async with` does it",
@@ -53,10 +54,10 @@ CONSUMER: Final[Mapping[str, str]] = {
     "get_watermark_offsets": "consumer.high_watermark(partition), or await beginning_offsets(...)",
     "partitions_for_topic": "await consumer.partitions_for(topic)",
     "list_topics": "await consumer.topics(), or await Admin(...).list_topics()",
-    "incremental_assign": "consumer.assign(partitions), with all that are to be read",
-    "incremental_unassign": "consumer.assign(partitions), with those that are left",
+    "incremental_assign": "consumer.assign(partitions), with all partitions to read",
+    "incremental_unassign": "consumer.assign(partitions), with the remaining partitions",
     "unassign": "consumer.assign([])",
-    "store_offsets": "with auto-commit, a record counts once the next one is asked for",
+    "store_offsets": "with auto-commit, a record counts as done when the next one is requested",
     "consumer_group_metadata": "consumer.group_metadata()",
     "metrics": "consumer.statistics()",
     "last_poll_timestamp": "consumer.health().last_poll_s, in seconds before now",
@@ -65,7 +66,7 @@ CONSUMER: Final[Mapping[str, str]] = {
 }
 ADMIN: Final[Mapping[str, str]] = {
     "close": "await admin.stop(), or `async with`",
-    "poll": "nothing is to be polled: the calls are awaited",
+    "poll": "there is nothing to poll: the calls are awaited",
     "list_consumer_groups": "await admin.list_groups()",
     "describe_consumer_groups": "await admin.describe_groups(group_ids)",
     "delete_consumer_groups": "await admin.delete_groups(group_ids)",
@@ -95,12 +96,15 @@ KEYWORDS: Final[Mapping[str, tuple[str, str]]] = {
     "group_ids": ("group_id", "group_id, one group per call"),
     "topics": ("names", "names"),
 }
-"""Arguments of other clients: the argument of a call here to which each applies, and its hint."""
+"""By argument of other clients: the argument that replaces it here, and the hint.
+
+The hint is given for calls that have the replacing argument.
+"""
 
 
 def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]) -> TypeError:
-    """Return the error for arguments that a method of a client does not have."""
-    import difflib  # neither is needed until a call is wrong
+    """Return the error for arguments that a client's method does not have."""
+    import difflib  # Imported here since only wrong calls need these modules.
     import inspect
 
     known = [
@@ -123,7 +127,7 @@ def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]
 
 
 def explain(client: type, names: Mapping[str, str]) -> None:
-    """Have a class say, for each name that it lacks, which call to use."""
+    """Make a client class raise a hint for each method name of other clients."""
     for name, hint in names.items():
         if name in dir(client):
             raise TypeError(f"{client.__name__} has {name}")
@@ -131,7 +135,7 @@ def explain(client: type, names: Mapping[str, str]) -> None:
 
 
 def check_construction(client: type, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments in the form of other clients, with the right one."""
+    """Raise TypeError for positional arguments in the form of other clients."""
     if not args:
         return
     name, first = client.__name__, args[0]

@@ -1,4 +1,4 @@
-"""Running a program's main coroutine, with an orderly shutdown on signals."""
+"""Runs an application's main coroutine, with an orderly shutdown on signals."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ def run(
 ) -> T:
     """Run a coroutine as `asyncio.run` does, with an orderly shutdown on SIGTERM and SIGINT.
 
-    The first signal cancels `main`, so that its `async with` blocks close their clients; each is
-    bounded by its close_timeout_ms. A second signal ends the process at once. If `main` catches the
-    cancellation and returns, its result is returned and the program goes on. uvloop is used where
-    it is installed (the `uvloop` extra); no event loop policy is installed.
+    The first signal cancels `main`, so that its `async with` blocks close their clients, each
+    within its close_timeout_ms. A second signal kills the process. If `main` catches the
+    cancellation and returns, its result is returned and the program continues. uvloop is used where
+    it is installed (the `uvloop` extra); no event loop policy is set.
 
-    Signals that the program handles itself, or that its parent ignores, are left alone, and so are
-    all signals outside the main thread.
+    Signals that have a handler already, or that are ignored, keep their disposition. Outside the
+    main thread no signal is handled.
 
     Args:
-        main: The coroutine of the program.
-        debug: The event loop's debug mode (default: as asyncio decides).
-        signals: The signals that end the program in order.
+        main: The main coroutine.
+        debug: The event loop's debug mode (default: asyncio's).
+        signals: The signals that stop the program.
+
+    Returns:
+        The result of `main`.
 
     Raises:
-        SystemExit: A signal cancelled `main`, or came when it had just ended; the status is 128
-            plus its number (143 for SIGTERM).
-        KeyboardInterrupt: The same for SIGINT; Python ends with status 130.
+        SystemExit: A signal cancelled `main`, or arrived just after it had ended; the status is
+            128 plus the signal's number (143 for SIGTERM).
+        KeyboardInterrupt: The same for SIGINT; Python exits with status 130.
     """
     with (
         asyncio.Runner(debug=debug, loop_factory=_loop_factory()) as runner,
@@ -70,7 +73,7 @@ def _exit(number: signal.Signals) -> BaseException:
 
 
 class _Signals:
-    """Handles signals in a `with` block: the first cancels the main task, the second kills."""
+    """Handles signals in a `with` block: the first cancels the main task, the second kills it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, numbers: Iterable[signal.Signals]) -> None:
         self.first: signal.Signals | None = None
@@ -78,14 +81,14 @@ class _Signals:
         self._loop = loop
         self._numbers = tuple(numbers)
         self._task: asyncio.Task[Any] | None = None
-        self._former: dict[signal.Signals, Any] = {}
+        self._previous: dict[signal.Signals, Any] = {}
         self._wakeup: _Wakeup | None = None
 
     async def cancel_on_signal(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` in the task that the first signal cancels."""
         self._task = asyncio.current_task()
         try:
-            if self.first is not None:  # it came before the first event loop iteration
+            if self.first is not None:  # The signal came before the first event loop iteration.
                 main.close()
                 raise asyncio.CancelledError
             return await main
@@ -95,13 +98,13 @@ class _Signals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in self._numbers:
-                former = signal.getsignal(number)
-                if former in (signal.SIG_DFL, signal.default_int_handler):
-                    self._former[number] = former
-                    # Not the loop's add_signal_handler: this one also runs while synchronous code
-                    # holds the event loop, so that a second signal always ends the process.
+                previous = signal.getsignal(number)
+                if previous in (signal.SIG_DFL, signal.default_int_handler):
+                    self._previous[number] = previous
+                    # The loop's add_signal_handler would not run while synchronous code blocks the
+                    # event loop; a second signal has to kill the process even then.
                     signal.signal(number, self._handle)
-        if self._former:
+        if self._previous:
             self._wakeup = _Wakeup(self._loop)
         return self
 
@@ -113,9 +116,9 @@ class _Signals:
     ) -> None:
         if self._wakeup is not None:
             self._wakeup.close()
-        for number, former in self._former.items():
+        for number, previous in self._previous.items():
             if signal.getsignal(number) == self._handle:
-                signal.signal(number, former)
+                signal.signal(number, previous)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.first is not None:
@@ -131,9 +134,10 @@ class _Signals:
 
 
 class _Wakeup:
-    """Ends the event loop's wait at every signal, so that Python calls the signal's handler.
+    """Wakes the event loop at every signal, so that Python calls the signal's handler.
 
-    The system call alone does not end if the signal comes just before it or in another thread.
+    A signal that arrives just before the loop's system call, or in another thread, does not
+    interrupt that call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -142,10 +146,10 @@ class _Wakeup:
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
         loop.add_reader(self._receiver, self._receiver.recv, 4096)
-        self._former = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        self._previous = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
 
     def close(self) -> None:
-        signal.set_wakeup_fd(self._former)
+        signal.set_wakeup_fd(self._previous)
         self._loop.remove_reader(self._receiver)
         self._receiver.close()
         self._sender.close()

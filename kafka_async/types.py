@@ -1,4 +1,4 @@
-"""Small values that pass between the rooms: no behaviour, no I/O."""
+"""Values that packages pass to each other and to applications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Headers: TypeAlias = Sequence[Header]
 
 
 def check_topic(name: object) -> None:
-    """Raise for a topic's name that is empty or no str; brokers check its characters."""
+    """Raise for a topic name that is empty or not a str; brokers check its characters."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name must be str, not {type(name).__name__}: {name!r:.60}")
     if not name:
@@ -19,7 +19,7 @@ def check_topic(name: object) -> None:
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
+    """Names a partition of a topic."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class TopicPartition(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker's id and address, as its cluster advertises it."""
+    """Holds a broker's id, rack and advertised address."""
 
     id: int
     host: str
@@ -41,11 +41,15 @@ class Node(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record lies.
+    """Holds the partition and offset of an acknowledged record.
 
-    `offset` is -1 when the producer asked for no acknowledgement (acks=0) or when the broker wrote
-    the record in an earlier attempt and no longer knows where. `timestamp` is in milliseconds since
-    the epoch: the record's own, or the broker's for a topic with LogAppendTime.
+    Attributes:
+        topic: The record's topic.
+        partition: The record's partition.
+        offset: The record's offset; -1 with acks=0, and if the broker wrote the record in an
+            earlier attempt and no longer has its offset.
+        timestamp: Milliseconds since the epoch: the record's own, or the broker's for a topic with
+            LogAppendTime.
     """
 
     topic: str
@@ -55,7 +59,13 @@ class RecordMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit: the offset of the next record to read, and what the committer notes."""
+    """Holds a position to commit.
+
+    Attributes:
+        offset: The offset of the next record to read.
+        leader_epoch: The leader epoch of the last record read; None if unknown.
+        metadata: A text that is stored with the offset.
+    """
 
     offset: int
     leader_epoch: int | None = None
@@ -63,7 +73,13 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time; the timestamp is in milliseconds since the epoch."""
+    """Holds an offset found by time.
+
+    Attributes:
+        offset: The offset of the first record at or after the requested time.
+        timestamp: That record's timestamp in milliseconds since the epoch.
+        leader_epoch: The leader epoch of that record; None if unknown.
+    """
 
     offset: int
     timestamp: int
@@ -72,7 +88,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who a consumer is in its group: what fences a zombie's transactional offsets (KIP-447)."""
+    """Identifies a member in a generation of its group, to fence old members' offsets (KIP-447).
+
+    Attributes:
+        group_id: The group.
+        generation_id: The group's generation; -1 outside the group.
+        member_id: The member id that the coordinator assigned; empty outside the group.
+        group_instance_id: The id of a static member; None for a dynamic one.
+    """
 
     group_id: str
     generation_id: int = -1
@@ -82,10 +105,15 @@ class GroupMetadata:
 
 @dataclass(slots=True)
 class ProducerRecord:
-    """A record to send.
+    """Holds a record to send.
 
-    `partition` None lets the partitioner choose; `timestamp` None takes the client's clock
-    (milliseconds since the epoch).
+    Attributes:
+        topic: The topic.
+        value: The value; None is a tombstone in a compacted topic.
+        key: The key.
+        headers: Pairs of a name and a value.
+        partition: The partition; None: the partitioner chooses it.
+        timestamp: Milliseconds since the epoch; None: the client's clock.
     """
 
     topic: str
@@ -98,28 +126,27 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """A snapshot of a client's condition, taken without a request.
+    """Holds a snapshot of a client's condition, taken without a request.
 
-    Fields that do not apply to a kind of client keep their defaults. Durations are seconds before
-    the snapshot; None means that it has not happened yet.
+    Fields that do not apply to a kind of client keep their defaults. Times are seconds before the
+    snapshot; None: it has not happened yet.
 
     Attributes:
         state: "new", "starting", "running", "degraded" (no broker is connected and responding, or
-            one has not responded for 5 s to a request that it does not hold back, as a frozen
-            one), "stopping", "closed" or "failed".
+            a broker has not responded for 5 s to a request that it need not delay), "stopping",
+            "closed" or "failed".
         brokers_connected: Ids of the brokers with an open connection.
         last_response_s: Time since the last response of any broker.
-        in_flight: Requests that were sent and have no response yet.
+        in_flight: Requests without a response yet.
         buffered_bytes: Producer: bytes of unacknowledged records. Consumer: bytes fetched and not
             returned yet.
         assignment: Consumer: the assigned partitions.
         lag: Consumer: records between each position and its high watermark (or last stable offset
             with `read_committed`), where both are known.
-        last_poll_s: Consumer: time since the application last asked for records.
+        last_poll_s: Consumer: time since the application's last poll.
         last_heartbeat_s: Group member: time since the last successful heartbeat.
-        last_error: The last error that a background task met, as "ClassName: message". Of a
-            consumer whose topic or partition does not exist it names those, of a degraded client
-            the broker.
+        last_error: The last error in a background task, as "ClassName: message". It names the
+            missing topics or partitions of a consumer, and the broker of a degraded client.
         kernel: "c" (compiled) or "python".
     """
 
@@ -137,20 +164,24 @@ class Health:
 
 
 class OffsetSource(Protocol):
-    """What a transaction needs of a consumer to commit its offsets (KIP-447)."""
+    """Gives a transaction the offsets of a consumer to commit (KIP-447)."""
 
     def uncommitted(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Positions of what was handed out and not committed yet."""
+        """Return the positions of partitions with records returned since the last commit."""
         ...
 
     def group_metadata(self) -> GroupMetadata:
-        """The consumer's place in its group right now."""
+        """Return the consumer's current member id and generation."""
         ...
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait for the generation after `former`'s; None if the member lost its partitions."""
+        """Wait up to `timeout` seconds for a generation after `former`'s.
+
+        Returns:
+            Its metadata, or None if the member has lost its partitions.
+        """
         ...
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note that these offsets were committed by somebody else."""
+        """Record offsets that a transaction has committed."""
         ...

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from kafka_async import run
-from kafka_async.cli import screen
+from kafka_async.cli import terminal
 from kafka_async.cli.demo.report import Report
 from kafka_async.cli.demo.result import Plan, Result
 from kafka_async.cli.demo.run import Demo
@@ -40,10 +40,11 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true", help="leave the Spark half out")
     with_spark = not parser.parse_args().no_spark
     out = Path("kafka-async-demo")
-    plan = Plan([], None, out, False, with_spark, secrets.randbelow(2**32), patience=30)
+    plan = Plan([], None, out, False, with_spark, secrets.randbelow(2**32), timeout=30)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         result = run(demo(plan))
-        result.wrote = [path.resolve().relative_to(Path.cwd()) for path in result.wrote]
+        files = result.written_files
+        result.written_files = [path.resolve().relative_to(Path.cwd()) for path in files]
     if not result.comparison.equal or (with_spark and result.spark != "run"):
         print(f"no picture: equal {result.comparison.equal}, Spark {result.spark}", file=sys.stderr)
         return 1
@@ -63,8 +64,8 @@ def draw(result: Result, plan: Plan) -> str:
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False
     )
-    screen.out = console
-    Report.show(result, plan)
+    terminal.out = console
+    Report.print_summary(result, plan)
     picture = console.export_svg(title="make demo", theme=MONOKAI, unique_id="demo")
     return FONT_FACE.sub("", picture).replace("Fira Code, monospace", "monospace")
 

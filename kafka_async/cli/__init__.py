@@ -1,4 +1,4 @@
-"""The command `kafka-async`: one module a command, all of them thin over the public API."""
+"""The command `kafka-async`: one module per subcommand, each a thin layer over the public API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; without typer and rich, say in one line what to install."""
+    """Run the command line; without typer and rich, exit with a line that says what to install."""
     try:
         from kafka_async.cli.app import app
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""All commands, and what they have in common."""
+"""The application that holds all subcommands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kafka_async.cli import broker, consume, produce, screen, topics
+from kafka_async.cli import broker, consume, produce, terminal, topics
 from kafka_async.cli.demo import command as demo
 
 app = typer.Typer(
@@ -18,13 +18,13 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         from kafka_async.kernel import IMPLEMENTATION
 
-        screen.out.print(f"kafka-async {version('kafka-async')}, kernel {IMPLEMENTATION}")
+        terminal.out.print(f"kafka-async {version('kafka-async')}, kernel {IMPLEMENTATION}")
         raise typer.Exit
 
 
@@ -32,7 +32,9 @@ def _version(asked: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print it and end."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Kafka for asyncio: a demo, a cluster for development, and topics at hand."""

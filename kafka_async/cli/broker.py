@@ -1,4 +1,4 @@
-"""`kafka-async broker`: the embedded cluster in the foreground, for any client in any language."""
+"""`kafka-async broker`: runs the embedded cluster in the foreground, for any Kafka client."""
 
 from __future__ import annotations
 
@@ -7,29 +7,27 @@ from typing import Annotated
 
 import typer
 
-from kafka_async.cli import screen
+from kafka_async.cli import terminal
 
 
 def broker(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="First port; 0 takes free ones.")
-    ] = 9092,
-    brokers: Annotated[int, typer.Option(min=1, max=16, help="How many brokers.")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="First port; 0: free ports.")] = 9092,
+    brokers: Annotated[int, typer.Option(min=1, max=16, help="Number of brokers.")] = 1,
 ) -> None:
     """Run an embedded Kafka cluster for development and tests, until Ctrl-C.
 
-    It keeps everything in memory and forgets it at the end. It is no production broker.
+    All data is kept in memory and is lost at the end. It is not a production broker.
     """
     from kafka_async.embedded import EmbeddedCluster
     from kafka_async.embedded.__main__ import ports_from, serve
 
     if port + brokers - 1 > 65535:
-        screen.fail(f"{brokers} ports from {port} on go beyond 65535: take a smaller --port")
+        terminal.fail(f"{brokers} ports from {port} on exceed 65535: choose a smaller --port")
 
     def announce(servers: str) -> None:
-        count = screen.plural(brokers, "broker")
-        screen.err.print(f"an embedded cluster of {count} listens; Ctrl-C ends it")
-        screen.out.print(servers, markup=False)
+        count = terminal.plural(brokers, "broker")
+        terminal.err.print(f"an embedded cluster of {count} is listening; Ctrl-C stops it")
+        terminal.out.print(servers, markup=False)
 
     async def main() -> None:
         try:
@@ -38,6 +36,6 @@ def broker(
             if error.errno != errno.EADDRINUSE:
                 raise
             ports = f"{port}" if brokers == 1 else f"{port} to {port + brokers - 1}"
-            screen.fail(f"port {ports}: in use by another program: take another --port, or 0")
+            terminal.fail(f"port {ports}: in use by another program: choose another --port, or 0")
 
-    screen.run(main)
+    terminal.run(main)

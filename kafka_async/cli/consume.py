@@ -1,4 +1,4 @@
-"""`kafka-async consume`: records as text or as JSON lines."""
+"""`kafka-async consume`: prints records as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from kafka_async.cli import options, screen, waiting
+from kafka_async.cli import background_io, options, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,29 +21,27 @@ if TYPE_CHECKING:
 
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    bootstrap: options.Bootstrap = options.SERVERS,
-    offset: Annotated[
-        str, typer.Option(help="Where to begin: beginning, end, or a number.")
-    ] = "end",
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    offset: Annotated[str, typer.Option(help="Start offset: beginning, end, or a number.")] = "end",
     exit_at_end: Annotated[
-        bool, typer.Option("--exit", help="Stop at the end that the topic has now.")
+        bool, typer.Option("--exit", help="Stop at the current end of the topic.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this number of records.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="A JSON object a line, with key, offset and so on.")
+        bool, typer.Option("--json", help="Print JSON lines with key, offset and so on.")
     ] = False,
     read_committed: Annotated[
-        bool, typer.Option(help="Leave out what transactions have not committed.")
+        bool, typer.Option(help="Skip records of transactions that are not committed.")
     ] = True,
-    timeout: options.Timeout = options.PATIENCE,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Print a topic's records."""
     from kafka_async import Consumer
 
     if offset not in ("beginning", "end") and not offset.isdecimal():
-        screen.fail(f"--offset {offset}: write beginning, end or a number")
+        terminal.fail(f"--offset {offset}: write beginning, end or a number")
     isolation = _isolation(read_committed)
 
     async def main() -> int:
@@ -58,8 +56,8 @@ def consume(
             ends = await consumer.end_offsets(partitions) if exit_at_end else None
             return await _print_all(consumer, ends, count, as_json)
 
-    printed = screen.run(main)
-    screen.err.print(screen.plural(printed, "record"))
+    printed = terminal.run(main)
+    terminal.err.print(terminal.plural(printed, "record"))
 
 
 def _isolation(committed: bool) -> Literal["read_committed", "read_uncommitted"]:
@@ -84,42 +82,42 @@ async def _seek(consumer: Consumer, topic: str, offset: str) -> list[TopicPartit
 async def _print_all(
     consumer: Consumer, ends: dict[TopicPartition, int] | None, count: int | None, as_json: bool
 ) -> int:
-    """Print until the ends are reached or `count` records are printed; how many there were."""
+    """Print until the ends are reached or `count` records are printed; return their number."""
     from kafka_async import TopicPartition
 
     printed = 0
-    console = screen.out if screen.out.is_terminal else screen.err
-    with screen.progress(console, counted=False, bounded=ends is not None) as progress:
-        left = None if ends is None else await _left(consumer, ends)
-        task = progress.add_task("consuming", total=left)
-        while left is None or left > 0:
-            most = 500 if count is None else min(500, count - printed)
-            records = await consumer.poll(max_records=most, timeout=0.5)
+    console = terminal.out if terminal.out.is_terminal else terminal.err
+    with terminal.progress(console, counted=False, bounded=ends is not None) as progress:
+        remaining = None if ends is None else await _remaining(consumer, ends)
+        task = progress.add_task("consuming", total=remaining)
+        while remaining is None or remaining > 0:
+            limit = 500 if count is None else min(500, count - printed)
+            records = await consumer.poll(max_records=limit, timeout=0.5)
             if ends is not None:
                 records = [
                     r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]
                 ]
-                left = await _left(consumer, ends)
-                progress.update(task, completed=(progress.tasks[0].total or 0) - left)
-            await _show(records, as_json, progress)
+                remaining = await _remaining(consumer, ends)
+                progress.update(task, completed=(progress.tasks[0].total or 0) - remaining)
+            await _print(records, as_json, progress)
             printed += len(records)
-            progress.update(task, description=screen.plural(printed, "record"))
+            progress.update(task, description=terminal.plural(printed, "record"))
             if printed == count:
                 break
     return printed
 
 
-async def _left(consumer: Consumer, ends: dict[TopicPartition, int]) -> int:
-    """How many offsets there are until the ends."""
+async def _remaining(consumer: Consumer, ends: dict[TopicPartition, int]) -> int:
+    """Return the number of offsets between the positions and the ends."""
     return sum([max(0, end - await consumer.position(tp)) for tp, end in ends.items()])
 
 
-async def _show(records: Sequence[Record], as_json: bool, progress: Progress) -> None:
-    """Print records: as they are into a file or a pipe, above the progress on a terminal."""
+async def _print(records: Sequence[Record], as_json: bool, progress: Progress) -> None:
+    """Print records: unchanged into a file or a pipe, above the progress bar on a terminal."""
     if not records:
         return
     data = b"".join((_json_line(r) if as_json else r.value or b"") + b"\n" for r in records)
-    if screen.out.is_terminal:
+    if terminal.out.is_terminal:
         text = data.decode("utf-8", "backslashreplace").removesuffix("\n")
         progress.console.print(Text(text), soft_wrap=True)
         return
@@ -128,7 +126,7 @@ async def _show(records: Sequence[Record], as_json: bool, progress: Progress) ->
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    await waiting.in_thread(write)  # a pipe that nobody empties must not stop the loop
+    await background_io.run_in_thread(write)  # A full pipe must not block the event loop.
 
 
 def _json_line(record: Record) -> bytes:
@@ -145,5 +143,5 @@ def _json_line(record: Record) -> bytes:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as JSON can hold them; what is no UTF-8 shows as escapes."""
+    """Decode UTF-8; other bytes become escapes, since JSON cannot hold bytes."""
     return None if data is None else data.decode("utf-8", "backslashreplace")

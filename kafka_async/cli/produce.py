@@ -1,4 +1,4 @@
-"""`kafka-async produce`: lines of files or of standard input become records."""
+"""`kafka-async produce`: sends lines of files or of standard input as records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from kafka_async.cli import options, screen, waiting
+from kafka_async.cli import background_io, options, terminal
 from kafka_async.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILES", help="None: standard input.")
+        list[Path] | None, typer.Argument(metavar="FILES", help="Default: standard input.")
     ] = None,
-    bootstrap: options.Bootstrap = options.SERVERS,
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What stands before it is the key.")
+        str | None, typer.Option(metavar="TEXT", help="The text before it is the key.")
     ] = None,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    timeout: options.Timeout = options.PATIENCE,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Produce each line as a record."""
     from kafka_async import Producer
 
-    screen.check_readable(files or [])
+    terminal.check_readable(files or [])
     if key_separator == "":
-        screen.fail("--key-separator is empty: give the text that ends a key")
+        terminal.fail("--key-separator is empty: give the text that ends a key")
     separator = None if key_separator is None else key_separator.encode()
     codec = cast("Compression", compression)
 
@@ -46,20 +46,20 @@ def produce(
         async with Producer(bootstrap, **settings) as producer:
             return await _produce(producer, topic, files or [], separator)
 
-    sent = screen.run(main)
-    screen.err.print(
-        f"{screen.plural(sent, 'record')} produced to {topic}", markup=False, soft_wrap=True
+    sent = terminal.run(main)
+    terminal.err.print(
+        f"{terminal.plural(sent, 'record')} produced to {topic}", markup=False, soft_wrap=True
     )
 
 
 async def _produce(
     producer: Producer, topic: str, files: list[Path], separator: bytes | None
 ) -> int:
-    """Send every line; how many there were."""
+    """Send every line; return the number of lines."""
     sent = done = 0
     size = sum(file.stat().st_size for file in files) or None
-    typed = not files and sys.stdin.isatty()  # what a person types must not run into a bar
-    with screen.progress(counted=False, bounded=bool(size), silent=typed) as progress:
+    typed = not files and sys.stdin.isatty()  # A progress bar would overwrite typed input.
+    with terminal.progress(counted=False, bounded=bool(size), silent=typed) as progress:
         task = progress.add_task(f"producing to {topic}", total=size)
         async for lines in _lines(files, producer.config.max_request_size):
             for line in lines:
@@ -69,9 +69,9 @@ async def _produce(
                 try:
                     await producer.enqueue(topic, value, key=key)
                 except RecordTooLargeError as error:
-                    screen.fail(f"line {sent:,}: {error}")
-            told = f"{screen.plural(sent, 'record')} to {topic}"
-            progress.update(task, completed=done, description=told)
+                    terminal.fail(f"line {sent:,}: {error}")
+            description = f"{terminal.plural(sent, 'record')} to {topic}"
+            progress.update(task, completed=done, description=description)
         await producer.flush()
     return sent
 
@@ -83,13 +83,13 @@ def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
     return (key, value) if found else (None, line)
 
 
-async def _lines(files: list[Path], longest: int) -> AsyncGenerator[list[bytes]]:
-    """The lines of the files, or of standard input."""
+async def _lines(files: list[Path], max_bytes: int) -> AsyncGenerator[list[bytes]]:
+    """Yield the lines of the files, or of standard input."""
     for file in files or [None]:
         with ExitStack() as stack:
             stream = sys.stdin if file is None else stack.enter_context(file.open("rb"))
             try:
-                async for found in waiting.lines(stream.fileno(), longest):
-                    yield found
+                async for lines in background_io.read_lines(stream.fileno(), max_bytes):
+                    yield lines
             except ValueError as error:
-                screen.fail(f"{file or 'standard input'}: {error}, the most that a record may have")
+                terminal.fail(f"{file or 'standard input'}: {error}, the maximum size of a record")

@@ -1,4 +1,4 @@
-"""`kafka-async topics`: create, list, describe and delete topics."""
+"""`kafka-async topics`: creates, lists, describes and deletes topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from kafka_async.cli import options, screen
+from kafka_async.cli import options, terminal
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
@@ -18,20 +18,20 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 @app.command()
 def create(
     name: Name,
-    bootstrap: options.Bootstrap = options.SERVERS,
-    partitions: Annotated[int, typer.Option(min=1, help="How many partitions.")] = 1,
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 1,
     replication_factor: Annotated[
         int, typer.Option(min=-1, help="Replicas of each; -1: the cluster's default.")
     ] = -1,
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A topic option; repeatable.")
     ] = None,
-    timeout: options.Timeout = options.PATIENCE,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Create a topic."""
     from kafka_async.admin import Admin, NewTopic
 
-    configs = dict(_pair(text) for text in config or ())
+    configs = dict(_key_and_value(text) for text in config or ())
 
     async def main() -> None:
         async with Admin(bootstrap, **options.client_options(timeout)) as admin:
@@ -40,30 +40,32 @@ def create(
             )
             await admin.create_topics([topic])
 
-    screen.run(main)
-    screen.err.print(f"created {name} with {screen.plural(partitions, 'partition')}", markup=False)
+    terminal.run(main)
+    count = terminal.plural(partitions, "partition")
+    terminal.err.print(f"created {name} with {count}", markup=False)
 
 
 @app.command("list")
 def list_(
-    bootstrap: options.Bootstrap = options.SERVERS, timeout: options.Timeout = options.PATIENCE
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
-    """Print the names of all topics, one a line."""
+    """Print the names of all topics, one per line."""
     from kafka_async.admin import Admin
 
     async def main() -> None:
         async with Admin(bootstrap, **options.client_options(timeout)) as admin:
             for name in sorted(await admin.list_topics()):
-                screen.out.print(name, markup=False)
+                terminal.out.print(name, markup=False)
 
-    screen.run(main)
+    terminal.run(main)
 
 
 @app.command()
 def describe(
     name: Name,
-    bootstrap: options.Bootstrap = options.SERVERS,
-    timeout: options.Timeout = options.PATIENCE,
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Print each partition's leader, replicas and in-sync replicas."""
     from kafka_async.admin import Admin
@@ -71,21 +73,21 @@ def describe(
     async def main() -> None:
         async with Admin(bootstrap, **options.client_options(timeout)) as admin:
             topic = (await admin.describe_topics([name]))[name]
-        box_style = box.SIMPLE if screen.unicode(screen.out) else box.ASCII
+        box_style = box.SIMPLE if terminal.unicode(terminal.out) else box.ASCII
         table = Table("partition", "leader", "replicas", "in sync", title=name, box=box_style)
         for row in topic.partitions:
             replicas, in_sync = (" ".join(map(str, ids)) for ids in (row.replicas, row.in_sync))
             table.add_row(str(row.partition), str(row.leader), replicas, in_sync)
-        screen.out.print(table)
+        terminal.out.print(table)
 
-    screen.run(main)
+    terminal.run(main)
 
 
 @app.command()
 def delete(
     name: Name,
-    bootstrap: options.Bootstrap = options.SERVERS,
-    timeout: options.Timeout = options.PATIENCE,
+    bootstrap: options.Bootstrap = options.DEFAULT_BOOTSTRAP,
+    timeout: options.Timeout = options.DEFAULT_TIMEOUT,
 ) -> None:
     """Delete a topic and all its records."""
     from kafka_async.admin import Admin
@@ -94,12 +96,12 @@ def delete(
         async with Admin(bootstrap, **options.client_options(timeout)) as admin:
             await admin.delete_topics([name])
 
-    screen.run(main)
-    screen.err.print(f"deleted {name}", markup=False)
+    terminal.run(main)
+    terminal.err.print(f"deleted {name}", markup=False)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _key_and_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        screen.fail(f'--config {text}: write KEY=VALUE, as "retention.ms=60000"')
+        terminal.fail(f'--config {text}: write KEY=VALUE, as "retention.ms=60000"')
     return key, value

@@ -1,7 +1,7 @@
-"""Kafka for tests: clusters to test against, the pytest fixture, and a clock that jumps.
+"""Tools for tests: clusters, the pytest fixture and an event loop on virtual time.
 
 The fixture `kafka_cluster` comes with the `testing` extra (`pip install '.[testing]'` in a
-checkout) and needs no import; what is here is for those who want a cluster or virtual time without.
+checkout) and needs no import. This package offers clusters and virtual time without the fixture.
 """
 
 from __future__ import annotations

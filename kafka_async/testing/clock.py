@@ -1,12 +1,12 @@
-"""An event loop whose time jumps: time-outs, back-offs and sessions are tested without waiting.
+"""An event loop on virtual time, to test time-outs, back-offs and sessions without waiting.
 
-The loop's clock stands still while anything can run, and jumps to the next timer when nothing can.
-So a test of a 45 s session takes as long as its Python does, and always runs in the same order.
-What would make time real again is refused: sockets, files and processes. Executors run in place, as
+The loop's clock stands still while a callback is ready, and jumps to the next timer when none is.
+A test of a 45 s session takes only the time of its Python code, and always runs in the same order.
+Sockets, pipes and processes, which depend on real time, raise. Executors run in place, as
 `Supervisor.offload` does under this loop.
 
-A test that would hang fails at once, with the tasks that wait: when there is no timer left, and
-when a day of virtual time has passed (periodic timers never run out).
+A test that would hang fails with the list of waiting tasks: when no timer is left, or when a day of
+virtual time has passed (periodic timers never run out).
 
     def test_session_expires():
         run_virtual(my_coroutine())
@@ -29,13 +29,13 @@ DAY = 86_400.0
 
 
 class VirtualTimeError(RuntimeError):
-    """The code under test would never go on, or asked for what virtual time cannot give."""
+    """The code under test would wait forever, or used a call that virtual time does not support."""
 
 
 class VirtualClockEventLoop(asyncio.SelectorEventLoop):
-    """An asyncio event loop on virtual time, which starts at `start` and may reach `start + limit`.
+    """Runs callbacks on virtual time, from `start` to at most `start + limit` seconds.
 
-    Both are seconds. It never opens a socket: connect through `kafka_async.clock.MemoryNetwork`.
+    It opens no sockets: connect through `kafka_async.clock.MemoryNetwork`.
     """
 
     virtual_time = True
@@ -46,23 +46,23 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
         super().__init__(_JumpingSelector(self._advance))
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._now
 
     def run_in_executor(
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call `func(*args)` in place: a thread would bring real time back."""
+        """Call `func(*args)` in place, since a thread would run on real time."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001  # it is the caller's, who awaits the future
+        except Exception as error:  # noqa: BLE001  # raised where the future is awaited
             future.set_exception(error)
         return future
 
     def _advance(self, seconds: float | None) -> None:
         if seconds is None:
-            raise VirtualTimeError(f"nothing will ever happen again; {self._waiting()}")
+            raise VirtualTimeError(f"no callback or timer is left; {self._waiting()}")
         if self._now + seconds > self._end:
             raise VirtualTimeError(f"virtual time ran out at {self._now:g} s; {self._waiting()}")
         self._now += seconds
@@ -74,7 +74,7 @@ class VirtualClockEventLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """What the loop sleeps in. It looks for a wake-up from another thread, and else moves time."""
+    """Advances virtual time instead of waiting, unless another thread has woken the loop."""
 
     def __init__(self, advance: Callable[[float | None], None]) -> None:
         self._real = selectors.DefaultSelector()
@@ -107,32 +107,40 @@ def _place(task: asyncio.Task[Any]) -> str:
     return f"{code.co_qualname} ({code.co_filename}:{stack[0].f_lineno})"
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(*_: object, **__: object) -> NoReturn:
+def _unsupported(name: str) -> Callable[..., NoReturn]:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise VirtualTimeError(
             f"loop.{name}() works in real time, which a virtual clock does not have: "
             "connect through kafka_async.clock.MemoryNetwork, or use an ordinary event loop"
         )
 
-    return refuse
+    return fail
 
 
-REFUSED = (
+UNSUPPORTED_METHODS = (
     *("create_connection", "create_server", "create_datagram_endpoint", "create_unix_connection"),
     *("create_unix_server", "connect_accepted_socket", "connect_read_pipe", "connect_write_pipe"),
     *("sock_connect", "sock_accept", "sock_recv", "sock_recv_into", "sock_sendall", "sendfile"),
     *("getaddrinfo", "getnameinfo", "subprocess_exec", "subprocess_shell"),
     *("add_reader", "add_writer"),
 )
-for _name in REFUSED:
-    setattr(VirtualClockEventLoop, _name, _refusal(_name))
+for _name in UNSUPPORTED_METHODS:
+    setattr(VirtualClockEventLoop, _name, _unsupported(_name))
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, start: float = 0.0, limit: float = DAY) -> T:
-    """Run a coroutine to its end on a virtual clock, and return what it returns.
+    """Run a coroutine on virtual time.
+
+    Args:
+        main: The coroutine.
+        start: Virtual time at the start, in seconds.
+        limit: Maximum virtual time that may pass, in seconds (default: a day).
+
+    Returns:
+        The result of the coroutine.
 
     Raises:
-        VirtualTimeError: it would have waited for ever, or beyond `limit` virtual seconds.
+        VirtualTimeError: The coroutine would wait forever, or longer than `limit`.
     """
     with asyncio.Runner(loop_factory=lambda: VirtualClockEventLoop(start, limit)) as runner:
         return runner.run(main)

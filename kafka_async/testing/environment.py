@@ -1,4 +1,4 @@
-"""What the environment says about this run."""
+"""Facts about a test run from the environment."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def in_ci() -> bool:
-    """Whether it says CI=true (or CI=1), where nothing may be skipped in silence."""
+    """Return whether CI is "true" or "1": a test must then fail instead of being skipped."""
     return os.environ.get("CI", "").lower() in {"true", "1"}

@@ -1,4 +1,4 @@
-"""What stands behind the fixture `kafka_cluster`: the session's clusters, and a test's handle."""
+"""Implementation of the fixture `kafka_cluster`: the session's clusters, and a test's handle."""
 
 from __future__ import annotations
 
@@ -29,63 +29,70 @@ if TYPE_CHECKING:
 
 
 class ClusterHandle:
-    """A running cluster as one test sees it: an address, and names that no other test uses."""
+    """Gives a test a running cluster, and names that no other test uses."""
 
     def __init__(self, cluster: Backend, cleanup: TopicCleanup) -> None:
         self.cluster = cluster
-        """The backend itself: an `EmbeddedBackend`, an `ApacheBackend` ..."""
+        """The backend, such as an `EmbeddedBackend` or an `ApacheBackend`."""
         self._cleanup = cleanup
         self._suffix = uuid.uuid4().hex[:8]
-        self._named: set[str] = set()
-        self._before = cleanup.listed()
+        self._topics: set[str] = set()
+        self._existing = cleanup.listed()
 
     @property
     def backend(self) -> str:
-        """Which kind of cluster it is: "embedded", "apache", "docker" or "external"."""
+        """Kind of the cluster: "embedded", "apache", "docker" or "external"."""
         return self.cluster.name.partition(" ")[0]
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, by commas."""
+        """`host:port` of every broker, separated by commas."""
         return self.cluster.bootstrap_servers
 
     @property
     def control(self) -> BrokerControl:
-        """Control of its single brokers; skips the test on a backend that has none."""
+        """Control of single brokers; skips the test on a backend without it."""
         if not isinstance(self.cluster, BrokerControl):
             pytest.skip(f"{self.cluster.name} has no control of single brokers")
         return self.cluster
 
     @property
     def faults(self) -> Faults:
-        """Rules for faults, removed after the test; skips it on a backend without faults."""
+        """Fault rules, removed after the test; skips the test on a backend without them."""
         if not isinstance(self.cluster, EmbeddedBackend):
             pytest.skip(f"{self.cluster.name} has no faults: run it with --kafka-backend embedded")
         return self.cluster.cluster.faults
 
     def reset(self) -> None:
-        """Remove the rules for faults, so that what hangs goes on, and the test's topics.
+        """Remove the fault rules, so that held requests continue, and delete the test's topics.
 
-        On the embedded cluster these are all that were created during the test, else those whose
-        names `topic` has returned. Groups stay: their ids are not used again.
+        On the embedded cluster these are all topics created during the test, on others those whose
+        names `topic` returned. Groups are not deleted: their ids are not used again.
         """
         if isinstance(self.cluster, EmbeddedBackend):
             self.cluster.cluster.faults.clear()
-        self._cleanup.delete(self._named | (self._cleanup.listed() - self._before))
+        self._cleanup.delete(self._topics | (self._cleanup.listed() - self._existing))
 
     async def produce(self, topic: str, values: Sequence[bytes | None]) -> None:
-        """Append a record for each value; returns when all are acknowledged."""
+        """Send a record for each value and wait until all are acknowledged."""
         from kafka_async.producer.producer import Producer
 
         async with Producer(self.bootstrap_servers) as producer:
             await producer.send_many(topic, values)
 
     async def read(self, topic: str, *, timeout: float = 30.0) -> list[Record]:
-        """Return all committed records of a topic, each partition's in order of offset.
+        """Return all committed records of a topic, ordered by partition and offset.
+
+        Args:
+            topic: The topic.
+            timeout: Maximum time in seconds.
+
+        Returns:
+            The records.
 
         Raises:
-            TimeoutError: they were not read within `timeout` seconds.
-            UnknownTopicOrPartitionError: there is no such topic.
+            TimeoutError: The records were not read within `timeout`.
+            UnknownTopicOrPartitionError: The topic does not exist.
         """
         from kafka_async.consumer.consumer import Consumer
 
@@ -109,50 +116,52 @@ class ClusterHandle:
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
     def topic(self, prefix: str = "topic") -> str:
-        """Return the name of a topic of this test, the same for the same prefix.
+        """Return a topic name that is unique to this test, the same for the same prefix.
 
-        The topic is not created by this call, and is deleted after the test if it exists.
+        The call does not create the topic. If it exists after the test, it is deleted.
         """
         name = f"{prefix}-{self._suffix}"
-        self._named.add(name)
+        self._topics.add(name)
         return name
 
     def group(self, prefix: str = "group") -> str:
-        """The id of a group of this test; the same for the same prefix."""
+        """Return a group id that is unique to this test, the same for the same prefix."""
         return f"{prefix}-{self._suffix}"
 
     def transactional_id(self, prefix: str = "transactions") -> str:
-        """A transactional id of this test; the same for the same prefix."""
+        """Return a transactional id that is unique to this test, the same for the same prefix."""
         return f"{prefix}-{self._suffix}"
 
 
 class Clusters:
-    """The clusters of a test session: each is started when it is first asked for, and only once.
+    """Starts the clusters of a test session, each once, when it is first requested.
 
-    `record` takes ("kafka_backend", name) for each that ran, and ("not_run", reason)
-    for each that could not: pytest's `record_testsuite_property`.
+    Args:
+        options: The options of the clusters.
+        record: pytest's `record_testsuite_property`, called with ("kafka_backend", name) for each
+            cluster that ran and ("not_run", reason) for each that this machine cannot run.
     """
 
     def __init__(self, options: ClusterOptions, record: Callable[[str, object], None]) -> None:
         self._options = options
         self._record = record
         self._running: dict[str, tuple[Backend, TopicCleanup]] = {}
-        self._missing: dict[str, str] = {}
-        self._broken: dict[str, Exception] = {}
+        self._unavailable: dict[str, str] = {}
+        self._failed: dict[str, Exception] = {}
         self._stack = ExitStack()
 
     def handle(self, name: str) -> ClusterHandle:
-        """A test's handle of the backend that `name` names.
+        """Return a test's handle of a backend.
 
-        Where this machine cannot run it, the test is skipped with the reason, and fails if CI=true.
+        Where this machine cannot run the backend, the test is skipped, or fails if CI=true.
         """
-        if name not in {*self._running, *self._missing, *self._broken}:
+        if name not in {*self._running, *self._unavailable, *self._failed}:
             self._start(name)
-        if name in self._broken:  # it is not tried again: each test would wait as long as the first
-            raise self._broken[name]
-        if name in self._missing:
+        if name in self._failed:  # Not started again: each test would wait as long as the first.
+            raise self._failed[name]
+        if name in self._unavailable:
             report = pytest.fail if in_ci() else pytest.skip
-            report(f"no Kafka backend {name}: {self._missing[name]}")
+            report(f"no Kafka backend {name}: {self._unavailable[name]}")
         return ClusterHandle(*self._running[name])
 
     def _start(self, name: str) -> None:
@@ -160,13 +169,13 @@ class Clusters:
         try:
             cluster = self._stack.enter_context(backend)
         except BackendUnavailableError as error:
-            self._missing[name] = str(error)
+            self._unavailable[name] = str(error)
             self._record("not_run", f"{backend.name} ({error})")
-        except Exception as error:  # noqa: BLE001  # whatever it is, every later test must hear it
-            self._broken[name] = error
+        except Exception as error:  # noqa: BLE001  # raised in every test that requests it
+            self._failed[name] = error
         else:
             cleanup = TopicCleanup(cluster)
-            self._stack.callback(cleanup.close)  # before the cluster is stopped
+            self._stack.callback(cleanup.close)  # Called before the cluster is stopped.
             self._running[name] = (cluster, cleanup)
             self._record("kafka_backend", backend.name)
 

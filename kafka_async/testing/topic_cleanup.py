@@ -21,9 +21,9 @@ TIMEOUT_MS: Final = 5_000
 
 
 class TopicCleanup:
-    """Deletes topics of one cluster: the embedded one directly, another by one request per test.
+    """Deletes topics of one cluster: of the embedded one directly, else by one request per test.
 
-    Its admin client connects at the first deletion and serves the whole session.
+    The admin client connects at the first deletion and serves the whole session.
     """
 
     def __init__(self, cluster: Backend) -> None:
@@ -31,9 +31,9 @@ class TopicCleanup:
         self._admin: Admin | None = None
 
     def listed(self) -> frozenset[str]:
-        """Return the topics that exist, without internal ones; of the embedded cluster only.
+        """Return the topics of an embedded cluster without internal ones.
 
-        Listing those of another cluster takes a request.
+        For another cluster the result is empty, since listing its topics takes a request.
         """
         if not isinstance(self._cluster, EmbeddedBackend):
             return frozenset()
@@ -43,7 +43,7 @@ class TopicCleanup:
         return frozenset(topic.name for topic in topics if not is_internal(topic.name))
 
     def delete(self, names: AbstractSet[str]) -> None:
-        """Delete those of these topics that exist. A failure is logged as a warning."""
+        """Delete those of the topics that exist; log a warning after a failure."""
         if isinstance(self._cluster, EmbeddedBackend):
             for name in names & self.listed():
                 self._cluster.cluster.delete_topic(name)
@@ -55,12 +55,12 @@ class TopicCleanup:
         try:
             run(self._delete, names)
         except UnknownTopicOrPartitionError:
-            pass  # The test did not create it; the others are deleted all the same.
+            pass  # The test did not create this topic; the broker has deleted the others.
         except KafkaError as error:
             logger.warning("topics were not deleted: %s: %s", sorted(names), error)
 
     def close(self) -> None:
-        """Close the connection; to be called while the cluster runs."""
+        """Close the connection; call it while the cluster runs."""
         from kafka_async.blocking import run
 
         admin, self._admin = self._admin, None

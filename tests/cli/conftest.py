@@ -1,4 +1,4 @@
-"""A cluster for commands that need one, and a way to call them without starting a process."""
+"""A cluster for commands, and a function that calls them in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_async.embedded import run_in_thread
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[str]:
-    """One broker, where a topic is there only if somebody has created it."""
+    """Return the address of a broker that does not create topics automatically."""
     with run_in_thread(1, auto_create_topics=False) as cluster:
         yield cluster.bootstrap_servers
 
@@ -28,14 +28,14 @@ class Ended:
 
     @property
     def line(self) -> str:
-        """The one line that an error is."""
+        """Only line of standard error."""
         (line,) = self.err.splitlines()
         return line
 
 
 @dataclass(frozen=True)
 class Command:
-    """`kafka-async ... --bootstrap SERVERS --timeout 5`, in this process."""
+    """Calls `kafka-async ... --bootstrap SERVERS --timeout 5` in this process."""
 
     servers: str
 
@@ -49,7 +49,7 @@ def command(servers: str) -> Command:
 
 
 def call(*arguments: str, **options: Any) -> Ended:
-    """Call the command line; an exception that leaves it is the test's."""
+    """Call the command line; raise the exception that it does not handle."""
     result = CliRunner().invoke(app, list(arguments), **options)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

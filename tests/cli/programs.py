@@ -1,4 +1,4 @@
-"""The command as a person runs it: a process, watched with everything that it starts."""
+"""Runs the command as a process, and finds the processes that it starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-MARK = "KAFKA_ASYNC_TEST_PROGRAM"
+MARKER = "KAFKA_ASYNC_TEST_PROGRAM"
+"""Environment variable that all processes of a program inherit."""
 
 
 class Program:
-    """`kafka-async ARGUMENTS`, and whatever it starts: all of them inherit a word of ours.
-
-    Another `module` than kafka_async is a program of the project's own.
-    """
+    """Runs `kafka-async ARGUMENTS`, or another `module` of this project, as a process."""
 
     def __init__(
         self,
@@ -31,14 +29,14 @@ class Program:
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
     ) -> None:
-        self._mark = uuid.uuid4().hex
+        self._marker = uuid.uuid4().hex
         plain = {"PYTHONDONTWRITEBYTECODE": "", "NO_COLOR": "1", **(environment or {})}
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env={**os.environ, MARK: self._mark, **plain},
+            env={**os.environ, MARKER: self._marker, **plain},
             start_new_session=True,
         )
 
@@ -50,39 +48,39 @@ class Program:
             os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
-    def wait_for(self, words: str) -> str:
-        """Read standard error until it says so; all of it so far."""
+    def wait_for(self, text: str) -> str:
+        """Read standard error until it contains a text, and return what was read."""
         assert self.process.stderr is not None
-        said = ""
-        while words not in said:
+        output = ""
+        while text not in output:
             data = os.read(self.process.stderr.fileno(), 4096)
-            assert data, f"it ended without {words!r}: {said}"
-            said += data.decode()
-        return said
+            assert data, f"it ended without {text!r}: {output}"
+            output += data.decode()
+        return output
 
     def signal(self, number: int) -> None:
-        """What Ctrl-C does, for SIGINT: only the foreground process group gets it."""
+        """Send a signal to the process group, as Ctrl-C does to that in the foreground."""
         os.killpg(self.process.pid, number)
 
     def end(self, within: float = 20) -> tuple[int, str, str]:
-        """Wait until it has ended: its status, and the rest of standard output and error."""
+        """Wait for the end; return the status and the rest of standard output and error."""
         out, err = self.process.communicate(timeout=within)
         return self.process.returncode, (out or b"").decode(), (err or b"").decode()
 
     def running(self) -> list[int]:
-        """The ids of the processes that carry the word."""
-        word = f"{MARK}={self._mark}".encode()
-        found: list[int] = []
+        """Return the ids of the program's processes."""
+        variable = f"{MARKER}={self._marker}".encode()
+        pids: list[int] = []
         for name in os.listdir("/proc"):
             try:
-                if name.isdigit() and word in Path("/proc", name, "environ").read_bytes():
-                    found.append(int(name))
+                if name.isdigit() and variable in Path("/proc", name, "environ").read_bytes():
+                    pids.append(int(name))
             except OSError:
-                continue  # it ended while we looked, or is nobody's
-        return found
+                continue  # The process has just ended, or belongs to another user.
+        return pids
 
     def left(self, within: float = 10) -> list[str]:
-        """The commands that run still after some seconds."""
+        """Wait some seconds and return the commands of the processes that still run."""
         deadline = time.monotonic() + within
         for pid in self.running():
             try:
@@ -104,9 +102,9 @@ def command_of(pid: int) -> str:
 
 
 def run(
-    *arguments: str, environment: Mapping[str, str] | None = None, given: bytes = b""
+    *arguments: str, environment: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> tuple[int, str, str]:
-    """Run a command to its end: status, standard output, standard error."""
+    """Run a command to its end; return its status, standard output and standard error."""
     with Program(*arguments, environment=environment, stdin=subprocess.PIPE) as program:
-        out, err = program.process.communicate(given, timeout=60)
+        out, err = program.process.communicate(stdin, timeout=60)
         return program.process.returncode, out.decode(), err.decode()

@@ -1,4 +1,4 @@
-"""topics, produce and consume: what they print, where, and how they end."""
+"""The commands topics, produce and consume: their output and exit status."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topic(command: Command, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_a_topic_from_its_creation_to_its_end(command: Command) -> None:
+def test_creates_lists_describes_and_deletes_a_topic(command: Command) -> None:
     created = command(
         "topics", "create", "life", "--partitions", "3", "--config", "retention.ms=60000"
     )
@@ -50,7 +50,7 @@ def test_a_topic_from_its_creation_to_its_end(command: Command) -> None:
     assert "life" not in command("topics", "list").out.splitlines()
 
 
-def test_lines_become_records_and_lines_again(command: Command, topic: str, tmp_path: Path) -> None:
+def test_produces_and_consumes_lines(command: Command, topic: str, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_bytes("one\ntwo\r\n\nü\nlast".encode())
     produced = command("produce", topic, str(text))
@@ -62,7 +62,7 @@ def test_lines_become_records_and_lines_again(command: Command, topic: str, tmp_
     assert sorted(consumed.out.split("\n")[:-1]) == sorted(["one", "two", "", "ü", "last"])
 
 
-def test_standard_input_is_produced_as_it_comes(servers: str, topic: str) -> None:
+def test_produces_lines_of_standard_input_before_its_end(servers: str, topic: str) -> None:
     with Program(
         "produce", topic, "--bootstrap", servers, stdin=subprocess.PIPE
     ) as program, Program(
@@ -72,13 +72,13 @@ def test_standard_input_is_produced_as_it_comes(servers: str, topic: str) -> Non
         assert stdin is not None
         stdin.write(b"now\n")
         stdin.flush()
-        assert reader.end() == (0, "now\n", "1 record\n")  # the writer's input is still open
+        assert reader.end() == (0, "now\n", "1 record\n")  # The writer's input is still open.
         stdin.close()
         program.process.stdin = None
         assert program.end() == (0, "", f"1 record produced to {topic}\n")
 
 
-def test_json_lines_tell_everything_about_a_record(
+def test_json_lines_have_all_fields_of_a_record(
     command: Command, topic: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
@@ -97,7 +97,7 @@ def test_json_lines_tell_everything_about_a_record(
         assert row["headers"] == []
 
 
-def test_an_offset_and_a_count_bound_what_is_read(command: Command, servers: str) -> None:
+def test_consumes_from_an_offset_up_to_a_count(command: Command, servers: str) -> None:
     command("topics", "create", "numbers")
     fill(servers, "numbers", [str(n).encode() for n in range(20)])
     assert command("consume", "numbers", "--offset", "17", "--exit").out == "17\n18\n19\n"
@@ -106,7 +106,7 @@ def test_an_offset_and_a_count_bound_what_is_read(command: Command, servers: str
     assert command("consume", "numbers", "--offset", "end", "--exit").out == ""
 
 
-def test_a_topic_that_ends_in_an_aborted_transaction_has_an_end_too(
+def test_stops_at_the_end_of_a_topic_that_ends_in_an_aborted_transaction(
     command: Command, servers: str, topic: str
 ) -> None:
     async def transactions() -> None:
@@ -121,12 +121,12 @@ def test_a_topic_that_ends_in_an_aborted_transaction_has_an_end_too(
     asyncio.run(transactions())
     read = command("consume", topic, "--offset", "beginning", "--exit")
     assert (read.status, read.out) == (0, "stays\n")
-    all_of_it = command("consume", topic, "--offset", "beginning", "--exit", "--no-read-committed")
-    assert sorted(all_of_it.out.split()) == ["goes", "stays"]
+    everything = command("consume", topic, "--offset", "beginning", "--exit", "--no-read-committed")
+    assert sorted(everything.out.split()) == ["goes", "stays"]
 
 
 @pytest.mark.parametrize("verb", ["produce", "consume"])
-def test_a_topic_that_is_not_there_is_named(command: Command, verb: str, tmp_path: Path) -> None:
+def test_error_names_a_missing_topic(command: Command, verb: str, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("a line\n")
     ended = command(verb, "nowhere", *([str(text)] if verb == "produce" else []), timeout=1)
@@ -136,7 +136,7 @@ def test_a_topic_that_is_not_there_is_named(command: Command, verb: str, tmp_pat
     assert "nowhere" in ended.line
 
 
-def test_a_topic_made_twice_or_deleted_twice_is_named(command: Command, topic: str) -> None:
+def test_error_names_a_topic_created_or_deleted_twice(command: Command, topic: str) -> None:
     again = command("topics", "create", topic)
     assert again.status == 1
     assert topic in again.line
@@ -146,7 +146,7 @@ def test_a_topic_made_twice_or_deleted_twice_is_named(command: Command, topic: s
     assert topic in gone.line
 
 
-def test_a_line_over_the_limit_is_named_by_its_number(
+def test_error_has_the_number_of_a_line_over_the_limit(
     command: Command, topic: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
@@ -157,7 +157,7 @@ def test_a_line_over_the_limit_is_named_by_its_number(
     assert "max_request_size" in ended.line
 
 
-def test_a_line_without_end_does_not_fill_the_memory(
+def test_reading_stops_at_a_line_over_the_limit(
     command: Command, topic: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
@@ -167,16 +167,16 @@ def test_a_line_without_end_does_not_fill_the_memory(
     assert ended.line.startswith(f"error: {text}: a line is longer than 1,048,576 bytes")
 
 
-def test_files_that_cannot_be_read_are_named(command: Command, tmp_path: Path) -> None:
+def test_error_names_files_that_cannot_be_read(command: Command, tmp_path: Path) -> None:
     missing = command("produce", "t", str(tmp_path / "missing"))
-    assert missing.line == f"error: {tmp_path / 'missing'}: there is no such file"
+    assert missing.line == f"error: {tmp_path / 'missing'}: no such file"
     directory = command("produce", "t", str(tmp_path))
     assert directory.line == f"error: {tmp_path} is a directory: name files"
     assert missing.status == directory.status == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("consume", "t", "--offset", "soon"), "write beginning, end or a number"),
         (("produce", "t", "--compression", "zip"), "compression_type='zip' is not one of"),
@@ -184,36 +184,36 @@ def test_files_that_cannot_be_read_are_named(command: Command, tmp_path: Path) -
         (("topics", "create", "t", "--config", "x"), "write KEY=VALUE"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_named(
-    command: Command, arguments: tuple[str, ...], says: str
+def test_error_names_an_invalid_option(
+    command: Command, arguments: tuple[str, ...], message: str
 ) -> None:
     ended = command(*arguments)
     assert ended.status == 1
-    assert says in ended.line
+    assert message in ended.line
 
 
-def test_a_port_that_is_in_use_is_named(servers: str, call: Call) -> None:
+def test_error_names_a_port_in_use(servers: str, call: Call) -> None:
     port = servers.rpartition(":")[2]
     ended = call("broker", "--port", port)
     assert ended.status == 1
     assert ended.line == (
-        f"error: port {port}: in use by another program: take another --port, or 0"
+        f"error: port {port}: in use by another program: choose another --port, or 0"
     )
 
 
-def test_the_version_is_told(call: Call) -> None:
-    told = call("--version")
-    assert told.status == 0
-    assert told.out.startswith("kafka-async ")
+def test_prints_the_version(call: Call) -> None:
+    ended = call("--version")
+    assert ended.status == 0
+    assert ended.out.startswith("kafka-async ")
 
 
-def test_all_commands_are_in_the_help(call: Call) -> None:
-    told = call("--help", terminal_width=80)
+def test_help_lists_all_commands(call: Call) -> None:
+    ended = call("--help", terminal_width=80)
     for name in ("demo", "broker", "topics", "produce", "consume"):
-        assert f" {name} " in told.out
+        assert f" {name} " in ended.out
 
 
-def test_the_reader_of_the_output_may_leave(servers: str, command: Command) -> None:
+def test_ends_quietly_when_the_reader_closes_the_pipe(servers: str, command: Command) -> None:
     command("topics", "create", "much")
     fill(servers, "much", [b"x" * 1000] * 2000)
     with Program(
@@ -241,7 +241,7 @@ def test_ctrl_c_ends_consume(servers: str, topic: str) -> None:
         assert program.left() == []
 
 
-def test_ctrl_c_ends_produce_and_keeps_what_was_given(
+def test_ctrl_c_ends_produce_after_sending_complete_lines(
     command: Command, servers: str, topic: str
 ) -> None:
     with Program("produce", topic, "--bootstrap", servers, stdin=subprocess.PIPE) as program:
@@ -257,23 +257,23 @@ def test_ctrl_c_ends_produce_and_keeps_what_was_given(
 
 
 def on_a_terminal(*arguments: str) -> str:
-    """What a command shows on a terminal of 80 columns, until it ends."""
-    ours, theirs = os.openpty()
-    words = {"TERM": "xterm-256color", "COLUMNS": "80", "LANG": "C.UTF-8", "NO_COLOR": ""}
+    """Run a command on a terminal of 80 columns and return its output."""
+    master, slave = os.openpty()
+    environment = {"TERM": "xterm-256color", "COLUMNS": "80", "LANG": "C.UTF-8", "NO_COLOR": ""}
     shown = b""
     try:
-        with Program(*arguments, environment=words, stdout=theirs, stderr=theirs) as program:
-            os.close(theirs)
-            with contextlib.suppress(OSError):  # the other end is closed
-                while data := os.read(ours, 4096):
+        with Program(*arguments, environment=environment, stdout=slave, stderr=slave) as program:
+            os.close(slave)
+            with contextlib.suppress(OSError):  # The command has closed the other end.
+                while data := os.read(master, 4096):
                     shown += data
             assert program.process.wait(20) == 0
     finally:
-        os.close(ours)
+        os.close(master)
     return shown.decode()
 
 
-def test_on_a_terminal_there_is_a_bar_while_it_works_and_nothing_of_it_after(
+def test_shows_a_progress_bar_on_a_terminal_and_removes_it(
     servers: str, command: Command, tmp_path: Path
 ) -> None:
     command("topics", "create", "bar")
@@ -281,7 +281,7 @@ def test_on_a_terminal_there_is_a_bar_while_it_works_and_nothing_of_it_after(
     text.write_bytes(b"line\n" * 20_000)
     shown = on_a_terminal("produce", "bar", str(text), "--bootstrap", servers)
     assert "producing to bar" in shown
-    assert "\u2501" in shown  # the bar
+    assert "\u2501" in shown  # The progress bar.
     assert shown.endswith("20,000 records produced to bar\r\n")
     shown = on_a_terminal(
         "consume", "bar", "--offset", "beginning", "--exit", "--bootstrap", servers
@@ -292,12 +292,9 @@ def test_on_a_terminal_there_is_a_bar_while_it_works_and_nothing_of_it_after(
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_name_that_the_terminal_cannot_show_does_not_end_the_command(
-    servers: str, encoding: str
-) -> None:
-    words = {"PYTHONIOENCODING": encoding, "LANG": "C", "PYTHONUTF8": "0"}
-    status, out, err = run(
-        "topics", "describe", "żaba", "--bootstrap", servers, "--timeout", "1", environment=words
-    )
+def test_escapes_characters_that_the_terminal_cannot_encode(servers: str, encoding: str) -> None:
+    environment = {"PYTHONIOENCODING": encoding, "LANG": "C", "PYTHONUTF8": "0"}
+    arguments = ("topics", "describe", "żaba", "--bootstrap", servers, "--timeout", "1")
+    status, out, err = run(*arguments, environment=environment)
     assert (status, out) == (1, "")
     assert "\\u017caba" in err

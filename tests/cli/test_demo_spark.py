@@ -1,4 +1,4 @@
-"""Whether Spark can run here, how pyspark is installed, and what a failed job is blamed on."""
+"""The requirements of the Spark job, the installation of pyspark, and the reason of a failure."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from kafka_async.testing.backends.base import BackendUnavailableError
 
 
 class Listener:
-    """A teller that writes down what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
-    def stage(self, title: str, total: int | None) -> None:
-        self.told.append(title)
+    def start_stage(self, title: str, total: int | None) -> None:
+        self.calls.append(title)
 
     def advance(self, done: int) -> None:
-        self.told.append(str(done))
+        self.calls.append(str(done))
 
-    def say(self, line: str) -> None:
-        self.told.append(line)
+    def show(self, message: str) -> None:
+        self.calls.append(message)
 
     @contextmanager
-    def aside(self) -> Generator[None]:
-        self.told.append("(aside")
+    def suspend(self) -> Generator[None]:
+        self.calls.append("suspended")
         yield
-        self.told.append(")")
+        self.calls.append("resumed")
 
 
-def result() -> Result:
+def make_result() -> Result:
     return Result("0123abcd", seed=1, backend="embedded", topics={}, lines=1)
 
 
@@ -60,81 +60,83 @@ def with_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "says"),
+    ("error", "message"),
     [
         (BackendUnavailableError("install Java 17 or newer: java is 11"), "java is 11"),
         (PermissionError(13, "Permission denied", "java"), "Java does not run: "),
     ],
 )
-def test_java_that_will_not_do_comes_before_pyspark(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
+def test_unusable_java_is_reported_before_missing_pyspark(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     def find() -> None:
         raise error
 
     monkeypatch.setattr(jvm, "find_java", find)
     without_pyspark(monkeypatch)
-    lacking = spark.lacking()
-    assert lacking is not None
-    assert says in lacking
+    missing = spark.missing_requirement()
+    assert missing is not None
+    assert message in missing
 
 
-def test_pyspark_that_is_missing_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_is_reported_with_the_command_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with_java(monkeypatch)
     without_pyspark(monkeypatch)
-    assert spark.lacking() == "pyspark is missing: pip install pyspark pyarrow"
+    assert spark.missing_requirement() == "pyspark is missing: pip install pyspark pyarrow"
 
 
-def test_with_both_nothing_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_no_missing_requirement(monkeypatch: pytest.MonkeyPatch) -> None:
     with_java(monkeypatch)
     monkeypatch.setattr(importlib.util, "find_spec", always)
-    assert spark.lacking() is None
+    assert spark.missing_requirement() is None
 
 
-def test_pyspark_is_installed_aside_when_a_command_for_it_is_named(
+def test_installs_pyspark_if_the_environment_has_a_command(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with_java(monkeypatch)
     without_pyspark(monkeypatch)
-    monkeypatch.setenv(spark.INSTALL, "echo from the installer")
+    monkeypatch.setenv(spark.INSTALL_COMMAND, "echo from the installer")
     listener = Listener()
-    made = result()
-    lacking = asyncio.run(spark.make_ready(listener, made))
-    assert lacking is not None  # the command has installed nothing
-    assert listener.told == [
-        "install pyspark", "a download of about 450 MB, once", "(aside", ")"
+    result = make_result()
+    missing = asyncio.run(spark.install_if_missing(listener, result))
+    assert missing is not None  # The command has installed nothing.
+    assert listener.calls == [
+        "install pyspark", "a download of about 450 MB, once", "suspended", "resumed"
     ]  # fmt: skip
     assert capfd.readouterr() == ("", "from the installer\n")
-    assert [stage.name for stage in made.stages] == ["install pyspark"]
+    assert [stage.name for stage in result.stages] == ["install pyspark"]
 
 
-def test_pyspark_is_not_installed_where_it_could_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_install_pyspark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     def find() -> None:
         raise BackendUnavailableError("install Java 17 or newer")
 
     monkeypatch.setattr(jvm, "find_java", find)
     without_pyspark(monkeypatch)
-    monkeypatch.setenv(spark.INSTALL, "exit 1")
+    monkeypatch.setenv(spark.INSTALL_COMMAND, "exit 1")
     listener = Listener()
-    lacking = asyncio.run(spark.make_ready(listener, result()))
-    assert lacking is not None
-    assert lacking.startswith("install Java 17 or newer")
-    assert listener.told == []
+    missing = asyncio.run(spark.install_if_missing(listener, make_result()))
+    assert missing is not None
+    assert missing.startswith("install Java 17 or newer")
+    assert listener.calls == []
 
 
-def test_an_interrupted_installation_ends(tmp_path: Path) -> None:
+def test_cancelling_the_installation_terminates_it(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
     async def interrupt() -> None:
-        # The command opens the fifo, which lets us go on, and would read it for ever.
+        # Opening the fifo here returns when the command has opened it; the command reads forever.
         installing = asyncio.create_task(spark.install(f"exec cat {fifo} > /dev/null"))
         writer = await asyncio.to_thread(fifo.open, "wb", 0)
         installing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await installing
         with pytest.raises(BrokenPipeError):
-            writer.write(b"nobody reads")
+            writer.write(b"the command has ended")
         with writer:
             pass
 
@@ -142,7 +144,7 @@ def test_an_interrupted_installation_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "blamed"),
+    ("log", "reason"),
     [
         (
             "26/01/01 WARN x\nTraceback:\n  File\nValueError: first\n"
@@ -153,7 +155,7 @@ def test_an_interrupted_installation_ends(tmp_path: Path) -> None:
         ("", "it ended with status 3"),
     ],
 )
-def test_the_last_error_of_the_log_is_the_cause(tmp_path: Path, log: str, blamed: str) -> None:
+def test_failure_reason_is_the_last_error_of_the_log(tmp_path: Path, log: str, reason: str) -> None:
     path = tmp_path / "spark.log"
     path.write_text(log)
-    assert spark.cause(path, 3) == blamed
+    assert spark.failure_reason(path, 3) == reason

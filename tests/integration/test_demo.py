@@ -1,4 +1,4 @@
-"""The demo, as a newcomer runs it: on every kind of cluster, with Spark and without."""
+"""The demo as a process, on every kind of cluster, with and without Spark."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ FIGURES = {
     "lines", "words", "distinct_words", "lost", "duplicated", "aborted_transactions",
     "killed_workers", "rebalances", "seconds", "topics", "backend", "kernel", "spark", "seed",
 }  # fmt: skip
-LIMIT = 240
+TIMEOUT = 240
+"""Seconds."""
 
 
-def finished(program: Program, figures: Path) -> tuple[dict[str, Any], str]:
-    """Wait for the end of a run that must be right; its figures, and its end screen."""
-    status, out, err = program.end(within=LIMIT)
+def wait_for_success(program: Program, path: Path) -> tuple[dict[str, Any], str]:
+    """Wait for the end of a run that must succeed; return its figures and its summary."""
+    status, out, err = program.end(within=TIMEOUT)
     assert status == 0, f"{err}\n{out}"
     assert program.left() == []
-    found = json.loads(figures.read_text())
-    assert found.keys() == FIGURES
-    assert (found["lost"], found["duplicated"]) == (0, 0)
-    return found, out
+    figures = json.loads(path.read_text())
+    assert figures.keys() == FIGURES
+    assert (figures["lost"], figures["duplicated"]) == (0, 0)
+    return figures, out
 
 
 def topics_and_groups(servers: str) -> list[str]:
-    async def ask() -> list[str]:
+    async def list_names() -> list[str]:
         async with Admin(servers) as admin:
             return sorted([*await admin.list_topics(), *await admin.list_groups()])
 
-    return asyncio.run(ask())
+    return asyncio.run(list_names())
 
 
 def delete_topics(servers: str, topics: list[str]) -> None:
@@ -51,51 +52,51 @@ def delete_topics(servers: str, topics: list[str]) -> None:
     asyncio.run(delete())
 
 
-def test_it_counts_right_and_removes_what_it_made_unless_told_to_keep_it(
+def test_counts_correctly_and_deletes_its_topics_unless_told_to_keep_them(
     kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:
-    """Two at once: the whole text, and a small one to be kept."""
+    """Runs the default text and, with --keep, a small one at the same time."""
     servers = kafka_cluster.bootstrap_servers
-    text, removed, kept = (tmp_path / name for name in ("text", "removed.json", "kept.json"))
+    text, deleted, kept = (tmp_path / name for name in ("text", "deleted.json", "kept.json"))
     text.write_text("to be or not to be\n" * 20)
     options = ["--no-spark", "--bootstrap", servers, "--json"]
     with (
-        Program("demo", *options, str(removed)) as first,
+        Program("demo", *options, str(deleted)) as first,
         Program("demo", str(text), "--keep", *options, str(kept)) as second,
     ):
-        all_of_it, out = finished(first, removed)
-        small, out_of_kept = finished(second, kept)
+        default, out = wait_for_success(first, deleted)
+        small, out_of_kept = wait_for_success(second, kept)
     try:
-        check_figures(all_of_it, servers)
-        assert f"a plain count finds {all_of_it['words']:,} words" in out
+        check_figures(default, servers)
+        assert f"a plain count finds {default['words']:,} words" in out
         names = "\n".join([*topics_and_groups(servers)])
-        assert run_id(all_of_it) not in names
-        assert names.count(run_id(small)) == 4  # three topics and a group
+        assert run_id(default) not in names
+        assert names.count(run_id(small)) == 4  # Three topics and a group.
         check_top_words(small["topics"]["top-words"], out_of_kept)
     finally:
         delete_topics(servers, list(small["topics"].values()))
 
 
-def check_figures(found: dict[str, Any], servers: str) -> None:
-    assert found["lines"] > 5_000
-    assert found["words"] > 50_000
-    assert found["killed_workers"] == 1
-    assert found["aborted_transactions"] >= 1
-    assert found["rebalances"] >= 2
-    assert found["backend"] == servers
-    assert "left out: --no-spark" in found["spark"]
+def check_figures(figures: dict[str, Any], servers: str) -> None:
+    assert figures["lines"] > 5_000
+    assert figures["words"] > 50_000
+    assert figures["killed_workers"] == 1
+    assert figures["aborted_transactions"] >= 1
+    assert figures["rebalances"] >= 2
+    assert figures["backend"] == servers
+    assert "left out: --no-spark" in figures["spark"]
 
 
-def run_id(found: dict[str, Any]) -> str:
-    (word,) = {name.removeprefix(f"{key}-") for key, name in found["topics"].items()}
-    return word
+def run_id(figures: dict[str, Any]) -> str:
+    (suffix,) = {name.removeprefix(f"{key}-") for key, name in figures["topics"].items()}
+    return suffix
 
 
 def check_top_words(topic: str, out: str) -> None:
-    """The last line of the screen is a command that shows them."""
-    words = out.splitlines()[-1].removeprefix("next: kafka-async ").split()
-    assert words[:2] == ["consume", topic]
-    with Program(*words) as reader:
+    """Run the command in the last line of the summary, which prints the top words."""
+    command = out.splitlines()[-1].removeprefix("next: kafka-async ").split()
+    assert command[:2] == ["consume", topic]
+    with Program(*command) as reader:
         status, records, _ = reader.end()
     assert status == 0
     rows = [json.loads(line) for line in records.splitlines()]
@@ -103,13 +104,13 @@ def check_top_words(topic: str, out: str) -> None:
     assert {row["key"]: row["value"] for row in rows} == expected
 
 
-def test_ctrl_c_leaves_nothing_on_the_cluster(kafka_cluster: ClusterHandle) -> None:
+def test_ctrl_c_deletes_topics_and_group(kafka_cluster: ClusterHandle) -> None:
     servers = kafka_cluster.bootstrap_servers
     before = topics_and_groups(servers)
     with Program("demo", "--no-spark", "--bootstrap", servers) as program:
         program.wait_for("is killed")
         program.signal(signal.SIGINT)
-        status, _, err = program.end(within=LIMIT)
+        status, _, err = program.end(within=TIMEOUT)
         assert program.left() == []
     assert status == 130, err
     assert err.splitlines()[-1] == "interrupted"
@@ -126,8 +127,8 @@ TEXTS = {
 
 
 @pytest.mark.slow
-def test_small_texts_are_counted_too(tmp_path: Path) -> None:
-    """All at once, since they mostly wait for the killed worker's session to end."""
+def test_counts_small_texts(tmp_path: Path) -> None:
+    """Runs them at the same time, since they mostly wait for the killed worker's session."""
     running: dict[str, Program] = {}
     try:
         for name, text in TEXTS.items():
@@ -137,33 +138,33 @@ def test_small_texts_are_counted_too(tmp_path: Path) -> None:
                 "demo", str(tmp_path / name), "--no-spark", "--json", figures, "--seed", "1"
             )
         for name, program in running.items():
-            found, _ = finished(program, tmp_path / f"{name}.json")
-            assert found["lines"] == TEXTS[name].count("\n"), name
-            if found["lines"] >= 10:
-                assert found["killed_workers"] == 1, name
-                assert found["aborted_transactions"] >= 1, name
+            result, _ = wait_for_success(program, tmp_path / f"{name}.json")
+            assert result["lines"] == TEXTS[name].count("\n"), name
+            if result["lines"] >= 10:
+                assert result["killed_workers"] == 1, name
+                assert result["aborted_transactions"] >= 1, name
     finally:
         for program in running.values():
             program.__exit__()
 
 
 @pytest.mark.spark
-def test_with_spark_it_counts_right_and_writes_parquet(tmp_path: Path) -> None:
-    figures, out = tmp_path / "figures.json", tmp_path / "out"
-    with Program("demo", "--json", str(figures), "--out", str(out)) as program:
-        found, screen = finished(program, figures)
+def test_counts_correctly_in_spark_and_writes_parquet(tmp_path: Path) -> None:
+    path, out = tmp_path / "figures.json", tmp_path / "out"
+    with Program("demo", "--json", str(path), "--out", str(out)) as program:
+        figures, summary = wait_for_success(program, path)
     (directory,) = out.iterdir()
     assert sorted(path.name for path in directory.iterdir()) == ["spark.log", "word-counts.parquet"]
-    assert f"wrote {directory / 'word-counts.parquet'}" in screen.replace("\n", "")
-    assert found["spark"] == "run"
-    assert "read and aggregate in Spark" in found["seconds"]
-    assert "WARN" not in screen
+    assert f"wrote {directory / 'word-counts.parquet'}" in summary.replace("\n", "")
+    assert figures["spark"] == "run"
+    assert "read and aggregate in Spark" in figures["seconds"]
+    assert "WARN" not in summary
 
 
 @pytest.mark.slow
 @pytest.mark.spark
 def test_spark_ends_with_the_demo(tmp_path: Path) -> None:
-    """By Ctrl-C and by kill -9; both at once, since most of it is waiting."""
+    """Ends one run by Ctrl-C and another by kill -9, at the same time."""
     with (
         Program("demo", "--out", str(tmp_path / "1")) as interrupted,
         Program("demo", "--out", str(tmp_path / "2")) as killed,
@@ -173,20 +174,20 @@ def test_spark_ends_with_the_demo(tmp_path: Path) -> None:
             assert any("java" in command_of(pid) for pid in program.running())
         interrupted.signal(signal.SIGINT)
         killed.process.kill()
-        assert interrupted.end(within=LIMIT)[0] == 130
-        assert killed.end(within=LIMIT)[0] == -signal.SIGKILL
+        assert interrupted.end(within=TIMEOUT)[0] == 130
+        assert killed.end(within=TIMEOUT)[0] == -signal.SIGKILL
         assert interrupted.left() == []
         assert killed.left() == []
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_spark_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_reports_spark_that_does_not_start_in_one_line(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("to be or not to be\n")
-    words = {"PYSPARK_SUBMIT_ARGS": "--no-such-option pyspark-shell"}
-    with Program("demo", str(text), "--out", str(tmp_path), environment=words) as program:
-        status, _, err = program.end(within=LIMIT)
+    variables = {"PYSPARK_SUBMIT_ARGS": "--no-such-option pyspark-shell"}
+    with Program("demo", str(text), "--out", str(tmp_path), environment=variables) as program:
+        status, _, err = program.end(within=TIMEOUT)
         assert program.left() == []
     assert status == 1
     line = err.splitlines()[-1]
@@ -197,25 +198,25 @@ def test_a_spark_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_without_a_java_that_will_do_the_counts_are_right_all_the_same(tmp_path: Path) -> None:
-    """None, and one that is too old; both at once."""
+def test_counts_correctly_without_a_suitable_java(tmp_path: Path) -> None:
+    """Runs one demo without Java and one with an old Java, at the same time."""
     text = tmp_path / "text"
     text.write_text("to be or not to be\n" * 20)
     java = tmp_path / "old" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    says = "import sys; sys.stderr.write('openjdk version \"11.0.2\"')"
-    java.write_text(f"#!{sys.executable}\n{says}\n")
+    code = "import sys; sys.stderr.write('openjdk version \"11.0.2\"')"
+    java.write_text(f"#!{sys.executable}\n{code}\n")
     java.chmod(0o755)
-    nowhere = {"PATH": str(tmp_path), "JAVA_HOME": ""}
+    without_java = {"PATH": str(tmp_path), "JAVA_HOME": ""}
     arguments = ["demo", str(text), "--out", str(tmp_path / "out"), "--json"]
     with (
-        Program(*arguments, str(tmp_path / "1"), environment=nowhere) as without,
+        Program(*arguments, str(tmp_path / "1"), environment=without_java) as without,
         Program(
             *arguments, str(tmp_path / "2"), environment={"JAVA_HOME": str(tmp_path / "old")}
         ) as old,
     ):
-        found, out = finished(without, tmp_path / "1")
-        found_with_old, _ = finished(old, tmp_path / "2")
-    assert found["spark"].startswith("left out: install Java 17 or newer")
+        figures, out = wait_for_success(without, tmp_path / "1")
+        figures_with_old, _ = wait_for_success(old, tmp_path / "2")
+    assert figures["spark"].startswith("left out: install Java 17 or newer")
     assert "install Java 17 or newer" in out
-    assert f"{java} is 11" in found_with_old["spark"]
+    assert f"{java} is 11" in figures_with_old["spark"]

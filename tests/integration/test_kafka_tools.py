@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools from its jars: the embedded cluster serves them too."""
+"""Apache Kafka's command-line tools, which the embedded cluster serves too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from kafka_async import blocking
 from kafka_async.admin import NewTopic
-from kafka_async.testing.backends.apache import QUICK
+from kafka_async.testing.backends.apache import JAVA_OPTIONS
 from kafka_async.testing.backends.base import BackendUnavailableError
 from kafka_async.testing.backends.jars import LOGGER, Artifact, cache_directory, resolve
 from kafka_async.testing.backends.jvm import ClassArchive, find_java
@@ -30,7 +30,8 @@ ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka-tools", VERSION),
     LOGGER,
 )
-PATIENCE = 120.0
+TIMEOUT = 120.0
+"""Seconds."""
 
 
 class Tools:
@@ -42,32 +43,32 @@ class Tools:
         self._archive = ClassArchive(cache_directory() / "classes", f"commands-{VERSION}", java)
         self._java = java.command
 
-    def run(self, cluster: ClusterHandle, tool: str, *words: str) -> str:
-        """Run a tool against a cluster, and return what it prints; it must succeed."""
+    def run(self, cluster: ClusterHandle, tool: str, *arguments: str) -> str:
+        """Run a tool that must succeed, and return its output."""
         name = tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}"
         servers = "--broker-list" if tool == "TransactionalMessageCopier" else "--bootstrap-server"
-        flags = [*self._archive.flags(writer=True), *QUICK, "-Xmx256m"]
-        command = [self._java, *flags, "-cp", f"{self._jars}/*", name]
-        done = subprocess.run(
-            [*command, servers, cluster.bootstrap_servers, *words],
+        options = [*self._archive.options(writer=True), *JAVA_OPTIONS, "-Xmx256m"]
+        command = [self._java, *options, "-cp", f"{self._jars}/*", name]
+        finished = subprocess.run(
+            [*command, servers, cluster.bootstrap_servers, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
-        self._archive.keep()
-        assert done.returncode == 0, f"{tool}: {done.stdout}{done.stderr}"
-        return done.stdout
+        self._archive.install()
+        assert finished.returncode == 0, f"{tool}: {finished.stdout}{finished.stderr}"
+        return finished.stdout
 
-    def rows(self, cluster: ClusterHandle, tool: str, *words: str) -> list[dict[str, Any]]:
+    def rows(self, cluster: ClusterHandle, tool: str, *arguments: str) -> list[dict[str, Any]]:
         """Run a tool that prints a JSON object per line."""
-        return [json.loads(line) for line in self.run(cluster, tool, *words).splitlines()]
+        return [json.loads(line) for line in self.run(cluster, tool, *arguments).splitlines()]
 
 
 @pytest.fixture(scope="session")
 def tools(record_testsuite_property: Callable[[str, object], None]) -> Tools:
-    """Return the tools; where they cannot run a test is skipped, and fails if CI=true."""
+    """Return the tools; where they cannot run, skip the test, or fail it if CI=true."""
     try:
         return Tools()
     except BackendUnavailableError as error:
@@ -76,16 +77,16 @@ def tools(record_testsuite_property: Callable[[str, object], None]) -> Tools:
         report(f"no tools of Kafka: {error}")
 
 
-def created(cluster: ClusterHandle, prefix: str = "tools", partitions: int = 1) -> str:
+def create_topic(cluster: ClusterHandle, prefix: str = "tools", partitions: int = 1) -> str:
     topic = cluster.topic(prefix)
     with blocking.Admin(cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(topic, partitions)])
     return topic
 
 
-def filled(cluster: ClusterHandle, count: int, prefix: str = "tools") -> str:
-    """Return a topic with one partition that has this many records."""
-    topic = created(cluster, prefix)
+def create_filled_topic(cluster: ClusterHandle, count: int, prefix: str = "tools") -> str:
+    """Create a topic with one partition and `count` records."""
+    topic = create_topic(cluster, prefix)
     with blocking.Producer(cluster.bootstrap_servers) as producer:
         producer.send_many(topic, [b"value %d" % index for index in range(count)])
         producer.flush()
@@ -110,7 +111,7 @@ def test_topics(tools: Tools, kafka_cluster: ClusterHandle) -> None:
 
 
 def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
-    topic = created(kafka_cluster)
+    topic = create_topic(kafka_cluster)
     command = "kafka.admin.ConfigCommand"
     entity = "--entity-type", "topics", "--entity-name", topic
     added = "retention.bytes=5000,cleanup.policy=[compact,delete]"
@@ -129,7 +130,7 @@ def test_configs(tools: Tools, kafka_cluster: ClusterHandle) -> None:
 def test_verifiable_producer_and_consumer_and_groups(
     tools: Tools, kafka_cluster: ClusterHandle
 ) -> None:
-    topic, group = created(kafka_cluster), kafka_cluster.group()
+    topic, group = create_topic(kafka_cluster), kafka_cluster.group()
     words = "--topic", topic, "--max-messages", "20", "--acks", "-1"
     assert tools.rows(kafka_cluster, "VerifiableProducer", *words)[-1]["acked"] == 20
     assert f"{topic}:0:20" in tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic)
@@ -154,12 +155,12 @@ def test_verifiable_producer_and_consumer_and_groups(
 def test_delete_records_and_get_offsets(
     tools: Tools, kafka_cluster: ClusterHandle, tmp_path: Path
 ) -> None:
-    topic = filled(kafka_cluster, 20)
+    topic = create_filled_topic(kafka_cluster, 20)
     offsets = tmp_path / "offsets.json"
     wanted = {"partitions": [{"topic": topic, "partition": 0, "offset": 5}], "version": 1}
     offsets.write_text(json.dumps(wanted))
-    said = tools.run(kafka_cluster, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
-    assert f"partition: {topic}-0\tlow_watermark: 5" in said
+    output = tools.run(kafka_cluster, "DeleteRecordsCommand", "--offset-json-file", str(offsets))
+    assert f"partition: {topic}-0\tlow_watermark: 5" in output
     for time, offset in [("earliest", 5), ("latest", 20)]:
         found = tools.run(kafka_cluster, "GetOffsetShell", "--topic", topic, "--time", time)
         assert found.strip() == f"{topic}:0:{offset}"
@@ -168,7 +169,8 @@ def test_delete_records_and_get_offsets(
 def test_transactional_message_copier_and_transactions(
     tools: Tools, kafka_cluster: ClusterHandle
 ) -> None:
-    source, target = filled(kafka_cluster, 20, "source"), created(kafka_cluster, "target")
+    source = create_filled_topic(kafka_cluster, 20, "source")
+    target = create_topic(kafka_cluster, "target")
     name = kafka_cluster.transactional_id()
     rows = tools.rows(
         kafka_cluster,
@@ -203,7 +205,7 @@ def test_transactional_message_copier_and_transactions(
 
 
 def until(count: int, consumer: Any) -> Iterator[Any]:
-    """Yield this many records; the test's time-out ends it if they do not come."""
+    """Yield `count` records."""
     seen = 0
     while seen < count:
         for record in consumer.poll(timeout=1):
@@ -212,10 +214,10 @@ def until(count: int, consumer: Any) -> Iterator[Any]:
 
 
 def test_performance_tools(tools: Tools, kafka_cluster: ClusterHandle) -> None:
-    topic, group = created(kafka_cluster), kafka_cluster.group()
+    topic, group = create_topic(kafka_cluster), kafka_cluster.group()
     size = "--num-records", "1000", "--record-size", "100", "--throughput", "-1"
-    said = tools.run(kafka_cluster, "ProducerPerformance", "--topic", topic, *size)
-    assert said.startswith("1000 records sent")
+    output = tools.run(kafka_cluster, "ProducerPerformance", "--topic", topic, *size)
+    assert output.startswith("1000 records sent")
     words = "--topic", topic, "--num-records", "1000", "--group", group
     header, row = tools.run(kafka_cluster, "ConsumerPerformance", *words).strip().splitlines()[-2:]
     names = [name.strip() for name in header.split(",")]

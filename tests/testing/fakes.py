@@ -1,4 +1,4 @@
-"""Servers that stand in for others: a broker that knows of some brokers, a Docker engine."""
+"""Fake servers: a broker that serves Metadata requests, and a Docker engine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests import request_checks
 
 
 @contextmanager
-def server(answer: Callable[[bytes], bytes], port: int = 0) -> Generator[str]:
-    """A port that answers each connection's first bytes, and hangs up."""
+def server(respond: Callable[[bytes], bytes], port: int = 0) -> Generator[str]:
+    """Serve one request per connection, and yield the address."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         host, bound = listener.getsockname()
 
@@ -31,10 +31,10 @@ def server(answer: Callable[[bytes], bytes], port: int = 0) -> Generator[str]:
             while True:
                 connection, _ = listener.accept()
                 with connection:
-                    asked = connection.recv(65536)
-                    if asked == b"end":
+                    request = connection.recv(65536)
+                    if request == b"end":
                         return
-                    connection.sendall(answer(asked))
+                    connection.sendall(respond(request))
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -46,30 +46,30 @@ def server(answer: Callable[[bytes], bytes], port: int = 0) -> Generator[str]:
             thread.join()
 
 
-def knows(*ids: int) -> Callable[[bytes], bytes]:
-    """A broker that believes in brokers of these ids."""
+def metadata_of(*ids: int) -> Callable[[bytes], bytes]:
+    """Return a function that responds to Metadata requests with the brokers of these ids."""
 
-    def answer(asked: bytes) -> bytes:
-        header, request = decode_request(asked[4:])
+    def respond(frame: bytes) -> bytes:
+        header, request = decode_request(frame[4:])
         assert isinstance(request, MetadataRequest)
         request_checks.receive(request, header.api_version)
         brokers = [MetadataResponseBroker(node_id=one, host="h", port=1) for one in ids]
         response = MetadataResponse(brokers=brokers)
         return b"".join(encode_response(response, header.api_version, header.correlation_id))
 
-    return answer
+    return respond
 
 
 class DockerEngine:
-    """Docker's HTTP API on 127.0.0.1, as far as one container needs it.
+    """Serves the part of Docker's HTTP API that one container needs, on 127.0.0.1.
 
-    It answers from `answers`, rows of method, path (a pattern), status and body. A container that
-    is started is a broker at the port that it was created with, until it is removed.
+    The file `responses` has rows of method, path (a pattern), status and body. A started container
+    is a fake broker at the port that it was created with, until it is removed.
     """
 
-    def __init__(self, answers: Path) -> None:
-        self.rows: list[dict[str, Any]] = json.loads(answers.read_text())
-        self.asked: list[str] = []
+    def __init__(self, responses: Path) -> None:
+        self.rows: list[dict[str, Any]] = json.loads(responses.read_text())
+        self.requests: list[str] = []
         self.created: dict[str, Any] = {}
         self.container = ExitStack()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -90,15 +90,15 @@ class DockerEngine:
         self._server.server_close()
         self._thread.join()
 
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        self.asked.append(f"{method} {path}")
+    def respond(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        self.requests.append(f"{method} {path}")
         match (method, path.rpartition("/")[2].partition("?")[0]):
             case ("POST", "create") if "/containers/" in path:
                 self.created = json.loads(body)
             case ("POST", "start"):
                 bound = self.created["HostConfig"]["PortBindings"]
                 (port,) = {row["HostPort"] for rows in bound.values() for row in rows}
-                self.container.enter_context(server(knows(1), int(port)))
+                self.container.enter_context(server(metadata_of(1), int(port)))
             case ("DELETE", _):
                 self.container.close()
             case _:
@@ -106,7 +106,7 @@ class DockerEngine:
         for row in self.rows:
             if row["method"] == method and re.fullmatch(row["path"], path):
                 return row["status"], json.dumps(row["body"]).encode() if row["body"] else b""
-        return 501, b'{"message": "this engine was not taught that"}'
+        return 501, b'{"message": "the fake engine has no response to this request"}'
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         engine = self
@@ -114,17 +114,17 @@ class DockerEngine:
         class Handler(BaseHTTPRequestHandler):
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, answer = engine.answer(self.command, self.path, body)
+                status, response = engine.respond(self.command, self.path, body)
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer)))
+                self.send_header("Content-Length", str(len(response)))
                 self.send_header("Connection", "close")
                 self.end_headers()
-                self.wfile.write(answer)
+                self.wfile.write(response)
 
             do_GET = do_POST = do_DELETE = handle_any
 
             def log_message(self, format: str, *args: object) -> None:
-                """Keep the screen clear."""
+                """Log nothing."""
 
         return Handler

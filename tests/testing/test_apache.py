@@ -1,4 +1,4 @@
-"""Real brokers: started, controlled one by one, and gone when their owner is killed."""
+"""The Apache backend: control of single brokers, and the end of brokers with their owner."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def java_and_jars() -> None:
         (pytest.fail if in_ci() else pytest.skip)(str(error))
 
 
-def test_brokers_go_and_come_back_at_their_ports() -> None:
+def test_stops_pauses_and_starts_single_brokers() -> None:
     with ApacheBackend(brokers=3) as cluster:
         servers = cluster.bootstrap_servers.split(",")
         assert [broker_ids(one, timeout=5) for one in servers] == [{1, 2, 3}] * 3
         cluster.stop_broker(2)
-        with pytest.raises(OSError):  # noqa: PT011  # refused, or reset: the system's choice
+        with pytest.raises(OSError):  # noqa: PT011  # Refused or reset, depending on the system.
             broker_ids(servers[1], timeout=5)
         cluster.start_broker(2)
         assert broker_ids(servers[1], timeout=5) == {1, 2, 3}
@@ -58,7 +58,7 @@ sys.stdin.read()
 """
 
 
-def test_nothing_outlives_an_owner_that_is_killed() -> None:
+def test_brokers_end_when_their_owner_is_killed() -> None:
     before = records()
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -70,7 +70,7 @@ def test_nothing_outlives_an_owner_that_is_killed() -> None:
     watched = os.pidfd_open(broker)
     owner.kill()
     owner.communicate()
-    assert select.select([watched], [], [], 60)[0], "the broker lived on"
+    assert select.select([watched], [], [], 60)[0], "the broker still runs"
     os.close(watched)
 
 

@@ -1,4 +1,4 @@
-"""Virtual time: waiting takes no time, hangs are found, and nothing real gets in."""
+"""The event loop on virtual time: waiting takes no time, and a hang raises."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_timers_fire_in_the_order_of_their_times() -> None:
     assert run_virtual(main(), start=10.0) == pytest.approx([10.5, 11.0, 15.0, 55.0])
 
 
-def test_time_stands_still_while_anything_can_run() -> None:
+def test_time_stands_still_while_callbacks_are_ready() -> None:
     async def main() -> float:
         loop = asyncio.get_running_loop()
         loop.call_later(0.001, lambda: None)
@@ -59,18 +59,18 @@ async def test_time_outs_of_asyncio_and_anyio_expire() -> None:
     assert loop.time() == pytest.approx(42)
 
 
-def test_waiting_for_what_never_comes_names_who_waits() -> None:
+def test_a_hang_raises_with_the_waiting_tasks() -> None:
     async def stuck() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(
-        VirtualTimeError, match=r"nothing will ever happen again; waiting:\n.*stuck"
+        VirtualTimeError, match=r"no callback or timer is left; waiting:\n.*stuck"
     ) as caught:
         run_virtual(stuck())
     assert "test_clock.py" in str(caught.value)
 
 
-def test_periodic_timers_do_not_hide_a_hang() -> None:
+def test_a_hang_with_periodic_timers_raises_at_the_limit() -> None:
     async def stuck() -> None:
         loop = asyncio.get_running_loop()
 
@@ -86,7 +86,7 @@ def test_periodic_timers_do_not_hide_a_hang() -> None:
 
 @pytest.mark.virtual_clock
 @pytest.mark.asyncio
-async def test_a_real_socket_is_refused() -> None:
+async def test_sockets_raise() -> None:
     with pytest.raises(VirtualTimeError, match=r"create_connection.*MemoryNetwork"):
         await asyncio.open_connection("127.0.0.1", 9)
     with pytest.raises(VirtualTimeError, match="getaddrinfo"):
@@ -104,24 +104,24 @@ async def test_connections_in_memory_work() -> None:
         def data_received(self, data: bytes) -> None:
             self.transport.write(data[::-1])
 
-    class Ask(asyncio.Protocol):
+    class Client(asyncio.Protocol):
         def __init__(self) -> None:
-            self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
         def data_received(self, data: bytes) -> None:
-            self.answer.set_result(data)
+            self.response.set_result(data)
 
     network = MemoryNetwork()
     host, port = network.listen(Echo, "broker")
-    transport, ask = await network.dial(Ask, host, port)
+    transport, client = await network.dial(Client, host, port)
     transport.write(b"abc")
-    assert await ask.answer == b"cba"
+    assert await client.response == b"cba"
     transport.close()
 
 
 @pytest.mark.virtual_clock
 @pytest.mark.asyncio
-async def test_the_wall_clock_keeps_step() -> None:
+async def test_wall_clock_advances_with_virtual_time() -> None:
     clock = LoopClock(asyncio.get_running_loop())
     begun = clock.wall()
     await asyncio.sleep(86_000)
@@ -145,7 +145,7 @@ async def test_executors_and_offloaded_work_run_in_place() -> None:
     await supervisor.stop()
 
 
-def test_what_the_coroutine_raises_comes_out() -> None:
+def test_raises_the_exception_of_the_coroutine() -> None:
     async def fail() -> None:
         await asyncio.sleep(1)
         raise LookupError("after a second")

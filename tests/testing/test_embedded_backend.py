@@ -1,4 +1,4 @@
-"""The embedded backend: the cluster in its thread, controlled and watched from the test's."""
+"""The embedded backend: a cluster in a thread, controlled from the test's thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_async.testing.backends import EmbeddedBackend
 from kafka_async.testing.backends.probe import broker_ids
 
 
-def test_as_many_brokers_as_asked_for_that_go_and_come_back() -> None:
+def test_stops_and_starts_single_brokers() -> None:
     with EmbeddedBackend(brokers=3) as backend:
         servers = backend.bootstrap_servers.split(",")
         assert [broker_ids(one, timeout=5) for one in servers] == [{1, 2, 3}] * 3
@@ -18,7 +18,7 @@ def test_as_many_brokers_as_asked_for_that_go_and_come_back() -> None:
         assert broker_ids(servers[1], timeout=5) == {1, 2, 3}
 
 
-def test_the_options_reach_the_cluster() -> None:
+def test_passes_its_options_to_the_cluster() -> None:
     with EmbeddedBackend(brokers=2, auto_create_topics=False, default_partitions=7) as backend:
         settings = backend.cluster.cluster.settings
     assert not settings.auto_create_topics
@@ -26,16 +26,16 @@ def test_the_options_reach_the_cluster() -> None:
     assert settings.min_insync_replicas == 2
 
 
-def test_a_failure_of_the_cluster_is_told_once() -> None:
+def test_reports_a_failure_of_the_cluster_once() -> None:
     with EmbeddedBackend() as backend:
         assert backend.failures() == []
         backend.cluster.cluster.record_failure("the log", LookupError("lost"))
-        (told,) = backend.failures()
-        assert "lost" in told
+        (failure,) = backend.failures()
+        assert "lost" in failure
         assert backend.failures() == []
 
 
-def test_it_can_be_started_again() -> None:
+def test_starts_again_after_a_stop() -> None:
     backend = EmbeddedBackend()
     for _ in range(2):
         with backend:

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, as somebody who tests a service of theirs installs it."""
+"""The wheel in a new environment, as installed by an application that uses the pytest fixture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / "tools" / "constraints.txt"
 
-THEIR_TEST = """
+APPLICATION_TEST = """
 import pytest
 from kafka_async import Consumer, Producer
 from kafka_async.kernel import IMPLEMENTATION
@@ -34,18 +34,18 @@ async def test_my_service(kafka_cluster):
 """
 
 
-def run(*words: str | Path, cwd: Path) -> str:
-    """Run a program, and return what it printed; its output is the failure's text."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
-    clean.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        list(map(str, words)), cwd=cwd, env=clean, capture_output=True, text=True, check=False
+def run(*command: str | Path, cwd: Path) -> str:
+    """Run a program that must succeed, and return its standard output."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    variables.pop("PYTHONPATH", None)
+    finished = subprocess.run(
+        list(map(str, command)), cwd=cwd, env=variables, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
-def test_a_stranger_tests_a_service_with_the_wheel_and_its_fixture(tmp_path: Path) -> None:
+def test_an_application_uses_the_wheel_and_its_fixture(tmp_path: Path) -> None:
     source, wheels, home = tmp_path / "source", tmp_path / "wheels", tmp_path / "home"
     skipped = shutil.ignore_patterns(".git", ".venv*", "build", "*.so", "*.c", "site", "tests")
     shutil.copytree(ROOT, source, ignore=skipped)
@@ -56,9 +56,9 @@ def test_a_stranger_tests_a_service_with_the_wheel_and_its_fixture(tmp_path: Pat
     python = home / "bin" / "python"
     install = [python, "-m", "pip", "--disable-pip-version-check", "install", "-q"]
     run(*install, "-c", CONSTRAINTS, f"{wheel}[testing]", cwd=tmp_path)
-    (tmp_path / "test_mine.py").write_text(THEIR_TEST)
+    (tmp_path / "test_mine.py").write_text(APPLICATION_TEST)
     scope = "asyncio_default_fixture_loop_scope=function"
-    said = run(
+    output = run(
         python, "-m", "pytest", "-q", "-W", "error", "-o", scope, "test_mine.py", cwd=tmp_path
     )
-    assert "1 passed" in said
+    assert "1 passed" in output

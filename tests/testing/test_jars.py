@@ -1,4 +1,4 @@
-"""Fetching Kafka's jars: what Maven is asked for, once, and what is said where it is missing."""
+"""Kafka's jars and Java: downloads by Maven, errors with advice, and the class archive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_async.testing.backends.jvm import ClassArchive, Java, find_java
 
 POM = "{http://maven.apache.org/POM/4.0.0}"
 
-# Stands in for mvn: keeps its command line and its project, and "resolves" one jar.
+# A fake mvn, which records its command line and project, and creates one jar.
 MAVEN = """#!/bin/sh
 echo "$*" >> "$CALLS"
 while [ $# -gt 0 ]; do
@@ -34,7 +34,7 @@ exit 1
 """
 
 
-def program(path: Path, text: str) -> Path:
+def write_program(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -50,8 +50,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_jars_are_fetched_once(home: Path) -> None:
-    program(home / "bin" / "mvn", MAVEN)
+def test_downloads_jars_once(home: Path) -> None:
+    write_program(home / "bin" / "mvn", MAVEN)
     first = jar_directory("4.3.1")
     assert first == home / "cache" / "kafka-async" / "jars" / "4.3.1"
     assert [path.name for path in first.iterdir()] == ["kafka.jar"]
@@ -67,8 +67,10 @@ def test_jars_are_fetched_once(home: Path) -> None:
         ("4.4.0", {"kafka_2.13:4.4.0", "kafka-tools-api:4.3.1", "slf4j-nop:1.7.36"}),
     ],
 )
-def test_what_maven_is_asked_for(home: Path, version: str, wanted: set[str]) -> None:
-    program(home / "bin" / "mvn", MAVEN)
+def test_maven_project_has_the_artifacts_of_a_version(
+    home: Path, version: str, wanted: set[str]
+) -> None:
+    write_program(home / "bin" / "mvn", MAVEN)
     jar_directory(version)
     project = ET.parse(home / "calls.pom").getroot()
     found = {
@@ -76,79 +78,83 @@ def test_what_maven_is_asked_for(home: Path, version: str, wanted: set[str]) -> 
         for row in project.iter(f"{POM}dependency")
     }
     assert found == wanted
-    left_out = [row.findtext(f"{POM}artifactId") for row in project.iter(f"{POM}exclusion")]
-    assert left_out == (["kafka-tools-api"] if version == "4.4.0" else [])
+    excluded = [row.findtext(f"{POM}artifactId") for row in project.iter(f"{POM}exclusion")]
+    assert excluded == (["kafka-tools-api"] if version == "4.4.0" else [])
 
 
-def test_without_maven_it_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_maven_says_what_to_install(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(home / "bin"))
     with pytest.raises(BackendUnavailableError, match="install Maven"):
         jar_directory("4.4.0")
 
 
-def test_what_maven_cannot_resolve_is_named_and_leaves_nothing(home: Path) -> None:
-    program(home / "bin" / "mvn", FAILING_MAVEN)
+def test_error_of_maven_names_the_artifact_and_leaves_no_files(home: Path) -> None:
+    write_program(home / "bin" / "mvn", FAILING_MAVEN)
     with pytest.raises(BackendUnavailableError, match="Could not find artifact"):
         jar_directory("9.9.9")
     assert list((cache_directory() / "jars").iterdir()) == []
 
 
-def java_that_says(version: str) -> str:
+def java_of_version(version: str) -> str:
     return f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n"
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
-def test_java_17_and_newer_will_do(home: Path, version: str) -> None:
-    java = program(home / "bin" / "java", java_that_says(version))
+def test_finds_java_17_and_newer(home: Path, version: str) -> None:
+    java = write_program(home / "bin" / "java", java_of_version(version))
     assert find_java().command == str(java)
 
 
 @pytest.mark.parametrize("version", ["11.0.2", "1.8.0_292"])
-def test_an_older_java_is_refused_and_named(home: Path, version: str) -> None:
-    java = program(home / "bin" / "java", java_that_says(version))
+def test_error_names_an_older_java(home: Path, version: str) -> None:
+    java = write_program(home / "bin" / "java", java_of_version(version))
     with pytest.raises(BackendUnavailableError, match=rf"install Java 17 or newer: {java}"):
         find_java()
 
 
-def test_java_home_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(home / "bin" / "java", java_that_says("11"))
-    chosen = program(home / "jdk" / "bin" / "java", java_that_says("17"))
+def test_java_home_precedes_the_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_program(home / "bin" / "java", java_of_version("11"))
+    java = write_program(home / "jdk" / "bin" / "java", java_of_version("17"))
     monkeypatch.setenv("JAVA_HOME", str(home / "jdk"))
-    assert find_java().command == str(chosen)
+    assert find_java().command == str(java)
 
 
-def test_without_java_it_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_java_says_what_to_install(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(home / "bin"))
     with pytest.raises(BackendUnavailableError, match="install Java 17 or newer"):
         find_java()
 
 
-def test_the_first_cluster_writes_the_archive_and_later_ones_read_it(tmp_path: Path) -> None:
+def test_first_cluster_writes_the_class_archive_and_later_ones_read_it(tmp_path: Path) -> None:
     java = Java("java", "17.0.15")
     first = ClassArchive(tmp_path, "4.4.0", java)
     assert first.wanted
-    assert first.flags(writer=False) == []
-    (option, _) = first.flags(writer=True)
+    assert first.options(writer=False) == []
+    (option, _) = first.options(writer=True)
     Path(option.partition("=")[2]).write_text("classes")
-    first.keep()
+    first.install()
     assert not first.wanted
 
     later = ClassArchive(tmp_path, "4.4.0", java)
     assert not later.wanted
-    archive = Path(later.flags(writer=True)[0].partition("=")[2])
+    archive = Path(later.options(writer=True)[0].partition("=")[2])
     assert archive.read_text() == "classes"
     assert list(tmp_path.iterdir()) == [archive]
 
 
-def test_an_archive_is_for_one_java_and_one_version(tmp_path: Path) -> None:
+def test_class_archives_differ_by_java_and_version(tmp_path: Path) -> None:
     first = ClassArchive(tmp_path, "4.4.0", Java("java", "17.0.15"))
-    Path(first.flags(writer=True)[0].partition("=")[2]).write_text("classes")
-    first.keep()
+    Path(first.options(writer=True)[0].partition("=")[2]).write_text("classes")
+    first.install()
     assert ClassArchive(tmp_path, "4.4.0", Java("java", "21.0.1")).wanted
     assert ClassArchive(tmp_path, "4.3.1", Java("java", "17.0.15")).wanted
 
 
-def test_a_writer_that_was_killed_leaves_it_to_the_next(tmp_path: Path) -> None:
+def test_next_cluster_writes_the_class_archive_after_a_killed_writer(tmp_path: Path) -> None:
     java = Java("java", "17.0.15")
-    ClassArchive(tmp_path, "4.4.0", java).keep()
+    ClassArchive(tmp_path, "4.4.0", java).install()
     assert ClassArchive(tmp_path, "4.4.0", java).wanted

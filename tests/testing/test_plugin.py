@@ -1,4 +1,4 @@
-"""The fixture `kafka_cluster`, as a user's test session sees it."""
+"""The fixture `kafka_cluster` in a test session."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from kafka_async.testing.backends import (
 )
 from kafka_async.testing.fixtures import ClusterHandle, Clusters
 from kafka_async.testing.topic_cleanup import TopicCleanup
-from tests.testing.fakes import knows, server
+from tests.testing.fakes import metadata_of, server
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-class Fake(Backend):
-    """A cluster that counts what is done to it."""
+class FakeBackend(Backend):
+    """Records its calls."""
 
-    def __init__(self, lacking: str | None = None, broken: str | None = None) -> None:
+    def __init__(self, unavailable: str | None = None, broken: str | None = None) -> None:
         super().__init__("embedded", {})
         self.calls: list[str] = []
-        self._lacking, self._broken = lacking, broken
+        self._unavailable, self._broken = unavailable, broken
 
     @property
     def bootstrap_servers(self) -> str:
@@ -36,8 +36,8 @@ class Fake(Backend):
 
     def start(self) -> None:
         self.calls.append("start")
-        if self._lacking is not None:
-            raise BackendUnavailableError(self._lacking)
+        if self._unavailable is not None:
+            raise BackendUnavailableError(self._unavailable)
         if self._broken is not None:
             raise OSError(self._broken)
 
@@ -64,10 +64,10 @@ def handle_of(backend: Backend) -> ClusterHandle:
     return ClusterHandle(backend, TopicCleanup(backend))
 
 
-def test_a_cluster_is_started_once_and_stopped_at_the_end(
+def test_starts_a_cluster_once_and_stops_it_at_the_end(
     recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = Fake()
+    backend = FakeBackend()
     with clusters_of(backend, recorded, monkeypatch) as clusters:
         assert backend.calls == []
         for _ in range(3):
@@ -77,11 +77,11 @@ def test_a_cluster_is_started_once_and_stopped_at_the_end(
     assert recorded == [("kafka_backend", "embedded")]
 
 
-def test_what_is_missing_is_a_skip_with_its_reason(
+def test_skips_tests_of_an_unavailable_backend(
     recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
-    backend = Fake(lacking="install Java 17 or newer")
+    backend = FakeBackend(unavailable="install Java 17 or newer")
     with clusters_of(backend, recorded, monkeypatch) as clusters:
         for _ in range(2):
             with pytest.raises(pytest.skip.Exception, match="install Java 17"):
@@ -90,21 +90,21 @@ def test_what_is_missing_is_a_skip_with_its_reason(
     assert recorded == [("not_run", "embedded (install Java 17 or newer)")]
 
 
-def test_what_is_missing_is_a_failure_in_ci(
+def test_fails_tests_of_an_unavailable_backend_in_ci(
     recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", "true")
     with (
-        clusters_of(Fake(lacking="install Maven"), recorded, monkeypatch) as clusters,
+        clusters_of(FakeBackend(unavailable="install Maven"), recorded, monkeypatch) as clusters,
         pytest.raises(pytest.fail.Exception, match="install Maven"),
     ):
         clusters.handle("apache")
 
 
-def test_a_cluster_that_does_not_start_is_tried_once(
+def test_does_not_retry_a_cluster_that_failed_to_start(
     recorded: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = Fake(broken="no memory")
+    backend = FakeBackend(broken="no memory")
     with clusters_of(backend, recorded, monkeypatch) as clusters:
         for _ in range(2):
             with pytest.raises(OSError, match="no memory"):
@@ -112,8 +112,8 @@ def test_a_cluster_that_does_not_start_is_tried_once(
     assert backend.calls == ["start"]
 
 
-def test_names_are_a_tests_own() -> None:
-    first, second = handle_of(Fake()), handle_of(Fake())
+def test_names_are_unique_to_a_test() -> None:
+    first, second = handle_of(FakeBackend()), handle_of(FakeBackend())
     assert first.topic("orders") == first.topic("orders")
     assert first.topic("orders").startswith("orders-")
     assert first.topic("orders") != second.topic("orders")
@@ -122,7 +122,7 @@ def test_names_are_a_tests_own() -> None:
 
 
 def test_deletes_what_a_test_created_on_the_embedded_cluster() -> None:
-    """Topics too whose names the fixture does not know."""
+    """Deletes also topics whose names did not come from the fixture."""
     with EmbeddedBackend() as backend:
         cluster = backend.cluster
         cluster.create_topic("before")
@@ -134,21 +134,21 @@ def test_deletes_what_a_test_created_on_the_embedded_cluster() -> None:
         assert [topic.name for topic in cluster.cluster.topics] == ["before"]
 
 
-def test_control_of_brokers_is_a_skip_where_there_is_none() -> None:
+def test_skips_on_a_backend_without_control_of_brokers() -> None:
     with pytest.raises(pytest.skip.Exception, match="no control of single brokers"):
-        _ = handle_of(Fake()).control
+        _ = handle_of(FakeBackend()).control
 
 
-def test_faults_are_a_skip_where_there_are_none() -> None:
+def test_skips_on_a_backend_without_faults() -> None:
     with pytest.raises(pytest.skip.Exception, match="has no faults: run it with --kafka-backend"):
-        _ = handle_of(Fake()).faults
+        _ = handle_of(FakeBackend()).faults
 
 
-USERS_TESTS = """
+APPLICATION_TESTS = """
 import os, sys
 loaded_early = [name for name in sys.modules if name.split(".")[0] == "kafka_async"]
 
-def test_nothing_is_loaded_before_it_is_asked_for():
+def test_plugin_imports_nothing_of_the_package():
     assert loaded_early == []
 
 def test_cluster(kafka_cluster):
@@ -157,11 +157,11 @@ def test_cluster(kafka_cluster):
 """
 
 
-def test_a_users_session_with_the_plugin(tmp_path: Path) -> None:
-    (tmp_path / "test_service.py").write_text(USERS_TESTS)
+def test_a_session_of_an_application_with_the_plugin(tmp_path: Path) -> None:
+    (tmp_path / "test_service.py").write_text(APPLICATION_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "kafka_async_pytest"]
-    with server(knows(1)) as address:
-        done = subprocess.run(
+    with server(metadata_of(1)) as address:
+        finished = subprocess.run(
             [*command, "-p", "no:cacheprovider", "--kafka-backend=external"],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT), "KAFKA_ASYNC_BOOTSTRAP": address},
@@ -170,5 +170,5 @@ def test_a_users_session_with_the_plugin(tmp_path: Path) -> None:
             check=False,
             timeout=60,
         )
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
+    assert finished.returncode == 0, finished.stdout
+    assert "2 passed" in finished.stdout

@@ -1,4 +1,4 @@
-"""Runs of external processes: closed in order, by the watchdog, or by the next run."""
+"""Runs of external processes: ended by their owner, by the watchdog, or by the next run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from kafka_async.testing.backends import runs
-from kafka_async.testing.backends.runs import Process, Run, end_leftovers, processes_of
+from kafka_async.testing.backends.runs import Process, Run, end_orphaned_runs, processes_of
 
 SLEEPER = "import sys; print('up', flush=True); sys.stdin.read()"
-NEVER = Process(pid=2**22 + 1, started="0")
+NO_PROCESS = Process(pid=2**22 + 1, started="0")
+"""An id beyond the highest that Linux assigns."""
 
 
 @pytest.fixture
@@ -27,10 +28,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
     run.close()
 
 
-def start_sleeper(*words: str) -> subprocess.Popen[bytes]:
-    """A process with these words in its command line, which waits until it is ended."""
+def start_sleeper(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start a process with these command line arguments, which waits until it is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SLEEPER, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", SLEEPER, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
@@ -42,25 +43,26 @@ def discard(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it was killed; waits for that."""
+def was_killed(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for the end of the process, and return whether it was killed."""
     process.communicate(timeout=30)
     return process.returncode == -signal.SIGKILL
 
 
 def disown(registry: Path, run: Run) -> None:
-    """Write into a run's record that it belongs to a process that is no more."""
-    record = registry / f"{run.id}.json"
-    facts = json.loads(record.read_text())
-    record.write_text(json.dumps({**facts, "pid": NEVER.pid, "started": NEVER.started}))
+    """Make a process that does not exist the owner of the run."""
+    path = registry / f"{run.id}.json"
+    record = json.loads(path.read_text())
+    owner = {"pid": NO_PROCESS.pid, "started": NO_PROCESS.started}
+    path.write_text(json.dumps({**record, **owner}))
 
 
-def test_closing_ends_its_processes_and_removes_its_directory(tmp_path: Path, run: Run) -> None:
+def test_closing_kills_the_processes_and_removes_the_directory(tmp_path: Path, run: Run) -> None:
     (run.directory / "data").write_text("x")
     process = start_sleeper(run.marker)
     assert processes_of(run.id) == [process.pid]
     run.close()
-    assert ended(process)
+    assert was_killed(process)
     assert not run.directory.exists()
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +73,7 @@ def test_closing_again_does_nothing(run: Run) -> None:
     assert not run.directory.exists()
 
 
-def test_other_processes_are_left_alone(run: Run) -> None:
+def test_closing_does_not_kill_other_processes(run: Run) -> None:
     others = [start_sleeper("-Dkafka.async.run=kafka-async-of-another"), start_sleeper(run.id)]
     run.close()
     assert [process.poll() for process in others] == [None, None]
@@ -79,39 +81,43 @@ def test_other_processes_are_left_alone(run: Run) -> None:
         discard(process)
 
 
-def test_a_run_of_a_dead_owner_is_ended_when_the_next_is_opened(tmp_path: Path, run: Run) -> None:
+def test_opening_a_run_ends_those_of_dead_owners(tmp_path: Path, run: Run) -> None:
     process = start_sleeper(run.marker)
     disown(tmp_path, run)
     second = Run.open(tmp_path)
-    assert ended(process)
+    assert was_killed(process)
     assert not run.directory.exists()
     assert second.directory.exists()
     second.close()
 
 
-def test_a_run_of_a_living_owner_is_left_alone(tmp_path: Path, run: Run) -> None:
+def test_does_not_end_a_run_with_a_living_owner(tmp_path: Path, run: Run) -> None:
     process = start_sleeper(run.marker)
-    assert end_leftovers(tmp_path) == []
+    assert end_orphaned_runs(tmp_path) == []
     assert process.poll() is None
     discard(process)
 
 
-def test_a_record_that_cannot_be_read_removes_nothing_but_itself(tmp_path: Path) -> None:
+def test_removes_an_unreadable_record_and_no_other_file(tmp_path: Path) -> None:
     record = tmp_path / f"{runs.PREFIX}broken.json"
     record.write_text("{")
-    assert end_leftovers(tmp_path) == [record.stem]
+    assert end_orphaned_runs(tmp_path) == [record.stem]
     assert not record.exists()
 
 
-def test_a_directory_that_is_no_runs_is_never_removed(tmp_path: Path) -> None:
+def test_does_not_remove_a_directory_that_belongs_to_no_run(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
-    record = tmp_path / f"{runs.PREFIX}forged.json"
-    facts = {"pid": NEVER.pid, "started": NEVER.started, "directory": str(precious)}
-    record.write_text(json.dumps(facts))
-    end_leftovers(tmp_path)
+    path = tmp_path / f"{runs.PREFIX}forged.json"
+    record = {
+        "pid": NO_PROCESS.pid,
+        "started": NO_PROCESS.started,
+        "directory": str(precious),
+    }
+    path.write_text(json.dumps(record))
+    end_orphaned_runs(tmp_path)
     assert precious.exists()
-    assert not record.exists()
+    assert not path.exists()
 
 
 OWNER = """
@@ -125,8 +131,8 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes as Linux lets one")
-def test_the_watchdog_ends_the_run_of_an_owner_that_was_killed(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="uses pidfd_open, which only Linux has")
+def test_watchdog_ends_the_run_of_a_killed_owner(tmp_path: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -138,17 +144,17 @@ def test_the_watchdog_ends_the_run_of_an_owner_that_was_killed(tmp_path: Path) -
     watched = os.pidfd_open(int(pid))
     owner.kill()
     owner.communicate()
-    gone, _, _ = select.select([watched], [], [], 30)
+    ended, _, _ = select.select([watched], [], [], 30)
     os.close(watched)
-    assert gone
+    assert ended
     wait_for_removal(tmp_path)
     assert not Path(directory).exists()
 
 
 def wait_for_removal(registry: Path) -> None:
-    """The record goes last: the watchdog's own end says that it is gone."""
-    for pid, words in watchdogs():
-        if str(registry) in " ".join(words):
+    """Wait for the end of the watchdog, which removes the record last."""
+    for pid, arguments in watchdogs():
+        if str(registry) in " ".join(arguments):
             watched = os.pidfd_open(pid)
             select.select([watched], [], [], 30)
             os.close(watched)
@@ -159,18 +165,18 @@ def watchdogs() -> list[tuple[int, list[str]]]:
     found: list[tuple[int, list[str]]] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            words = Path("/proc", name, "cmdline").read_text().split("\0")
+            arguments = Path("/proc", name, "cmdline").read_text().split("\0")
         except OSError:
             continue
-        if runs.__file__ in words:
-            found.append((int(name), words))
+        if runs.__file__ in arguments:
+            found.append((int(name), arguments))
     return found
 
 
-def test_a_process_is_known_by_its_id_and_its_start() -> None:
-    me = Process.of(os.getpid())
-    assert me is not None
-    assert me.alive
-    assert not Process(me.pid, "another moment").alive
-    assert not NEVER.alive
-    assert Process.of(NEVER.pid) is None
+def test_identifies_a_process_by_id_and_start_time() -> None:
+    process = Process.of(os.getpid())
+    assert process is not None
+    assert process.alive
+    assert not Process(process.pid, "another time").alive
+    assert not NO_PROCESS.alive
+    assert Process.of(NO_PROCESS.pid) is None

@@ -1,4 +1,4 @@
-"""The counts read and the top words written without Spark, by this project's own clients."""
+"""Aggregates the counts without Spark, with this project's consumer and producer."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ if TYPE_CHECKING:
 TOP_WORDS: Final = 20
 
 
-async def read_counts(where: Resources) -> tuple[Counter[str], int]:
-    """All committed counts by word, and of how many records."""
-    found: Counter[str] = Counter()
-    records = 0
-    partitions = where.partitions(COUNTS)
+async def read_counts(resources: Resources) -> tuple[Counter[str], int]:
+    """Return the sum of the committed counts by word, and the number of records read."""
+    counts: Counter[str] = Counter()
+    record_count = 0
+    partitions = resources.partitions(COUNTS)
     async with Consumer(
-        where.servers,
+        resources.servers,
         partitions=partitions,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
     ) as consumer:
         ends = await consumer.end_offsets(partitions)
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-            polled = await consumer.poll(timeout=0.5)
-            for record in polled:
-                found[(record.key or b"").decode()] += int(record.value or b"0")
-            records += len(polled)
-    return found, records
+            records = await consumer.poll(timeout=0.5)
+            for record in records:
+                counts[(record.key or b"").decode()] += int(record.value or b"0")
+            record_count += len(records)
+    return counts, record_count
 
 
-async def write_top(where: Resources, found: Counter[str]) -> int:
-    """Write the most frequent words; how many there are."""
-    top = found.most_common(TOP_WORDS)
-    async with Producer(where.servers) as producer:
+async def write_top(resources: Resources, counts: Counter[str]) -> int:
+    """Write the most frequent words and return their number."""
+    top = counts.most_common(TOP_WORDS)
+    topic = resources.topics[TOP]
+    async with Producer(resources.servers) as producer:
         for word, occurrences in top:
-            await producer.enqueue(where.topics[TOP], str(occurrences).encode(), key=word.encode())
+            await producer.enqueue(topic, str(occurrences).encode(), key=word.encode())
     return len(top)

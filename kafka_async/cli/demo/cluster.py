@@ -1,4 +1,4 @@
-"""The demo's own cluster: the embedded one, in a process of its own."""
+"""The embedded cluster of the demo, in a child process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kafka_async.cli.demo.child import Child, child
+from kafka_async.cli.demo.child_process import ChildProcess, child_process
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -15,44 +15,47 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-START: Final = 30.0
+START_TIMEOUT: Final = 30.0
+"""Seconds."""
 
 
-class OwnCluster:
-    """A running embedded cluster."""
+class ClusterProcess:
+    """Watches the process of a running embedded cluster."""
 
-    def __init__(self, servers: str, process: Child) -> None:
+    def __init__(self, servers: str, process: ChildProcess) -> None:
         self.servers = servers
         self._process = process
 
-    async def while_it_runs(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` returns; raises KafkaError as soon as the cluster is gone."""
-        working = asyncio.create_task(work)
-        ending = asyncio.create_task(self._process.ended())
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work`; raise KafkaError as soon as the cluster's process has ended."""
+        work_task = asyncio.create_task(work)
+        process_task = asyncio.create_task(self._process.wait())
         try:
-            await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
+            await asyncio.wait({work_task, process_task}, return_when=asyncio.FIRST_COMPLETED)
+            if work_task.done():
+                return work_task.result()
             raise KafkaError(
-                f"the embedded cluster has ended with status {ending.result()}: "
-                f"{self._process.last_words()}"
+                f"the embedded cluster has ended with status {process_task.result()}: "
+                f"{self._process.last_error_line()}"
             )
         finally:
-            working.cancel()
-            ending.cancel()
-            await asyncio.wait({working, ending})
+            work_task.cancel()
+            process_task.cancel()
+            await asyncio.wait({work_task, process_task})
 
 
 @asynccontextmanager
-async def embedded_cluster(brokers: int) -> AsyncGenerator[OwnCluster]:
-    """Start it, and end it whatever happens."""
+async def embedded_cluster(brokers: int) -> AsyncGenerator[ClusterProcess]:
+    """Start an embedded cluster and stop it at the end of the block."""
     options = ("--brokers", str(brokers), "--port", "0", "--while-stdin")
-    async with child("kafka_async.embedded", *options, force=False) as process:
+    async with child_process("kafka_async.embedded", *options, force=False) as process:
         try:
-            async with asyncio.timeout(START):
+            async with asyncio.timeout(START_TIMEOUT):
                 servers = await anext(process.lines(), "")
         except TimeoutError:
-            raise KafkaError(f"the embedded cluster did not start within {START:.0f} s") from None
+            raise KafkaError(
+                f"the embedded cluster did not start within {START_TIMEOUT:.0f} s"
+            ) from None
         if not servers:
-            raise KafkaError(f"the embedded cluster did not start: {process.last_words()}")
-        yield OwnCluster(servers, process)
+            raise KafkaError(f"the embedded cluster did not start: {process.last_error_line()}")
+        yield ClusterProcess(servers, process)

@@ -1,7 +1,7 @@
-"""What a run makes on a cluster, and the removal of it: topics and a group that carry its id.
+"""Topics and the consumer group of a run, whose names contain the id of the run.
 
-Transactional ids carry it too. Kafka has no request that deletes one: a cluster forgets an unused
-one by itself (transactional.id.expiration.ms, 7 days).
+Transactional ids contain it too. Kafka has no request that deletes them: an unused one expires
+(transactional.id.expiration.ms, 7 days).
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ COUNTS: Final = "word-counts"
 TOP: Final = "top-words"
 PARTITIONS: Final = {LINES: 6, COUNTS: 3, TOP: 1}
 
-# Seconds: members that left without a word are gone after their session, which is 6.
-REMOVAL: Final = 30.0
+DELETION_TIMEOUT: Final = 30.0
+"""Seconds. A killed member stays in the group until its session expires after 6 s."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The names of one run's topics and group, and where they are."""
+    """Creates and deletes the topics and the group of a run."""
 
     servers: str
     topics: dict[str, str]
     group: str
-    patience: float
+    timeout: float
 
     @staticmethod
-    def named(run_id: str, *, own_cluster: bool) -> dict[str, str]:
-        """Topic names by what they hold. On a cluster of its own a run needs no id in them."""
-        return {name: name if own_cluster else f"{name}-{run_id}" for name in PARTITIONS}
+    def topic_names(run_id: str, *, shared_cluster: bool) -> dict[str, str]:
+        """Return the topic names by content; on a shared cluster they contain the run's id."""
+        return {name: f"{name}-{run_id}" if shared_cluster else name for name in PARTITIONS}
 
-    def partitions(self, name: str) -> list[TopicPartition]:
-        """The partitions of the topic that holds `name`."""
-        return [TopicPartition(self.topics[name], p) for p in range(PARTITIONS[name])]
+    def partitions(self, content: str) -> list[TopicPartition]:
+        """Return the partitions of the topic with `content`."""
+        return [TopicPartition(self.topics[content], p) for p in range(PARTITIONS[content])]
 
     @asynccontextmanager
-    async def made(self, *, keep: bool, say: Callable[[str], None]) -> AsyncGenerator[None]:
-        """Make the topics; unless they are kept, remove all in the end, however it comes."""
-        admin = Admin(self.servers, **client_options(self.patience))
+    async def created(self, *, keep: bool, show: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Create the topics; at the end of the block delete topics and group, unless `keep`."""
+        admin = Admin(self.servers, **client_options(self.timeout))
         async with admin:
             try:
                 await admin.create_topics(
@@ -63,26 +63,26 @@ class Resources:
                 yield
             finally:
                 if not keep:
-                    await asyncio.shield(self._remove(admin, say))
+                    await asyncio.shield(self._delete(admin, show))
 
-    async def _remove(self, admin: Admin, say: Callable[[str], None]) -> None:
+    async def _delete(self, admin: Admin, show: Callable[[str], None]) -> None:
         try:
-            async with asyncio.timeout(REMOVAL):
-                await self._remove_topics(admin)
-                await self._remove_group(admin)
+            async with asyncio.timeout(DELETION_TIMEOUT):
+                await self._delete_topics(admin)
+                await self._delete_group(admin)
         except (KafkaError, TimeoutError) as error:
             names = " ".join([*self.topics.values(), self.group])
-            why = str(error) or f"not done within {REMOVAL:.0f} s"
-            say(f"could not remove all of {names}: {why}")
+            reason = str(error) or f"not done within {DELETION_TIMEOUT:.0f} s"
+            show(f"could not delete all of {names}: {reason}")
 
-    async def _remove_topics(self, admin: Admin) -> None:
+    async def _delete_topics(self, admin: Admin) -> None:
         for topic in self.topics.values():
             try:
                 await admin.delete_topics([topic])
             except UnknownTopicOrPartitionError:
-                pass  # it was never made
+                pass  # Its creation failed.
 
-    async def _remove_group(self, admin: Admin) -> None:
+    async def _delete_group(self, admin: Admin) -> None:
         while True:
             try:
                 await admin.delete_groups([self.group])

@@ -1,4 +1,4 @@
-"""What a run of the demo is asked for, what it finds, and who is told of it meanwhile."""
+"""The options, the progress listener and the result of a run of the demo."""
 
 from __future__ import annotations
 
@@ -10,38 +10,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_async.cli.demo import text
+from kafka_async.cli.demo.words import Comparison
 from kafka_async.kernel import IMPLEMENTATION
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 
-class Teller(Protocol):
-    """Who shows a person what goes on."""
+class ProgressListener(Protocol):
+    """Shows the progress of a run."""
 
-    def stage(self, title: str, total: int | None) -> None:
-        """A new stage begins; `total` is what its progress bar counts to."""
+    def start_stage(self, title: str, total: int | None) -> None:
+        """Show a new stage; `total` is the end of its progress bar."""
         ...
 
     def advance(self, done: int) -> None:
-        """So much of the stage is done."""
+        """Set the progress of the stage."""
         ...
 
-    def say(self, line: str) -> None:
-        """Something happened that a person wants to know."""
+    def show(self, message: str) -> None:
+        """Show a message."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
-        """Leave the screen to another program."""
+    def suspend(self) -> AbstractContextManager[None]:
+        """Hide the progress while another program writes to the terminal."""
         ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the caller asked for. `bootstrap` None starts an embedded cluster.
+    """Holds the options of a run.
 
-    `patience` is how many seconds an unreachable cluster is waited for.
+    Attributes:
+        files: The text; empty: Python's language reference.
+        bootstrap: The cluster; None: an embedded one.
+        out: Directory of Spark's files.
+        keep: Do not delete topics and group.
+        with_spark: Aggregate in Spark.
+        seed: Chooses when the worker is killed.
+        timeout: Maximum time in seconds to wait for an unreachable cluster.
     """
 
     files: Sequence[Path]
@@ -50,12 +57,12 @@ class Plan:
     keep: bool
     with_spark: bool
     seed: int
-    patience: float
+    timeout: float
 
 
 @dataclass
 class Stage:
-    """One row of the table at the end. `records` 0: the stage is not about records."""
+    """Holds a row of the summary; `records` is 0 for a stage without records."""
 
     name: str
     seconds: float = 0.0
@@ -64,28 +71,28 @@ class Stage:
 
 @dataclass
 class Result:
-    """What a run found; `as_dict` is what --json writes."""
+    """Holds the result of a run."""
 
     run_id: str
     seed: int
     backend: str
     topics: dict[str, str]
     lines: int
-    comparison: text.Comparison = field(default_factory=lambda: text.Comparison(0, 0, 0, 0))
+    comparison: Comparison = field(default_factory=lambda: Comparison(0, 0, 0, 0))
     counts: Counter[str] = field(default_factory=Counter[str])
     aborted_transactions: int = 0
     killed_workers: int = 0
     rebalances: int = 0
     stages: list[Stage] = field(default_factory=list[Stage])
-    wrote: list[Path] = field(default_factory=list[Path])
+    written_files: list[Path] = field(default_factory=list[Path])
     spark: str = "not run"
 
     def as_dict(self) -> dict[str, object]:
-        """Plain figures, for JSON.
+        """Return the figures that --json writes.
 
-        `words` and `distinct_words` are the plain count's. `aborted_transactions` counts what
-        workers aborted and what the coordinator aborted for the killed one, if it had begun.
-        `rebalances` is the group's last generation. `seed` repeats the moment of the kill.
+        `words` and `distinct_words` are those of the reference count. `aborted_transactions`
+        includes the killed worker's, which the coordinator aborts. `rebalances` is the group's last
+        generation. `seed` repeats the moment of the kill.
         """
         return {
             "lines": self.lines,
@@ -106,7 +113,7 @@ class Result:
 
     @contextmanager
     def timed(self, name: str, records: int = 0) -> Generator[Stage]:
-        """Time a stage; it is a row if it succeeds."""
+        """Measure a stage and add it to the stages if it succeeds."""
         stage = Stage(name, records=records)
         start = time.perf_counter()
         yield stage

@@ -1,7 +1,7 @@
-"""The stages of the demo, in order, and what they measured.
+"""Runs the stages of the demo in order.
 
-Everything is undone at the end, in whatever way the end comes: processes are ended, topics and the
-group are deleted on a cluster that is not ours.
+At the end, also after an error or a signal, child processes are stopped, and topics and group are
+deleted from a cluster that the demo has not started.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafka_async import Producer
-from kafka_async.cli.demo import aggregate, spark, text
+from kafka_async.cli.demo import aggregate, spark, words
 from kafka_async.cli.demo.cluster import embedded_cluster
-from kafka_async.cli.demo.counting import Counting
 from kafka_async.cli.demo.resources import COUNTS, LINES, TOP, Resources
 from kafka_async.cli.demo.result import Result, Stage
+from kafka_async.cli.demo.word_count import WordCount
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections import Counter
     from contextlib import AbstractContextManager
 
-    from kafka_async.cli.demo.result import Plan, Teller
+    from kafka_async.cli.demo.result import Plan, ProgressListener
 
 BROKERS = 3
 
 
 class Demo:
-    """One run. `result` fills as it goes on."""
+    """Runs the demo once and collects its result."""
 
-    def __init__(self, plan: Plan, teller: Teller) -> None:
+    def __init__(self, plan: Plan, listener: ProgressListener) -> None:
         self._plan = plan
-        self._teller = teller
-        self._lines = text.load(plan.files)
+        self._listener = listener
+        self._lines = words.read_lines(plan.files)
         if not self._lines:
             raise KafkaError("the text is empty: name files that hold words")
         run_id = secrets.token_hex(4)
@@ -43,99 +43,106 @@ class Demo:
             run_id,
             plan.seed,
             backend=plan.bootstrap or "embedded",
-            topics=Resources.named(run_id, own_cluster=plan.bootstrap is None),
+            topics=Resources.topic_names(run_id, shared_cluster=plan.bootstrap is not None),
             lines=len(self._lines),
         )
 
     async def run(self) -> Result:
-        """All stages; raises KafkaError where one cannot be done."""
+        """Run all stages.
+
+        Raises:
+            KafkaError: A stage failed.
+        """
         servers = self._plan.bootstrap
         if servers is not None:
-            await self._stages(servers)
+            await self._run_stages(servers)
             return self.result
-        self._teller.stage(f"start {BROKERS} embedded brokers", None)
+        self._listener.start_stage(f"start {BROKERS} embedded brokers", None)
         async with AsyncExitStack() as stack:
             with self.result.timed(f"start {BROKERS} embedded brokers"):
                 cluster = await stack.enter_async_context(embedded_cluster(BROKERS))
-            await cluster.while_it_runs(self._stages(cluster.servers))
+            await cluster.run(self._run_stages(cluster.servers))
         return self.result
 
-    async def _stages(self, servers: str) -> None:
+    async def _run_stages(self, servers: str) -> None:
         result, plan = self.result, self._plan
         group = f"word-count-{result.run_id}"
-        where = Resources(servers, result.topics, group, plan.patience)
+        resources = Resources(servers, result.topics, group, plan.timeout)
         keep = plan.keep or plan.bootstrap is None
-        async with where.made(keep=keep, say=self._teller.say), self._spark(where) as its:
+        async with (
+            resources.created(keep=keep, show=self._listener.show),
+            self._spark_process(resources) as process,
+        ):
             with self._stage("produce lines", len(self._lines)):
-                await self._produce(where)
-            await self._count(where, its)
-            found = await self._aggregate(where, its)
+                await self._produce(resources)
+            await self._count(resources, process)
+            counts = await self._aggregate(resources, process)
             with self._stage("check against a plain count"):
-                result.comparison = text.compare(text.count(self._lines), found)
-                result.counts = found
+                result.comparison = words.compare(words.count_words(self._lines), counts)
+                result.counts = counts
 
     def _stage(self, name: str, records: int = 0) -> AbstractContextManager[Stage]:
-        self._teller.stage(name, records or None)
+        self._listener.start_stage(name, records or None)
         return self.result.timed(name, records)
 
-    def _spark(self, where: Resources) -> spark.Spark:
+    def _spark_process(self, resources: Resources) -> spark.SparkProcess:
         out = str((self._plan.out / self.result.run_id).absolute())
         counts, top = self.result.topics[COUNTS], self.result.topics[TOP]
-        return spark.Spark(spark.SparkJob(where.servers, counts, top, out))
+        return spark.SparkProcess(spark.SparkJob(resources.servers, counts, top, out))
 
-    async def _produce(self, where: Resources) -> None:
-        async with Producer(where.servers, client_id="demo-lines") as producer:
+    async def _produce(self, resources: Resources) -> None:
+        topic = resources.topics[LINES]
+        async with Producer(resources.servers, client_id="demo-lines") as producer:
             for number, line in enumerate(self._lines):
-                key = str(number).encode()
-                await producer.enqueue(where.topics[LINES], line.encode(), key=key)
+                await producer.enqueue(topic, line.encode(), key=str(number).encode())
                 if number % 100 == 0:
-                    self._teller.advance(number)
+                    self._listener.advance(number)
             await producer.flush()
-        self._teller.advance(len(self._lines))
+        self._listener.advance(len(self._lines))
 
-    async def _count(self, where: Resources, its: spark.Spark) -> None:
+    async def _count(self, resources: Resources, process: spark.SparkProcess) -> None:
         rng = random.Random(self._plan.seed)
-        counting = Counting(where, len(self._lines), self._teller, rng)
-        early = asyncio.create_task(self._start_spark_early(counting.killed, its))
+        word_count = WordCount(resources, len(self._lines), self._listener, rng)
+        starting = asyncio.create_task(self._start_spark(word_count.killed, process))
         try:
             with self._stage("count words in transactions", len(self._lines)):
-                tally = await counting.run()
+                state = await word_count.run()
             with self._stage("wait for the killed worker's transaction"):
-                by_coordinator = await counting.settled(tally)
+                aborted_by_coordinator = await word_count.wait_for_open_transactions(state)
         finally:
-            early.cancel()
-            await asyncio.wait({early})
-        self.result.aborted_transactions = tally.aborted + by_coordinator
-        self.result.killed_workers = tally.killed
-        self.result.rebalances = tally.generation
+            starting.cancel()
+            await asyncio.wait({starting})
+        self.result.aborted_transactions = state.aborted + aborted_by_coordinator
+        self.result.killed_workers = state.killed
+        self.result.rebalances = state.generation
 
-    async def _start_spark_early(self, killed: asyncio.Event, its: spark.Spark) -> None:
-        """While the group waits for the killed worker's session to end, Spark can start."""
-        if self._plan.with_spark and await asyncio.to_thread(spark.lacking) is None:
+    async def _start_spark(self, killed: asyncio.Event, process: spark.SparkProcess) -> None:
+        """Start Spark while the group waits for the killed worker's session to expire."""
+        if self._plan.with_spark and await asyncio.to_thread(spark.missing_requirement) is None:
             await killed.wait()
-            await its.start()
+            await process.start()
 
-    async def _aggregate(self, where: Resources, its: spark.Spark) -> Counter[str]:
-        """Word counts, as Spark read them or, without Spark, as our own consumer does."""
-        lacking = "--no-spark"
+    async def _aggregate(self, resources: Resources, process: spark.SparkProcess) -> Counter[str]:
+        """Return the word counts as read by Spark or, without Spark, by this project's consumer."""
+        missing = "--no-spark"
         if self._plan.with_spark:
-            lacking = await spark.make_ready(self._teller, self.result)
-        if lacking is None:
-            return await self._in_spark(its)
-        self.result.spark = f"left out: {lacking}"
-        self._teller.say(f"Spark is {self.result.spark}")
+            missing = await spark.install_if_missing(self._listener, self.result)
+        if missing is None:
+            return await self._aggregate_in_spark(process)
+        self.result.spark = f"left out: {missing}"
+        self._listener.show(f"Spark is {self.result.spark}")
         with self._stage("read word-counts") as stage:
-            found, stage.records = await aggregate.read_counts(where)
+            counts, stage.records = await aggregate.read_counts(resources)
         with self._stage("write top-words") as stage:
-            stage.records = await aggregate.write_top(where, found)
-        return found
+            stage.records = await aggregate.write_top(resources, counts)
+        return counts
 
-    async def _in_spark(self, its: spark.Spark) -> Counter[str]:
-        self._teller.stage("read, aggregate and write in Spark", None)
-        outcome = await its.run(self._teller.say)
+    async def _aggregate_in_spark(self, process: spark.SparkProcess) -> Counter[str]:
+        self._listener.start_stage("read, aggregate and write in Spark", None)
+        outcome = await process.run(self._listener.show)
         for name, seconds in outcome.seconds.items():
             self.result.stages.append(Stage(name, seconds))
         self.result.stages[-2].records = outcome.records
-        self.result.wrote.append(its.parquet)
+        self.result.written_files.append(process.parquet)
         self.result.spark = "run"
         return outcome.counts

@@ -1,7 +1,7 @@
-"""The Spark half, seen from the demo: whether it can run, installing it, running it, its results.
+"""The Spark job of the demo: its requirements, its process and its result.
 
-Spark runs in a process of its own: what it logs goes to a file, and only its JSON lines come here.
-It takes some seconds to start, so it is started early, and does nothing until it is told to.
+Spark runs in a child process: its log goes to a file, and its standard output carries JSON lines.
+It takes some seconds to start, so it is started early and waits for a line on standard input.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from kafka_async.cli.demo.child import child
+from kafka_async.cli.demo.child_process import child_process
 from kafka_async.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.cli.demo.child import Child
-    from kafka_async.cli.demo.result import Result, Teller
+    from kafka_async.cli.demo.child_process import ChildProcess
+    from kafka_async.cli.demo.result import ProgressListener, Result
 
 PARQUET: Final = "word-counts.parquet"
 LOG: Final = "spark.log"
 
-# Set by `make demo`: the command that installs pyspark, which is large, when it is wanted.
-INSTALL: Final = "KAFKA_ASYNC_DEMO_INSTALL_SPARK"
+# Environment variable, set by `make demo`: the command that installs pyspark, which is large.
+INSTALL_COMMAND: Final = "KAFKA_ASYNC_DEMO_INSTALL_SPARK"
 
-# Seconds without a word from Spark after which it is given up.
-PATIENCE: Final = 180.0
+SILENCE_TIMEOUT: Final = 180.0
+"""Seconds without output from Spark after which the demo fails."""
 
 
 @dataclass(frozen=True)
 class SparkJob:
-    """What the job needs to know. `out` is an absolute path."""
+    """Holds the parameters of the job; `out` is an absolute path."""
 
     bootstrap: str
     counts_topic: str
@@ -50,21 +50,21 @@ class SparkJob:
 
 
 @dataclass
-class Outcome:
-    """What the job found: seconds by stage, the counts, and how many records they were."""
+class SparkResult:
+    """Holds the seconds by stage, the counts by word and the number of records read."""
 
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     counts: Counter[str] = field(default_factory=Counter[str])
     records: int = 0
 
 
-def lacking() -> str | None:
-    """What keeps Spark from running, and the cure, in one line; None if nothing does."""
-    return lacking_java() or lacking_pyspark()
+def missing_requirement() -> str | None:
+    """Return a line with what Spark lacks and how to install it; None if nothing is missing."""
+    return missing_java() or missing_pyspark()
 
 
-def lacking_java() -> str | None:
-    """The same for Java alone."""
+def missing_java() -> str | None:
+    """Return a line on how to install Java; None if it is installed."""
     from kafka_async.testing.backends.base import BackendUnavailableError
     from kafka_async.testing.backends.jvm import find_java
 
@@ -77,30 +77,34 @@ def lacking_java() -> str | None:
     return None
 
 
-def lacking_pyspark() -> str | None:
-    """The same for pyspark alone."""
+def missing_pyspark() -> str | None:
+    """Return a line on how to install pyspark; None if it is installed."""
     importlib.invalidate_caches()
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("pyarrow") is None:
         return "pyspark is missing: pip install pyspark pyarrow"
     return None
 
 
-async def make_ready(teller: Teller, result: Result) -> str | None:
-    """Install pyspark if it is all that is missing and may be; what is lacking then."""
-    lacking = await asyncio.to_thread(lacking_java)
-    if lacking is not None or lacking_pyspark() is None:
-        return lacking
-    command = os.environ.get(INSTALL)
+async def install_if_missing(listener: ProgressListener, result: Result) -> str | None:
+    """Install pyspark if nothing else is missing and the environment has an install command.
+
+    Returns:
+        The requirement that is still missing; None if there is none.
+    """
+    missing = await asyncio.to_thread(missing_java)
+    if missing is not None or missing_pyspark() is None:
+        return missing
+    command = os.environ.get(INSTALL_COMMAND)
     if command is not None:
-        teller.stage("install pyspark", None)
-        teller.say("a download of about 450 MB, once")
-        with result.timed("install pyspark"), teller.aside():
+        listener.start_stage("install pyspark", None)
+        listener.show("a download of about 450 MB, once")
+        with result.timed("install pyspark"), listener.suspend():
             await install(command)
-    return lacking_pyspark()
+    return missing_pyspark()
 
 
 async def install(command: str) -> None:
-    """Run the command that installs pyspark; its output goes to standard error."""
+    """Run the command that installs pyspark, with its output on standard error."""
     process = await asyncio.create_subprocess_shell(
         command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
     )
@@ -112,13 +116,13 @@ async def install(command: str) -> None:
             await process.wait()
 
 
-class Spark:
-    """The job's process. It ends with the block, if not before."""
+class SparkProcess:
+    """Runs the job in a child process, which is stopped at the end of a `with` block."""
 
     def __init__(self, job: SparkJob) -> None:
         self._job = job
         self._stack = AsyncExitStack()
-        self._process: Child | None = None
+        self._process: ChildProcess | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,24 +132,24 @@ class Spark:
 
     @property
     def log(self) -> Path:
-        """Where Spark's own lines go."""
+        """File of Spark's log."""
         return Path(self._job.out, LOG)
 
     @property
     def parquet(self) -> Path:
-        """Where the counts go."""
+        """Directory of the counts in Parquet."""
         return Path(self._job.out, PARQUET)
 
     async def start(self) -> None:
-        """Have Spark start, if it has not yet; returns at once."""
+        """Start Spark unless it has been started; do not wait until it is ready."""
         if self._process is None:
             self.log.parent.mkdir(parents=True, exist_ok=True)
             scratch = self._stack.enter_context(
                 TemporaryDirectory(prefix="kafka-async-demo-", ignore_cleanup_errors=True)
             )
             self._process = await self._stack.enter_async_context(
-                child(
-                    "kafka_async.cli.demo.sparkjob",
+                child_process(
+                    "kafka_async.cli.demo.spark_job",
                     json.dumps(asdict(self._job)),
                     scratch,
                     errors=self.log,
@@ -153,52 +157,65 @@ class Spark:
                 )
             )
 
-    async def run(self, say: Callable[[str], None]) -> Outcome:
-        """Run the job; raises KafkaError, with the cause and the log's name, if it fails."""
+    async def run(self, show: Callable[[str], None]) -> SparkResult:
+        """Run the job.
+
+        Args:
+            show: Shows a message after each stage.
+
+        Returns:
+            The result of the job.
+
+        Raises:
+            KafkaError: The job failed; the message has the cause and the path of the log.
+        """
         await self.start()
         assert self._process is not None
         self._process.write("go")
-        outcome = Outcome()
+        result = SparkResult()
         try:
-            await self._follow(self._process, outcome, say)
+            await self._read_stages(self._process, result, show)
         except TimeoutError:
             raise KafkaError(
-                f"Spark has said nothing for {PATIENCE:.0f} s, and was ended: see {self.log}"
+                f"Spark printed nothing for {SILENCE_TIMEOUT:.0f} s and was stopped: see {self.log}"
             ) from None
-        status = await self._process.ended()
+        status = await self._process.wait()
         if status != 0:
-            raise KafkaError(f"the Spark job failed: {cause(self.log, status)}; see {self.log}")
-        outcome.counts, outcome.records = await asyncio.to_thread(_read, self.parquet)
-        return outcome
+            reason = failure_reason(self.log, status)
+            raise KafkaError(f"the Spark job failed: {reason}; see {self.log}")
+        result.counts, result.records = await asyncio.to_thread(_read_counts, self.parquet)
+        return result
 
     @staticmethod
-    async def _follow(process: Child, outcome: Outcome, say: Callable[[str], None]) -> None:
+    async def _read_stages(
+        process: ChildProcess, result: SparkResult, show: Callable[[str], None]
+    ) -> None:
         lines = process.lines()
         while True:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(SILENCE_TIMEOUT):
                 line = await anext(lines, None)
             if line is None:
                 return
             if line.startswith("{"):
                 event = json.loads(line)
-                outcome.seconds[event["stage"]] = event["seconds"]
-                say(f"{event['done']}, {event['seconds']:.1f} s")
+                result.seconds[event["stage"]] = event["seconds"]
+                show(f"{event['done']}, {event['seconds']:.1f} s")
 
 
-def cause(log: Path, status: int) -> str:
-    """The last line of a log that names an error, else the exit status."""
-    named = [
+def failure_reason(log: Path, status: int) -> str:
+    """Return the last line of a log that names an error, or else the exit status."""
+    errors = [
         line.strip()
         for line in log.read_text("utf-8", "replace").splitlines()
         if not line.startswith((" ", "\t")) and ("Error: " in line or "Exception: " in line)
     ]
-    return named[-1][:300] if named else f"it ended with status {status}"
+    return errors[-1][:300] if errors else f"it ended with status {status}"
 
 
-def _read(parquet: Path) -> tuple[Counter[str], int]:
-    """The counts that were written, and of how many records."""
+def _read_counts(parquet: Path) -> tuple[Counter[str], int]:
+    """Return the counts by word that the job has written, and the number of records they sum."""
     from pyarrow import parquet as files
 
-    read = cast("Any", files).read_table  # pyarrow is typed in part
-    table: dict[str, list[Any]] = read(parquet).to_pydict()
+    read_table = cast("Any", files).read_table  # pyarrow has no types for it.
+    table: dict[str, list[Any]] = read_table(parquet).to_pydict()
     return Counter(dict(zip(table["word"], table["count"], strict=True))), sum(table["records"])

@@ -1,13 +1,13 @@
-"""A transactional worker: consume lines, count words, commit counts and offsets in one go.
+"""A transactional worker: consumes lines, counts words, commits counts and offsets atomically.
 
-This is KIP-1050's example. Each category of error has one answer: an abortable error rewinds to
-what was committed, an application-recoverable one restarts producer and consumer, anything that
-needs a person ends the worker.
+The error handling is the example of KIP-1050, with one action per category: after an abortable
+error the worker seeks to the committed offsets, after an application-recoverable one it restarts
+producer and consumer, and an error in the configuration ends it.
 
-Run as a program (`python -m kafka_async.cli.demo.worker JSON`) it is a process of its own, which
-reports in JSON lines on standard output, begins at its orders, a JSON line on standard input, and
-ends when that ends. It is the one that gets killed: ordered so, it stops inside a transaction, says
-"holding", and waits for its end.
+`python -m kafka_async.cli.demo.worker JSON` runs a worker as a process. It reports events as JSON
+lines on standard output, starts when it reads its instructions, a JSON line on standard input, and
+ends when standard input ends. Instructed to hold, it stops inside a transaction, reports "holding"
+and waits to be killed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafka_async import Consumer, Producer
-from kafka_async.cli import waiting
-from kafka_async.cli.demo.text import words
+from kafka_async.cli import background_io
+from kafka_async.cli.demo.words import split_words
 from kafka_async.errors import (
     InvalidConfigurationError,
     KafkaError,
@@ -33,16 +33,17 @@ if TYPE_CHECKING:
 
     from kafka_async import Record, TopicPartition, Transaction
 
-# Where inside a transaction the doomed worker may stop: nothing written, counts, offsets as well.
+# Phases of a transaction in which a worker can hold: nothing written, counts written, offsets too.
 BEGUN, PRODUCED, OFFSETS = "begun", "produced", "offsets"
 PHASES: Final = (BEGUN, PRODUCED, OFFSETS)
 
-PAUSE: Final = 1.0
+RESTART_DELAY: Final = 1.0
+"""Seconds."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know to join."""
+    """Holds what a worker needs to join the group."""
 
     name: str
     bootstrap: str
@@ -54,11 +55,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What a worker is told when it begins.
+class Instructions:
+    """Tells a worker when to abort a transaction and when to hold.
 
-    `abort_from`: the first transaction, from 1, that it may abort on purpose, once. `hold_after`:
-    in the transaction that takes it beyond so many lines it stops in `hold_phase`, to be killed.
+    Attributes:
+        abort_from: Number of the transaction, from 1, that it aborts on purpose.
+        hold_after: Number of lines; it holds in the transaction that exceeds it.
+        hold_phase: Phase of the transaction in which it holds.
     """
 
     abort_from: int | None = None
@@ -68,7 +71,7 @@ class Orders:
 
 @dataclass(frozen=True)
 class Event:
-    """What a worker reports: assigned, committed, aborted, holding, restarted or failed."""
+    """Reports what a worker did: assigned, committed, aborted, holding, restarted or failed."""
 
     worker: str
     kind: str
@@ -78,25 +81,25 @@ class Event:
     detail: str = ""
 
 
-class AbortedOnPurposeError(Exception):
-    """Raised inside a transaction to show that an abort leaves nothing behind."""
+class DeliberateAbortError(Exception):
+    """Aborts a transaction to show that none of its records remain."""
 
 
 class Worker:
-    """Owns one producer and one consumer at a time; makes new ones after what it cannot mend."""
+    """Runs a producer and a consumer, and replaces both after an application-recoverable error."""
 
     def __init__(self, job: Job, report: Callable[[Event], None]) -> None:
         self._job = job
         self._report = report
         self._lines = 0
         self._transactions = 0
-        self._orders: Orders | None = None
-        self._ordered = asyncio.Event()
+        self._instructions: Instructions | None = None
+        self._instructed = asyncio.Event()
 
-    def begin(self, orders: Orders) -> None:
-        """Let it work; it has only joined the group so far."""
-        self._orders = orders
-        self._ordered.set()
+    def begin(self, instructions: Instructions) -> None:
+        """Start working; until then the worker has only joined the group."""
+        self._instructions = instructions
+        self._instructed.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -107,9 +110,10 @@ class Worker:
             except InvalidConfigurationError:
                 raise
             except KafkaError as error:
-                # KIP-1050, application-recoverable: close both, and start from what was committed.
-                self._tell("restarted", detail=f"{type(error).__name__}: {error}")
-                await asyncio.sleep(PAUSE)
+                # Application-recoverable (KIP-1050): close both and restart from the committed
+                # offsets.
+                self._report_event("restarted", detail=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(RESTART_DELAY)
 
     def _producer(self) -> Producer:
         return Producer(
@@ -134,15 +138,15 @@ class Worker:
         )
 
         def assigned(_: Iterable[TopicPartition]) -> None:
-            mine = sorted(tp.partition for tp in consumer.assignment())
+            partitions = sorted(tp.partition for tp in consumer.assignment())
             generation = consumer.group_metadata().generation_id
-            self._tell("assigned", partitions=mine, generation=generation)
+            self._report_event("assigned", partitions=partitions, generation=generation)
 
         consumer.on_assigned(assigned)
         return consumer
 
     async def _work(self, producer: Producer, consumer: Consumer) -> None:
-        await self._ordered.wait()
+        await self._instructed.wait()
         while True:
             records = await consumer.poll(max_records=self._job.lines_per_transaction, timeout=1.0)
             if not records:
@@ -150,12 +154,12 @@ class Worker:
             try:
                 async with producer.transaction() as transaction:
                     await self._count(transaction, producer, consumer, records)
-            except (TransactionAbortableError, AbortedOnPurposeError) as error:
+            except (TransactionAbortableError, DeliberateAbortError) as error:
                 await consumer.seek_to_committed()
-                self._tell("aborted", detail=str(error))
+                self._report_event("aborted", detail=str(error))
             else:
                 self._lines += len(records)
-                self._tell("committed", lines=len(records))
+                self._report_event("committed", lines=len(records))
 
     async def _count(
         self,
@@ -165,36 +169,36 @@ class Worker:
         records: Sequence[Record],
     ) -> None:
         self._transactions += 1
-        await self._may_hold(BEGUN, len(records))
+        await self._hold_if_instructed(BEGUN, len(records))
         counts: Counter[str] = Counter()
         for record in records:
-            counts.update(words((record.value or b"").decode()))
+            counts.update(split_words((record.value or b"").decode()))
         for word, occurrences in counts.items():
             await transaction.enqueue(
                 self._job.counts_topic, str(occurrences).encode(), key=word.encode()
             )
         await producer.flush()
-        await self._may_hold(PRODUCED, len(records))
+        await self._hold_if_instructed(PRODUCED, len(records))
         await transaction.commit_offsets(consumer)
-        await self._may_hold(OFFSETS, len(records))
-        self._may_abort()
+        await self._hold_if_instructed(OFFSETS, len(records))
+        self._abort_if_instructed()
 
-    async def _may_hold(self, phase: str, lines: int) -> None:
-        orders = self._orders
-        if orders is None or orders.hold_after is None or orders.hold_phase != phase:
+    async def _hold_if_instructed(self, phase: str, lines: int) -> None:
+        its = self._instructions
+        if its is None or its.hold_after is None or its.hold_phase != phase:
             return
-        if self._lines + lines > orders.hold_after:
-            self._tell("holding", detail=phase)
+        if self._lines + lines > its.hold_after:
+            self._report_event("holding", detail=phase)
             await asyncio.get_running_loop().create_future()
 
-    def _may_abort(self) -> None:
-        orders = self._orders
-        if orders is None or orders.abort_from is None or self._transactions < orders.abort_from:
+    def _abort_if_instructed(self) -> None:
+        its = self._instructions
+        if its is None or its.abort_from is None or self._transactions < its.abort_from:
             return
-        self._orders = None
-        raise AbortedOnPurposeError("on purpose")
+        self._instructions = None
+        raise DeliberateAbortError("on purpose")
 
-    def _tell(
+    def _report_event(
         self,
         kind: str,
         *,
@@ -207,27 +211,27 @@ class Worker:
 
 
 async def _main(job: Job) -> None:
-    """Work until standard input ends; say why if that is impossible."""
+    """Work until standard input ends; report "failed" after an error."""
 
     def report(event: Event) -> None:
         print(json.dumps(asdict(event)), flush=True)
 
     worker = Worker(job, report)
     run = asyncio.create_task(worker.run())
-    obey = asyncio.create_task(_obey(worker))
-    await asyncio.wait({run, obey}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (run, obey):
+    read = asyncio.create_task(_read_instructions(worker))
+    await asyncio.wait({run, read}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (run, read):
         task.cancel()
-    await asyncio.wait({run, obey})
+    await asyncio.wait({run, read})
     if not run.cancelled() and (error := run.exception()) is not None:
         report(Event(job.name, "failed", detail=f"{type(error).__name__}: {error}"))
 
 
-async def _obey(worker: Worker) -> None:
-    """Pass the parent's orders on; returns when it has closed our standard input, or died."""
-    async for lines in waiting.lines(sys.stdin.fileno(), longest=2**20):
+async def _read_instructions(worker: Worker) -> None:
+    """Start the worker when its instructions arrive; return when standard input ends."""
+    async for lines in background_io.read_lines(sys.stdin.fileno(), max_bytes=2**20):
         for line in lines:
-            worker.begin(Orders(**json.loads(line)))
+            worker.begin(Instructions(**json.loads(line)))
 
 
 if __name__ == "__main__":

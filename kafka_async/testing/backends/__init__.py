@@ -1,9 +1,9 @@
-"""Clusters to test against, all used alike: embedded, Apache Kafka, in Docker, or somebody's own.
+"""Clusters for tests behind one interface: embedded, Apache Kafka, Docker, or an external one.
 
     with ApacheBackend(brokers=3) as cluster:
         ... cluster.bootstrap_servers ...
 
-`start` and `stop` block: a cluster usually belongs to a test session, not to an event loop.
+`start` and `stop` block, since a cluster usually belongs to a test session, not to an event loop.
 """
 
 from __future__ import annotations
@@ -33,17 +33,21 @@ __all__ = [
 
 
 def create_backend(name: str, options: ClusterOptions | None = None) -> Backend:
-    """Make the backend that a word names: embedded, apache, apache-VERSION, docker or external.
+    """Create a backend.
+
+    Args:
+        name: embedded, apache, apache-VERSION, docker or external.
+        options: The options of the cluster.
 
     Raises:
-        ValueError: no backend has that name.
+        ValueError: There is no backend of that name.
     """
     options = options or {}
     kind, _, version = name.strip().partition("-")
     if kind == "apache":
         return ApacheBackend(version, **options) if version else ApacheBackend(**options)
-    makers = {"embedded": EmbeddedBackend, "docker": DockerBackend, "external": ExternalBackend}
-    if kind not in makers or version:
+    classes = {"embedded": EmbeddedBackend, "docker": DockerBackend, "external": ExternalBackend}
+    if kind not in classes or version:
         known = "embedded, apache, apache-VERSION, docker, external"
         raise ValueError(f"there is no Kafka backend {name!r}; there are: {known}")
-    return makers[kind](**options)
+    return classes[kind](**options)

@@ -1,8 +1,8 @@
-"""Apache Kafka itself, from its jars: combined KRaft nodes, as many as asked for, on this machine.
+"""Apache Kafka from its jars: combined KRaft nodes as processes on this machine.
 
-Maven fetches the jars once. Three nodes serve within some seconds: their JVMs compile fast rather
-than well, and read their classes from an archive that the first run of a version leaves behind.
-Sessions, rebalances and time-outs are as short as Kafka lets them be, since tests wait for them.
+Maven downloads the jars once. Three nodes start within some seconds: their JVMs use the fast
+compiler only, and load classes from an archive that the first run of a version has written.
+Sessions, rebalances and time-outs are as short as Kafka allows, since tests wait for them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from kafka_async.testing.backends.settings import cluster_settings, node_setting
 
 LATEST = "4.4.0"
 HEAP = "384m"
-QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 START_TIMEOUT = 60
-ATTEMPTS = 3
+"""Seconds."""
+MAX_START_ATTEMPTS = 3
 
 
 class NodeExitedError(RuntimeError):
@@ -34,7 +35,7 @@ class NodeExitedError(RuntimeError):
 
 
 class ApacheBackend(Backend):
-    """Apache Kafka of a version that Maven resolves; needs Java 17, and Maven the first time."""
+    """Runs a version of Apache Kafka; needs Java 17, and Maven the first time."""
 
     def __init__(
         self, version: str = LATEST, *, heap: str = HEAP, **options: Unpack[ClusterOptions]
@@ -49,21 +50,21 @@ class ApacheBackend(Backend):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, by commas."""
+        """`host:port` of every broker, separated by commas."""
         return ",".join(node.address for node in self._nodes.values())
 
     def start(self) -> None:
-        """Fetch the jars if need be, and start the nodes; returns when all serve."""
+        """Download the jars if they are missing, start the nodes and wait until all are ready."""
         java, jars = find_java(), jar_directory(self.version)
         self._run = Run.open(cache_directory() / "runs")
         self._archive = ClassArchive(cache_directory() / "classes", self.version, java)
         try:
-            for attempt in range(1, ATTEMPTS + 1):
+            for attempt in range(1, MAX_START_ATTEMPTS + 1):
                 try:
                     self._start_nodes(java, jars, self._run.directory / str(attempt))
-                except NodeExitedError:  # most likely somebody took one of its ports
-                    self._end_nodes()
-                    if attempt == ATTEMPTS:
+                except NodeExitedError:  # Most likely another process has taken one of the ports.
+                    self._stop_nodes()
+                    if attempt == MAX_START_ATTEMPTS:
                         raise
                 else:
                     return
@@ -74,39 +75,40 @@ class ApacheBackend(Backend):
     def stop(self) -> None:
         """Stop the nodes and remove their data."""
         try:
-            self._end_nodes()
+            self._stop_nodes()
         finally:
             run, self._run = self._run, None
             if run is not None:
                 run.close()
 
     def stop_broker(self, broker_id: int) -> None:
-        """Shut a broker down in order: it hands its leaderships over."""
+        """Shut a broker down in order, with its leaderships moved first."""
         self._nodes[broker_id].stop()
 
     def kill_broker(self, broker_id: int) -> None:
-        """End a broker by SIGKILL."""
+        """Kill a broker by SIGKILL."""
         self._nodes[broker_id].kill()
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that is down, at the port it had; returns when it serves."""
+        """Start a stopped broker at its former port and wait until it is ready."""
         node = self._nodes[broker_id]
         node.start()
         alive = sum(node.running for node in self._nodes.values())
-        self._wait([node], alive)
+        self._wait_until_ready([node], alive)
 
     def pause_broker(self, broker_id: int) -> None:
-        """Freeze a broker by SIGSTOP: its connections stay and nothing answers."""
+        """Freeze a broker by SIGSTOP: its connections stay open without responses."""
         self._nodes[broker_id].pause()
 
     def resume_broker(self, broker_id: int) -> None:
-        """Let a frozen broker go on, by SIGCONT."""
+        """Resume a frozen broker by SIGCONT."""
         self._nodes[broker_id].resume()
 
     def _start_nodes(self, java: Java, jars: Path, directory: Path) -> None:
         assert self._run is not None
         assert self._archive is not None
-        words = [java.command, self._run.marker, f"-Xmx{self._heap}", *QUICK, "-cp", f"{jars}/*"]
+        heap = f"-Xmx{self._heap}"
+        options = [self._run.marker, heap, *JAVA_OPTIONS, "-cp", f"{jars}/*"]
         ids = range(1, self.brokers + 1)
         ports = free_ports(2 * self.brokers)
         clients, controllers = ports[: self.brokers], ports[self.brokers :]
@@ -119,46 +121,46 @@ class ApacheBackend(Backend):
                 **node_settings(node_id, port, f"127.0.0.1:{controller}", voters),
                 **self._properties,
             }
-            command = [words[0], *self._archive.flags(writer=node_id == 1), *words[1:]]
+            command = [java.command, *self._archive.options(writer=node_id == 1), *options]
             home = directory / f"node-{node_id}"
             self._nodes[node_id] = Node(node_id, port, home, command, settings)
         nodes = list(self._nodes.values())
         format_storage(nodes)
         for node in nodes:
             node.start()
-        self._wait(nodes, self.brokers)
+        self._wait_until_ready(nodes, self.brokers)
 
-    def _wait(self, nodes: Sequence[Node], alive: int) -> None:
+    def _wait_until_ready(self, nodes: Sequence[Node], alive: int) -> None:
         def check() -> None:
-            ended = [node for node in nodes if not node.running]
-            if ended:
-                said = ended[0].output.strip()[-500:] or "it printed nothing"
-                raise NodeExitedError(f"node {ended[0].node_id} of {self.name} ended: {said}")
+            exited = [node for node in nodes if not node.running]
+            if exited:
+                output = exited[0].output.strip()[-500:] or "it printed nothing"
+                raise NodeExitedError(f"node {exited[0].node_id} of {self.name} ended: {output}")
 
         servers = [node.address for node in nodes]
         wait_until_ready(servers, brokers=alive, timeout=START_TIMEOUT, check=check)
 
-    def _end_nodes(self) -> None:
-        # By force: what they hold is removed anyway. The one that writes the archive, if there is
-        # one, ends in order, and first, while the others are there to take its place.
+    def _stop_nodes(self) -> None:
+        # Nodes are killed, since their data is removed anyway. Only the node that writes the class
+        # archive has to end in order, and first, since its shutdown needs the other nodes.
         nodes = list(self._nodes.values())
         if nodes and self._archive is not None and self._archive.wanted:
             nodes[0].stop(timeout=10)
-            self._archive.keep()
+            self._archive.install()
         for node in nodes:
             node.kill()
         self._nodes.clear()
 
 
 def format_storage(nodes: Sequence[Node]) -> None:
-    """Format the storage of all nodes of one new cluster, at once.
+    """Format the storage of all nodes of a new cluster in parallel.
 
     Raises:
-        RuntimeError: the storage tool failed; with what it printed.
+        RuntimeError: The storage tool failed; the message has its output.
     """
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    running = [(node, node.format(cluster_id)) for node in nodes]
-    for node, process in running:
+    processes = [(node, node.format(cluster_id)) for node in nodes]
+    for node, process in processes:
         try:
             status = process.wait(STORAGE_TIMEOUT)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What every backend has: a name, an address, `start` and `stop`; some can stop single brokers."""
+"""The interface of backends; some can also stop single brokers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Protocol, Self, TypedDict, runtime_checkable
 
 
 class ClusterOptions(TypedDict, total=False):
-    """What a cluster is like. A backend that cannot do it the asked way leaves it out."""
+    """Names the options of a cluster; a backend ignores those that it does not support."""
 
     brokers: int
-    """How many brokers; default 1."""
+    """Number of brokers; default 1."""
     auto_create_topics: bool
-    """Whether a topic that is asked for is made; default True."""
+    """Create a topic when a client first uses it; default True."""
     default_partitions: int
-    """How many partitions a topic has that does not say; default 1."""
+    """Number of partitions of a topic that is created without one; default 1."""
     properties: Mapping[str, str]
-    """More of server.properties, for backends that run Apache Kafka."""
+    """Additional server.properties, for backends that run Apache Kafka."""
 
 
 class BackendUnavailableError(RuntimeError):
@@ -26,11 +26,11 @@ class BackendUnavailableError(RuntimeError):
 
 
 class Backend(ABC):
-    """A Kafka cluster that is started, used and stopped by blocking calls."""
+    """Starts and stops a Kafka cluster with blocking calls."""
 
     def __init__(self, name: str, options: ClusterOptions) -> None:
         self.name = name
-        """What it is, with its version: "apache 4.4.0"."""
+        """The kind of the cluster with its version, such as "apache 4.4.0"."""
         self.brokers = options.get("brokers", 1)
         self.auto_create_topics = options.get("auto_create_topics", True)
         self.default_partitions = options.get("default_partitions", 1)
@@ -38,22 +38,22 @@ class Backend(ABC):
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
-        """`host:port` of every broker, by commas; only while it runs."""
+        """`host:port` of every broker, separated by commas; only while the cluster runs."""
 
     @abstractmethod
     def start(self) -> None:
-        """Start it; returns when all its brokers answer.
+        """Start the cluster and wait until all its brokers are ready.
 
         Raises:
-            BackendUnavailableError: something that it needs is missing here.
+            BackendUnavailableError: This machine cannot run the backend.
         """
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop it and remove what it has written; safe to call again."""
+        """Stop the cluster and remove its files; a second call does nothing."""
 
     def failures(self) -> list[str]:
-        """What broke in the cluster itself since it was last asked."""
+        """Return the internal errors of the cluster since the last call."""
         return []
 
     def __enter__(self) -> Self:
@@ -71,16 +71,16 @@ class Backend(ABC):
 
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Control of single brokers, by broker id (the first is 1).
+    """Stops and starts single brokers by broker id (the first is 1).
 
-    The calls block: `await asyncio.to_thread(control.stop_broker, 2)` in an asynchronous test.
+    The calls block: use `await asyncio.to_thread(control.stop_broker, 2)` in an asynchronous test.
     """
 
     def stop_broker(self, broker_id: int) -> None:
-        """Shut a broker down in order: it hands its leaderships over."""
+        """Shut a broker down in order, with its leaderships moved first."""
 
     def kill_broker(self, broker_id: int) -> None:
-        """End a broker at once, as a power cut does."""
+        """Stop a broker as in a crash."""
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a broker that is down, at the port it had; returns when it serves."""
+        """Start a stopped broker at its former port and wait until it is ready."""

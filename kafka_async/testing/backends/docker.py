@@ -1,4 +1,4 @@
-"""Apache Kafka's own image, in one container, by testcontainers."""
+"""Apache Kafka's official image in a container, run by testcontainers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 IMAGE = "apache/kafka"
 LATEST = "4.4.0"
 START_TIMEOUT = 120
+"""Seconds."""
 CONTROLLER = "127.0.0.1:9093"
 
 
 class DockerBackend(Backend):
-    """One broker of Apache Kafka in a container; needs a Docker engine on this machine.
+    """Runs one broker of Apache Kafka in a container; needs a Docker engine on this machine.
 
-    Whatever number of brokers is asked for, it has one.
+    The option `brokers` is ignored.
     """
 
     def __init__(self, version: str = LATEST, **options: Unpack[ClusterOptions]) -> None:
@@ -37,7 +38,7 @@ class DockerBackend(Backend):
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Pull the image if need be, and start the container; returns when the broker serves."""
+        """Pull the image if it is missing, start the container and wait for the broker."""
         try:
             from docker.errors import DockerException
             from testcontainers.core.container import DockerContainer
@@ -64,7 +65,7 @@ class DockerBackend(Backend):
             container.stop()
 
     def environment(self) -> dict[str, str]:
-        """The broker's properties, as the image takes them: KAFKA_NODE_ID for node.id."""
+        """Return the broker's properties in the image's form, as KAFKA_NODE_ID for node.id."""
         settings = {
             **cluster_settings(1, self.auto_create_topics, self.default_partitions),
             **node_settings(1, self._port, CONTROLLER, f"1@{CONTROLLER}", bind="0.0.0.0"),

@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs, whose address is in the environment."""
+"""A running cluster, whose address is in the environment."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ VARIABLE = "KAFKA_ASYNC_BOOTSTRAP"
 
 
 class ExternalBackend(Backend):
-    """The cluster at the address in KAFKA_ASYNC_BOOTSTRAP; it is neither started nor stopped."""
+    """Uses the cluster at the address in KAFKA_ASYNC_BOOTSTRAP; never starts or stops it."""
 
     def __init__(self, **options: Unpack[ClusterOptions]) -> None:
         super().__init__("external", options)
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address from the environment."""
+        """Address from the environment."""
         return os.environ.get(VARIABLE, "")
 
     def start(self) -> None:
-        """Check that somebody answers there."""
+        """Check that the cluster responds."""
         servers = self.bootstrap_servers
         if not servers:
             raise BackendUnavailableError(f"set {VARIABLE} to the address of a cluster")
@@ -33,4 +33,4 @@ class ExternalBackend(Backend):
             raise BackendUnavailableError(f"{VARIABLE}={servers}: {error}") from error
 
     def stop(self) -> None:
-        """Leave it as it is."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Apache Kafka's jars: resolved by Maven once, then kept in the user's cache directory."""
+"""Apache Kafka's jars, downloaded by Maven once and kept in the user's cache directory."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from pathlib import Path
 from kafka_async.testing.backends.base import BackendUnavailableError
 
 MAVEN_TIMEOUT = 600
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Maven coordinates; `without` are artifacts of org.apache.kafka that it asks for in vain."""
+    """Holds Maven coordinates, and dependencies of org.apache.kafka to exclude."""
 
     group: str
     name: str
     version: str
-    without: tuple[str, ...] = ()
+    exclusions: tuple[str, ...] = ()
 
 
 LOGGER = Artifact("org.slf4j", "slf4j-nop", "1.7.36")
 
-# 4.4.0 asks for a kafka-tools-api of its own version, which is not in every mirror; 4.3.1's serves.
-EXCEPTIONS = {
+# kafka-tools-api 4.4.0, a dependency of 4.4.0, is not in every mirror; 4.3.1 works in its place.
+ARTIFACTS_BY_VERSION = {
     "4.4.0": (
-        Artifact("org.apache.kafka", "kafka_2.13", "4.4.0", without=("kafka-tools-api",)),
+        Artifact("org.apache.kafka", "kafka_2.13", "4.4.0", exclusions=("kafka-tools-api",)),
         Artifact("org.apache.kafka", "kafka-tools-api", "4.3.1"),
         LOGGER,
     ),
@@ -37,33 +38,38 @@ EXCEPTIONS = {
 
 
 def artifacts(version: str) -> tuple[Artifact, ...]:
-    """What a broker of a version runs from."""
-    whole = (Artifact("org.apache.kafka", "kafka_2.13", version), LOGGER)
-    return EXCEPTIONS.get(version, whole)
+    """Return the artifacts that a broker of a version needs."""
+    default = (Artifact("org.apache.kafka", "kafka_2.13", version), LOGGER)
+    return ARTIFACTS_BY_VERSION.get(version, default)
 
 
 def cache_directory() -> Path:
-    """Where jars and the records of runs are kept: kafka-async in the XDG cache directory."""
+    """Return the directory of jars and records of runs: kafka-async in the XDG cache directory."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "kafka-async"
 
 
 def jar_directory(version: str) -> Path:
-    """The directory with the jars a version's broker runs from; see `resolve`.
+    """Return the directory of the jars that a version's broker needs; see `resolve`.
 
     Raises:
-        BackendUnavailableError: Maven is missing, or could not resolve them.
+        BackendUnavailableError: Maven is missing, or could not resolve the jars.
     """
     return resolve(version, artifacts(version))
 
 
 def resolve(name: str, wanted: tuple[Artifact, ...]) -> Path:
-    """The cache's directory `name`, with the jars of `wanted` and of all that they ask for.
+    """Download artifacts and their dependencies with Maven, unless the cache has them.
 
-    Maven fetches them, unless the directory is there already.
+    Args:
+        name: Name of their directory in the cache.
+        wanted: The artifacts.
+
+    Returns:
+        The directory of the jars.
 
     Raises:
-        BackendUnavailableError: Maven is missing, or could not resolve them.
+        BackendUnavailableError: Maven is missing, or could not resolve the jars.
     """
     target = cache_directory() / "jars" / name
     if target.is_dir():
@@ -74,19 +80,19 @@ def resolve(name: str, wanted: tuple[Artifact, ...]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{name}-") as work:
         jars = Path(work, "jars")
-        _fetch(maven, wanted, Path(work, "pom.xml"), jars)
+        _download(maven, wanted, Path(work, "pom.xml"), jars)
         try:
             jars.rename(target)
         except OSError:
-            if not target.is_dir():  # else another run was faster, and its jars are as good
+            if not target.is_dir():  # Otherwise another run has downloaded the same jars.
                 raise
     return target
 
 
-def _fetch(maven: str, wanted: tuple[Artifact, ...], pom: Path, jars: Path) -> None:
+def _download(maven: str, wanted: tuple[Artifact, ...], pom: Path, jars: Path) -> None:
     pom.write_text(_project(wanted))
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
-    done = subprocess.run(
+    finished = subprocess.run(
         [*command, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -95,9 +101,10 @@ def _fetch(maven: str, wanted: tuple[Artifact, ...], pom: Path, jars: Path) -> N
         timeout=MAVEN_TIMEOUT,
         check=False,
     )
-    if done.returncode or not jars.is_dir():
+    if finished.returncode or not jars.is_dir():
         names = ", ".join(f"{one.group}:{one.name}:{one.version}" for one in wanted)
-        reason = next((line for line in done.stdout.splitlines() if "ERROR" in line), "no reason")
+        lines = finished.stdout.splitlines()
+        reason = next((line for line in lines if "ERROR" in line), "no reason given")
         raise BackendUnavailableError(f"Maven could not resolve {names}: {reason}")
 
 
@@ -113,7 +120,7 @@ def _project(wanted: tuple[Artifact, ...]) -> str:
 def _dependency(artifact: Artifact) -> str:
     exclusions = "".join(
         f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>{name}</artifactId></exclusion>"
-        for name in artifact.without
+        for name in artifact.exclusions
     )
     return (
         f"<dependency><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"

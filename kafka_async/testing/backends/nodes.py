@@ -1,4 +1,4 @@
-"""One node of a real Kafka cluster: its properties, its storage, its process."""
+"""A node of an Apache Kafka cluster: its properties, its storage and its process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-LOWEST_PORT, HIGHEST_PORT = 15_000, 32_000
+MIN_PORT, MAX_PORT = 15_000, 32_000
 STORAGE_TIMEOUT = 60
+"""Seconds."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, outside the range of outgoing connections.
+    """Return unused ports of 127.0.0.1, outside the range of outgoing connections.
 
-    A port may be taken before a broker binds it; the caller then tries others.
+    Another process may bind a port before the broker does; the caller then requests new ones.
     """
-    with ExitStack() as held:
+    with ExitStack() as sockets:
         ports: list[int] = []
         while len(ports) < count:
-            port = random.SystemRandom().randint(LOWEST_PORT, HIGHEST_PORT)
-            probe = held.enter_context(socket.socket())
+            port = random.SystemRandom().randint(MIN_PORT, MAX_PORT)
+            probe = sockets.enter_context(socket.socket())
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
@@ -34,7 +35,15 @@ def free_ports(count: int) -> list[int]:
 
 
 class Node:
-    """A combined broker and controller. `java` is the command up to the class to run."""
+    """Runs a combined broker and controller.
+
+    Args:
+        node_id: The node's id.
+        port: The port for clients.
+        directory: The directory of the node's files.
+        java: The command line of Java up to the name of the class to run.
+        settings: The node's server.properties.
+    """
 
     def __init__(
         self, node_id: int, port: int, directory: Path, java: list[str], settings: Mapping[str, str]
@@ -57,32 +66,32 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The id of its process; None before its first start."""
+        """Process id; None before the first start."""
         return None if self._process is None else self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether its process is there; a paused one is."""
+        """True while the process exists, also while it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def output(self) -> str:
-        """What it has printed."""
+        """Output of the process."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
 
     def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
-        """Begin to format its storage; the caller waits for the process."""
+        """Start formatting the storage and return the process, for which the caller waits."""
         # An id may begin with "-", which would look like an option.
         tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         return self._run([*tool, "-c", str(self._properties)])
 
     def start(self) -> None:
-        """Start its process; it serves some seconds later."""
+        """Start the process, without waiting until it is ready."""
         if not self.running:
             self._process = self._run(["kafka.Kafka", str(self._properties)])
 
     def stop(self, timeout: float = 30) -> None:
-        """End it in order, and by force after `timeout` seconds."""
+        """Terminate the process, and kill it after `timeout` seconds."""
         process = self._process
         if process is None:
             return
@@ -94,32 +103,33 @@ class Node:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
         self._paused = False
 
     def pause(self) -> None:
-        """Freeze it; returns when all its threads stand still, which the signal alone is not."""
+        """Freeze the process and wait until all its threads have stopped."""
         if self._process is not None and self.running and not self._paused:
             self._process.send_signal(signal.SIGSTOP)
             self._paused = True
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)  # the news is used up
+            # Consumes the notification, so that a later pause waits for its own.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Resume the process after `pause`."""
         if self._process is not None and self._paused:
             self._process.send_signal(signal.SIGCONT)
             self._paused = False
 
-    def _run(self, words: list[str]) -> subprocess.Popen[bytes]:
+    def _run(self, arguments: list[str]) -> subprocess.Popen[bytes]:
         with self._output.open("ab") as output:
             return subprocess.Popen(
-                [*self._java, *words],
+                [*self._java, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C is for the owner, who ends things in order
+                start_new_session=True,  # Ctrl-C must only reach the owner, which stops in order.
             )

@@ -1,6 +1,6 @@
-"""Whether a cluster serves: one Metadata request to each of its brokers, on a plain socket.
+"""Readiness check of a cluster: a Metadata request to each of its brokers on a plain socket.
 
-It uses no client of ours, so that a backend can be started while the client is what is under test.
+It does not use this project's client, which may be the code under test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 METADATA_VERSION = 12
-LARGEST_ANSWER = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+RETRY_DELAY = 0.05
+"""Seconds."""
 
 
 def wait_until_ready(
@@ -25,45 +27,54 @@ def wait_until_ready(
     timeout: float,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait until each server answers and says that the cluster has at least `brokers` brokers.
+    """Wait until each server responds and its metadata has at least `brokers` brokers.
 
-    `check` is called before each attempt, and raises when there is nothing left to wait for.
+    Args:
+        servers: Addresses of the brokers, as host:port.
+        brokers: Number of brokers that have to be alive.
+        timeout: Maximum time in seconds.
+        check: Called before each attempt; raises if waiting is futile.
 
     Raises:
-        TimeoutError: that was not so after `timeout` seconds; the message says how far it came.
+        TimeoutError: The cluster was not ready after `timeout`; the message has the reason.
     """
     deadline = time.monotonic() + timeout
-    waiting = list(servers)
-    said = "nobody was asked"
-    while waiting:
+    pending = list(servers)
+    reason = "no server was given"
+    while pending:
         check()
         try:
-            known = broker_ids(waiting[0], timeout=2)
+            alive = broker_ids(pending[0], timeout=2)
         except (OSError, KafkaError) as error:
-            said = f"{waiting[0]} does not answer: {error}"
+            reason = f"{pending[0]} does not respond: {error}"
         else:
-            if len(known) >= brokers:
-                waiting.pop(0)
+            if len(alive) >= brokers:
+                pending.pop(0)
                 continue
-            said = f"{waiting[0]} knows only of the brokers {sorted(known)}"
+            reason = f"{pending[0]} has only the brokers {sorted(alive)} in its metadata"
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the cluster was not ready after {timeout:g} s: {said}")
-        time.sleep(0.05)
+            raise TimeoutError(f"the cluster was not ready after {timeout:g} s: {reason}")
+        time.sleep(RETRY_DELAY)
 
 
 def broker_ids(server: str, *, timeout: float) -> set[int]:
-    """The ids of the brokers that a server believes to be alive.
+    """Return the ids of the brokers in a server's metadata.
+
+    Args:
+        server: The address, as host:port.
+        timeout: Maximum time in seconds to connect, and for each read.
 
     Raises:
-        OSError: it cannot be reached, hung up, or took longer than `timeout` seconds.
-        KafkaError: what it answered is no Metadata response.
+        OSError: The server could not be reached, closed the connection, or did not respond within
+            `timeout`.
+        KafkaError: The response is not a Metadata response.
     """
     host, _, port = server.strip().rpartition(":")
     request = MetadataRequest(topics=[])
     with socket.create_connection((host, int(port)), timeout=timeout) as stream:
         stream.sendall(b"".join(encode_request(request, METADATA_VERSION, 1, "probe")))
         (size,) = struct.unpack(">i", _receive(stream, 4))
-        if not 0 < size <= LARGEST_ANSWER:
+        if not 0 < size <= MAX_RESPONSE_BYTES:
             raise OSError(f"{server} does not speak Kafka's protocol")
         _, response = decode_response(_receive(stream, size), MetadataResponse, METADATA_VERSION)
     return {broker.node_id for broker in response.brokers}

@@ -1,12 +1,12 @@
 """The server.properties of test clusters.
 
-Sessions, rebalances and time-outs are as short as Kafka lets them be, since tests wait for them;
-threads and internal topics are few.
+Sessions, rebalances and time-outs are as short as Kafka allows, since tests wait for them; threads
+and partitions of internal topics are few.
 """
 
 from __future__ import annotations
 
-COMMON = {
+COMMON_SETTINGS = {
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -23,12 +23,12 @@ COMMON = {
     "num.io.threads": "4",
     "background.threads": "2",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    "log.retention.check.interval.ms": "86400000",  # tests write records of any age
+    "log.retention.check.interval.ms": "86400000",  # Tests write records of any age.
 }
 
-# Groups of the new protocol exist from 4.0 on, share groups from 4.2; older brokers do not mind
-# settings that they do not know.
-NEW_GROUPS = {
+# Groups of the consumer protocol exist since 4.0, share groups since 4.2; older brokers ignore
+# unknown settings.
+GROUP_SETTINGS = {
     "min.session.timeout.ms": "500",
     "session.timeout.ms": "6000",
     "min.heartbeat.interval.ms": "100",
@@ -39,24 +39,24 @@ NEW_GROUPS = {
 def cluster_settings(
     brokers: int, auto_create_topics: bool, default_partitions: int
 ) -> dict[str, str]:
-    """What is the same for each node: three copies and two in sync, where there are as many."""
-    copies, in_sync = str(min(brokers, 3)), str(min(brokers, 2))
+    """Return the settings that all nodes share, with up to three replicas, two of them in sync."""
+    replicas, in_sync = str(min(brokers, 3)), str(min(brokers, 2))
     groups = {
         f"group.{kind}.{name}": value
         for kind in ("consumer", "share")
-        for name, value in NEW_GROUPS.items()
+        for name, value in GROUP_SETTINGS.items()
     }
     return {
-        **COMMON,
+        **COMMON_SETTINGS,
         **groups,
         "auto.create.topics.enable": str(auto_create_topics).lower(),
         "num.partitions": str(default_partitions),
-        "default.replication.factor": copies,
+        "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": in_sync,
-        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
     }
 
@@ -64,7 +64,15 @@ def cluster_settings(
 def node_settings(
     node_id: int, port: int, controller: str, voters: str, *, bind: str = "127.0.0.1"
 ) -> dict[str, str]:
-    """What is a node's own. Clients reach it at 127.0.0.1:`port`, controllers at `controller`."""
+    """Return the settings of one node.
+
+    Args:
+        node_id: The node's id.
+        port: The port of 127.0.0.1 for clients.
+        controller: The address for controllers, as host:port.
+        voters: The value of controller.quorum.voters.
+        bind: The address to bind the port on.
+    """
     return {
         "node.id": str(node_id),
         "controller.quorum.voters": voters,

@@ -1,4 +1,4 @@
-"""An address that is no Kafka broker ends a command in one line."""
+"""Commands exit with one line of error for an address that is not a Kafka broker."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import pytest
 from tests.cli.conftest import call
 
 
-def serve(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A port that does something with each connection, in one thread."""
+def serve(handle: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Listen on a port and handle each connection in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        kept: list[socket.socket] = []
+        connections: list[socket.socket] = []
 
         def accept() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     connection, _ = server.accept()
-                    kept.append(connection)
-                    answer(connection)
+                    connections.append(connection)
+                    handle(connection)
 
         thread = threading.Thread(target=accept)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
         thread.join()
-        for connection in kept:
+        for connection in connections:
             connection.close()
 
 
@@ -40,24 +40,24 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def http() -> Iterator[str]:
-    def answer(connection: socket.socket) -> None:
+    def respond(connection: socket.socket) -> None:
         connection.recv(4096)
         connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         connection.close()
 
-    yield from serve(answer)
+    yield from serve(respond)
 
 
 @pytest.fixture
 def tls() -> Iterator[str]:
-    """What a TLS server says to who is not: an alert, record type 21."""
+    """Respond as a TLS server does to plain text: with an alert, record type 21."""
 
-    def answer(connection: socket.socket) -> None:
+    def respond(connection: socket.socket) -> None:
         connection.recv(4096)
         connection.sendall(bytes([21, 3, 3, 0, 2, 2, 70]))
         connection.close()
 
-    yield from serve(answer)
+    yield from serve(respond)
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ COMMANDS = [
 ]
 
 
-def refused(address: str, *arguments: str) -> str:
-    """Run a command, which must end in an error; return its last line."""
+def error_line(address: str, *arguments: str) -> str:
+    """Run a command that must fail, and return the last line of its output."""
     ended = call(*arguments, "--bootstrap", address, "--timeout", "1")
     assert ended.status == 1
     assert ended.out == ""
@@ -86,27 +86,27 @@ def refused(address: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0])
-def test_a_broker_that_accepts_and_says_nothing(silent: str, arguments: tuple[str, ...]) -> None:
-    assert "accepts connections but does not answer" in refused(silent, *arguments)
+def test_names_a_server_that_does_not_respond(silent: str, arguments: tuple[str, ...]) -> None:
+    assert "accepts connections but does not answer" in error_line(silent, *arguments)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0])
-def test_a_port_that_speaks_http(http: str, arguments: tuple[str, ...]) -> None:
-    assert "it answers in HTTP" in refused(http, *arguments)
+def test_names_an_http_server(http: str, arguments: tuple[str, ...]) -> None:
+    assert "it answers in HTTP" in error_line(http, *arguments)
 
 
-def test_a_tls_port(tls: str) -> None:
-    assert "TLS" in refused(tls, "topics", "list")
+def test_names_a_tls_server(tls: str) -> None:
+    assert "TLS" in error_line(tls, "topics", "list")
 
 
-def test_a_port_where_nobody_listens(closed: str) -> None:
-    assert "connection refused" in refused(closed, "topics", "list")
+def test_names_a_closed_port(closed: str) -> None:
+    assert "connection refused" in error_line(closed, "topics", "list")
 
 
-def test_a_name_that_does_not_exist() -> None:
-    assert "cannot be resolved" in refused("no-such-host.invalid:9092", "topics", "list")
+def test_names_a_host_that_does_not_exist() -> None:
+    assert "cannot be resolved" in error_line("no-such-host.invalid:9092", "topics", "list")
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:0", "localhost:banana"])
-def test_what_is_no_address(address: str) -> None:
-    assert "write host:port" in refused(address, "topics", "list")
+def test_refuses_a_malformed_address(address: str) -> None:
+    assert "write host:port" in error_line(address, "topics", "list")

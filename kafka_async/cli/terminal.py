@@ -1,4 +1,4 @@
-"""The terminal: where text goes, how a command ends, and what it does without colour or UTF-8."""
+"""Terminal output, progress displays and the exit status of subcommands."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130
 
-# What a terminal cannot encode shows as an escape; it never ends a command.
+# Characters that the terminal cannot encode are shown as escapes instead of ending the command.
 for _stream in (sys.stdout, sys.stderr):
     if isinstance(_stream, io.TextIOWrapper):
         _stream.reconfigure(errors="backslashreplace")
 
-# Records go to standard output; everything said to the person goes to standard error.
+# Records go to standard output, all messages to standard error.
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False)
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a command's coroutine; errors end it with one line and a status that is not zero."""
+    """Run a command's coroutine; an error prints one line and exits with a nonzero status."""
     from kafka_async.runner import SIGNALS
     from kafka_async.runner import run as run_loop
 
@@ -51,9 +51,9 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return run_loop(main(), signals=(*SIGNALS, signal.SIGHUP))
     except KeyboardInterrupt:
         err.print("interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of our output has had enough, as in `consume | head`.
+        # The reader of the output has closed it, as in `consume | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     except KafkaError as error:
@@ -65,17 +65,17 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def fail(message: str) -> NoReturn:
-    """Say in one line why the command cannot go on, and end it."""
+    """Print an error in one line and exit with status 1."""
     line = " ".join(message.split())
     err.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True)
     raise typer.Exit(1)
 
 
 def check_readable(files: list[Path]) -> None:
-    """End the command, in one line, unless each is a file that can be read."""
+    """Fail unless each path is a readable file."""
     for file in files:
         if not file.exists():
-            fail(f"{file}: there is no such file")
+            fail(f"{file}: no such file")
         if file.is_dir():
             fail(f"{file} is a directory: name files")
         if not os.access(file, os.R_OK):
@@ -83,7 +83,7 @@ def check_readable(files: list[Path]) -> None:
 
 
 def check_writable(path: Path, *, directory: bool = False) -> None:
-    """End the command, in one line, unless a file, or a directory and its parents, can be made."""
+    """Fail unless a file, or a directory and its parents, can be created at the path."""
     if path.is_dir() and not directory:
         fail(f"{path} is a directory: name a file")
     if path.exists() and directory and not path.is_dir():
@@ -94,27 +94,31 @@ def check_writable(path: Path, *, directory: bool = False) -> None:
     if not place.exists():
         fail(f"{path}: there is no directory {place}")
     if place != path and not place.is_dir():
-        fail(f"{path}: {place} is no directory")
+        fail(f"{path}: {place} is not a directory")
     if not os.access(place, os.W_OK | (os.X_OK if place.is_dir() else 0)):
         fail(f"{path}: no permission to write in {place}")
 
 
 def unicode(console: Console = err) -> bool:
-    """Whether the terminal can show block characters."""
+    """Return whether the terminal can show block characters."""
     return console.encoding.lower().replace("-", "").startswith("utf")
 
 
 def plural(number: int, noun: str) -> str:
-    """ "1 record", "2,000 records"."""
+    """Return a number and its noun, such as "1 record" or "2,000 records"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def progress(
     console: Console = err, *, counted: bool = True, bounded: bool = True, silent: bool = False
 ) -> Progress:
-    """A progress display that leaves nothing behind; silent also where there is no terminal.
+    """Return a progress display that is removed at its end.
 
-    `bounded` shows a bar and a percentage, `counted` how many of how many.
+    Args:
+        console: The console; without a terminal nothing is shown.
+        counted: Show the count and the total.
+        bounded: Show a bar and a percentage.
+        silent: Show nothing.
     """
     columns: list[ProgressColumn] = [
         SpinnerColumn("dots" if unicode(console) else "line"),

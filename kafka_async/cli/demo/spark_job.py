@@ -1,8 +1,9 @@
-"""The Spark job of the demo: read committed counts, aggregate, write Parquet, write top words back.
+"""The Spark job of the demo: reads committed counts, writes their sums as Parquet and to Kafka.
 
-Run as a program with the job in JSON and a directory for its temporary files. It starts Spark,
-waits for a line on standard input, runs, and reports in JSON lines on standard output. When
-standard input ends, so do this process and its JVM, whose Python workers end by themselves then.
+It runs as a program with two arguments, the job in JSON and a directory for temporary files. It
+starts Spark, waits for a line on standard input, runs, and reports each stage as a JSON line on
+standard output. When standard input ends, it kills itself and its JVM; Spark's Python workers end
+with the JVM.
 """
 
 from __future__ import annotations
@@ -23,44 +24,44 @@ from pyspark.sql import functions as f
 from kafka_async.cli.demo.aggregate import TOP_WORDS
 from kafka_async.cli.demo.spark import PARQUET, SparkJob
 
-# For some seconds of work: code that compiles fast rather than well, in two thirds of the CPU.
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+# For some seconds of work, fast compilation of slower code saves a third of the CPU time.
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 
 
 class Stopwatch:
-    """Reports each stage with the seconds since the one before."""
+    """Reports each stage with the seconds since the previous one."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Count from now."""
-        self._since = time.perf_counter()
+        """Start the time of the next stage."""
+        self._started = time.perf_counter()
 
-    def done(self, stage: str, message: str) -> None:
-        """A stage has ended."""
-        seconds = time.perf_counter() - self._since
+    def report(self, stage: str, message: str) -> None:
+        """Report the end of a stage."""
+        seconds = time.perf_counter() - self._started
         print(json.dumps({"stage": stage, "done": message, "seconds": seconds}), flush=True)
         self.reset()
 
 
-def obey(scratch: str) -> threading.Event:
-    """An event that a line on standard input sets; its end ends this process and its JVM."""
-    told = threading.Event()
+def watch_stdin(scratch: str) -> threading.Event:
+    """Return an event that a line on standard input sets; kill this process at the input's end."""
+    start = threading.Event()
 
     def read() -> None:
         while os.read(0, 4096):
-            told.set()
-        # Nobody else is left to remove what Spark has put aside; normally the parent does.
+            start.set()
+        # The parent, which normally removes Spark's temporary files, is dead.
         shutil.rmtree(scratch, ignore_errors=True)
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=read, daemon=True).start()
-    return told
+    return start
 
 
-def session(scratch: str) -> SparkSession:
-    """A local session that keeps quiet, opens no port for browsers, and leaves no files behind."""
+def create_session(scratch: str) -> SparkSession:
+    """Create a local session without a web UI that logs errors only and leaves no files behind."""
     builder: SparkSession.Builder = SparkSession.builder  # type: ignore[assignment]  # classproperty
     spark = (
         builder.master("local[2]")
@@ -72,7 +73,7 @@ def session(scratch: str) -> SparkSession:
         .config("spark.local.dir", scratch)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"{QUICK} -Djava.io.tmpdir={scratch}")
+        .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
@@ -80,7 +81,7 @@ def session(scratch: str) -> SparkSession:
 
 
 def read_counts(spark: SparkSession, job: SparkJob) -> DataFrame:
-    """Word and occurrences of every committed record."""
+    """Read the word and the occurrences of every committed record."""
     records = (
         spark.read.format("kafka_async")
         .option("kafka.bootstrap.servers", job.bootstrap)
@@ -95,20 +96,22 @@ def read_counts(spark: SparkSession, job: SparkJob) -> DataFrame:
 
 
 def main(job: SparkJob, scratch: str) -> None:
-    """The whole job."""
-    told = obey(scratch)
-    watch = Stopwatch()
-    spark = session(scratch)
-    counts = read_counts(spark, job)  # only planned so far: nothing is read before it is written
-    watch.done("start Spark", "Spark has started")
-    told.wait()
-    watch.reset()
+    """Run the job."""
+    start = watch_stdin(scratch)
+    stopwatch = Stopwatch()
+    spark = create_session(scratch)
+    counts = read_counts(spark, job)  # Builds the query, which runs when its result is written.
+    stopwatch.report("start Spark", "Spark has started")
+    start.wait()
+    stopwatch.reset()
     parquet = str(Path(job.out, PARQUET))
     totals = counts.groupBy("word").agg(
         f.sum("occurrences").alias("count"), f.count("*").alias("records")
     )
     totals.write.parquet(parquet)
-    watch.done("read and aggregate in Spark", "Spark has read word-counts and written Parquet")
+    stopwatch.report(
+        "read and aggregate in Spark", "Spark has read word-counts and written Parquet"
+    )
     written = spark.read.schema(totals.schema).parquet(parquet)
     top = written.orderBy(f.desc("count"), "word").limit(TOP_WORDS)
     (
@@ -119,7 +122,7 @@ def main(job: SparkJob, scratch: str) -> None:
         .mode("append")
         .save()
     )
-    watch.done("write top-words from Spark", "Spark has written the top words to Kafka")
+    stopwatch.report("write top-words from Spark", "Spark has written the top words to Kafka")
     spark.stop()
 
 

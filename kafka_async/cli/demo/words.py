@@ -1,4 +1,4 @@
-"""The text, its words, and what a count of them should be: pure."""
+"""The text of the demo, its words, and the comparison of two counts. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 
 
-def words(line: str) -> list[str]:
-    """The words of a line, in lower case: runs of letters, with apostrophes inside."""
+def split_words(line: str) -> list[str]:
+    """Return the words of a line in lower case: letters, with apostrophes between them."""
     return _WORD.findall(line.lower())
 
 
-def count(lines: Iterable[str]) -> Counter[str]:
-    """How often each word occurs: the plain count that everything else is checked against."""
-    return Counter(word for line in lines for word in words(line))
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """Return the number of occurrences of each word, the reference for the count through Kafka."""
+    return Counter(word for line in lines for word in split_words(line))
 
 
-def load(files: Sequence[Path]) -> list[str]:
-    """The lines of the files that hold anything; without files, Python's own language reference."""
+def read_lines(files: Sequence[Path]) -> list[str]:
+    """Return the lines of the files that are not blank; without files, Python's reference."""
     if files:
         text = "\n".join(file.read_text("utf-8", "replace") for file in files)
     else:
@@ -37,7 +37,15 @@ def load(files: Sequence[Path]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two counts of the same text. Words missing from, and words too many in, the second."""
+    """Compares two counts of the same text.
+
+    Attributes:
+        expected: Number of words in the reference count.
+        found: Number of words in the other count.
+        lost: Number of words missing in the other count.
+        duplicated: Number of words that the other count has in excess.
+        distinct: Number of different words in the reference count.
+    """
 
     expected: int
     found: int
@@ -47,12 +55,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether they agree to the last word."""
+        """True if both counts agree in every word."""
         return self.lost == self.duplicated == 0
 
 
 def compare(expected: Mapping[str, int], found: Mapping[str, int]) -> Comparison:
-    """Hold a count against the plain one."""
+    """Compare a count with the reference count."""
     differences = [
         found.get(word, 0) - expected.get(word, 0) for word in expected.keys() | found.keys()
     ]
