@@ -1,6 +1,6 @@
-"""Where Spark looks for `format("kafka_async")`: a module pyspark_NAME with a DefaultSource.
+"""The module in which Spark finds `format("kafka_async")`: pyspark_NAME with a DefaultSource.
 
-Nothing but pyspark is imported until the source is used.
+Only pyspark is imported until the source is used.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """`kafka_async.spark.KafkaDataSource`, imported when it is needed."""
+    """Delegates to `kafka_async.spark.KafkaDataSource`, which is imported on first use."""
 
     @classmethod
     def name(cls) -> str:
-        """The short name for `format`."""
+        """Return the name for `format`."""
         return "kafka_async"
 
     def schema(self) -> StructType | str:
-        """The columns of a read."""
+        """Return the columns of a read."""
         return self._source().schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader."""
+        """Return a batch reader."""
         return self._source().reader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch writer."""
+        """Return a batch writer."""
         return self._source().writer(schema, overwrite)
 
     def _source(self) -> DataSource:

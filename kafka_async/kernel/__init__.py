@@ -1,11 +1,11 @@
-"""The hot path: appending records to a batch and reading them out of one.
+"""The hot path: appends records to batches and reads records from batches.
 
-Two implementations of the same functions and classes: `_ckernel`, compiled, and `_pykernel`, plain
-Python, which serves where no compiler was at hand at installation. `IMPLEMENTATION` says which one
-is in use ("c" or "python"); the environment variable KAFKA_ASYNC_KERNEL forces one, and a forced
-one that cannot be loaded is an ImportError.
+Two modules implement the same functions and classes: `_ckernel` is compiled, `_pykernel` is plain
+Python and serves where no compiler was available at installation. `IMPLEMENTATION` names the one
+in use ("c" or "python"). The environment variable KAFKA_ASYNC_KERNEL selects one; if that one
+cannot be loaded, importing this package raises ImportError.
 
-The compiled kernel has a codec for messages beside it, which `compiled_codec` loads.
+`compiled_codec` returns the compiled codec of protocol messages.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, Outcome, Section
+from kafka_async.kernel._shared import BinaryColumn, Columns, DeliveryOutcome, HeaderColumn, Section
 
 __all__ = [
     "IMPLEMENTATION",
     "BinaryColumn",
     "Columns",
     "Delivery",
+    "DeliveryOutcome",
     "HeaderColumn",
     "NextRecord",
     "OpenBatch",
-    "Outcome",
     "Record",
     "RecordAppender",
     "RecordIterator",
@@ -44,14 +44,14 @@ _MODULES: Final = {"c": "_ckernel", "python": "_pykernel"}
 
 
 def _load(forced: str | None) -> Any:
-    """The module of the kernel that is asked for, or the best that loads."""
+    """Return the selected kernel's module, by default the compiled one if it can be loaded."""
     if forced not in (None, "", *_MODULES):
         raise ImportError(f"KAFKA_ASYNC_KERNEL is 'c' or 'python', not {forced!r}")
     return _import(_MODULES[forced or "c"], forced) or _import("_pykernel", forced)
 
 
 def _import(name: str, forced: str | None) -> Any:
-    """A module of this package, None if it cannot be loaded and need not."""
+    """Import a module of this package; return None if that fails and the module was not forced."""
     try:
         return importlib.import_module(f"{__name__}.{name}")
     except ImportError as error:
@@ -64,7 +64,7 @@ def _import(name: str, forced: str | None) -> Any:
 
 
 def compiled_codec() -> Any:
-    """The module `_ccodec`, None where plain Python serves."""
+    """Return the module `_ccodec`, None if plain Python is in use."""
     if IMPLEMENTATION == "python":
         return None
     return _import("_ccodec", os.environ.get("KAFKA_ASYNC_KERNEL"))

@@ -1,4 +1,4 @@
-"""The specification of the compiled codec is what `protocol/compiler.py` makes."""
+"""Types of the compiled codec; its specification is the code that `protocol/compiler.py` makes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,18 +1,21 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True
-"""Messages to bytes and back by a table: the compiled short cut of the codecs in plain Python.
+"""Decodes and encodes protocol messages by a table: the compiled fast path of the codecs.
 
-The functions that `protocol/compiler.py` writes are the specification. A `Layout` does what they do
-for messages and values that are as they should be, and for nothing else: whatever looks odd makes
-it give up with `FallbackRequired`, and the caller asks the plain function, which accepts it or says what is
-wrong. So there is no message of an error here, and no rule about who may set what: only formats.
+The functions that `protocol/compiler.py` generates are the specification. A `Layout` does the same
+for valid messages and values only. Anything else raises `FallbackRequired`, and the caller then
+uses the generated function, which accepts the message or raises a precise error. So this module
+knows only
+formats: it has no error messages and no rules about which fields may be set.
 
-Objects are made empty and their slots are filled where they lie; that is safe because a layout is
-used for exactly the class it was made for, and finds the places out from the class itself. Reading
-goes through a `Reader`, two pointers whose only ways forward compare what they take with what is
-left. While a message is written no Python code runs, so nothing can change under the pen: the lock
-of the interpreter sees to it. Therefore this module does not claim to do without that lock, as the
-kernel does: another thread could shorten a list whose items are being written.
+Objects are made empty and their slots are set in memory. That is safe because a layout is used for
+exactly one class and finds the offsets of its slots in that class. Bytes are read through a
+`Reader`: two pointers, and each function that advances it first compares the size with what is
+left.
+
+While a message is written no Python code runs, so nothing can change meanwhile, thanks to the lock
+of the interpreter. Unlike the kernel, this module therefore does not declare
+freethreading_compatible: another thread could shorten a list whose items are being written.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -53,17 +56,17 @@ cdef enum:
     MAX_TAGS = 10_000
     MAX_TAG = 0x7FFF_FFFF
     MAX_STRING = 0x7FFF
-    # Memory, see `protocol/memory_cost.py`.
-    FACTOR = 64
-    SPARE = 14 * 1024
-    MOST = 192 * 1024 * 1024
+    # Bytes of memory that a message may take; see `protocol/memory_cost.py`.
+    MEMORY_FACTOR = 64
+    MEMORY_ALLOWANCE = 14 * 1024
+    MAX_MEMORY = 192 * 1024 * 1024
     ARRAY_COST = 88
     TAGS_COST = 48
     TAG_COST = 140
-    PART = 4096  # bytes from which a bytes field is handed over as it is rather than copied
-    FIRST_BUFFER = 512
+    MIN_PART_SIZE = 4096  # bytes; a bytes field of this size is passed on instead of copied
+    INITIAL_BUFFER_SIZE = 512
 
-# What a field holds. The fixed ones are called as `struct` calls them.
+# The type of a field. Types of a fixed size have the letter of the module `struct`.
 cdef enum Kind:
     BOOL = 63  # ?
     INT8 = 98  # b
@@ -85,12 +88,12 @@ cdef struct Field:
     int element  # of an array
     bint compact
     bint nullable
-    bint ignorable  # a version that lacks the field may drop what was set
+    bint ignorable  # a version without the field may drop a value that was set
     int64_t tag
     Py_ssize_t offset  # of the slot in the object
-    Py_ssize_t least  # bytes an element of an array takes at least
-    Py_ssize_t cost  # bytes of memory that it takes
-    PyObject* default  # NULL where it is a fresh structure
+    Py_ssize_t min_size  # minimum bytes of an array's element
+    Py_ssize_t cost  # bytes of memory of an array's element
+    PyObject* default  # NULL if the default is a new structure
     PyObject* inner  # the Layout of a structure, or of an array's elements
 
 cdef struct Fields:
@@ -101,27 +104,27 @@ cdef struct Reader:
     const uint8_t* at
     const uint8_t* end
     const uint8_t* start
-    PyObject* view  # a memoryview of it all
-    int64_t left  # bytes of memory that the message may still take
+    PyObject* view  # a memoryview of the whole buffer
+    int64_t memory_left  # bytes that the message may still take
 
 cdef struct Writer:
     uint8_t* data
     Py_ssize_t size
     Py_ssize_t capacity
-    int inside  # tagged fields that are open: their size is not known yet, so all is copied
+    int open_tags  # tagged fields being written; their size is not known yet, so all is copied
     PyObject* parts
 
 
 class FallbackRequired(ValueError):
-    """Not a message, or not a value, that the compiled codec decides on."""
+    """Raised for a message or value that only the generated codec handles."""
 
 
-cdef int unsure() except -1:
+cdef int fall_back() except -1:
     raise FallbackRequired
 
 
-cdef Py_ssize_t slot_of(type kind, str name) except -1:
-    """Where objects of a class keep what its slot `name` holds."""
+cdef Py_ssize_t slot_offset(type kind, str name) except -1:
+    """Return the offset of the slot `name` in objects of a class."""
     cdef object member = getattr(kind, name)
     if Py_TYPE(member) != &PyMemberDescr_Type:
         raise TypeError(f"{kind.__name__}.{name} is no slot")
@@ -131,25 +134,25 @@ cdef Py_ssize_t slot_of(type kind, str name) except -1:
 cdef object _Uuid = uuid.UUID
 cdef object _UNKNOWN_SAFETY = uuid.SafeUUID.unknown
 cdef object _ZERO = 0
-cdef object _LOW = 0xFFFF_FFFF_FFFF_FFFF
+cdef object _LOW_64_BITS = 0xFFFF_FFFF_FFFF_FFFF
 cdef object _64 = 64
-cdef tuple _NOTHING = ()
-cdef tuple _INT8 = (*range(128), *range(-128, 0))  # shared, see `protocol/wire.py`
+cdef tuple _EMPTY = ()
+cdef tuple _INT8 = (*range(128), *range(-128, 0))  # numbers by their byte; see `protocol/wire.py`
 cdef Py_ssize_t UUID_INT, UUID_SAFETY
 try:
-    UUID_INT = slot_of(_Uuid, "int")
-    UUID_SAFETY = slot_of(_Uuid, "is_safe")
+    UUID_INT = slot_offset(_Uuid, "int")
+    UUID_SAFETY = slot_offset(_Uuid, "is_safe")
 except TypeError as error:
-    raise ImportError(f"this Python keeps UUIDs in another way: {error}") from error
+    raise ImportError(f"this Python stores UUIDs differently: {error}") from error
 
 
 # -- layouts --------------------------------------------------------------------------------------
 
 
-cdef int table(Fields* made, list rows, type cls, list kept) except -1:
-    """Rows of the specification as an array; the objects they name are kept alive in `kept`.
+cdef int make_table(Fields* made, list rows, type cls, list kept) except -1:
+    """Turn rows of `protocol/layouts.py` into an array; `kept` keeps their objects alive.
 
-    The array belongs to the owner of `made` from the start, who frees it if this fails.
+    The owner of `made` frees the array, also if this function raises.
     """
     cdef Field* field
     made.count = len(rows)
@@ -166,27 +169,27 @@ cdef int table(Fields* made, list rows, type cls, list kept) except -1:
         field.nullable = row.nullable
         field.ignorable = row.ignorable
         field.tag = row.tag
-        field.offset = slot_of(cls, row.name)
-        field.least = row.least
+        field.offset = slot_offset(cls, row.name)
+        field.min_size = row.least
         field.cost = row.cost
-        # A structure's default is a fresh one, where it is not None.
+        # A structure's default is a new one, unless it is None.
         field.default = NULL if row.fresh else <PyObject*>default
         field.inner = <PyObject*>inner
     return 0
 
 
 @cython.final
-@cython.no_gc_clear  # or `kept` could be emptied while the fields still point to what it held
+@cython.no_gc_clear  # otherwise `kept` could be emptied while fields still point to its objects
 cdef class Layout:
-    """One structure in one version: where its fields lie in the bytes, and where in the object.
+    """Decodes and encodes one structure in one version.
 
     Args:
-        cls: the structure's class.
-        every: a row for each field, in line or not; see `protocol/layouts.py`.
-        line: the rows of those that stand in line, in that order.
-        tagged: the rows of those in the tagged section, by tag.
-        absent: the rows of those this version lacks.
-        flexible: whether there is a tagged section.
+        cls: Class of the structure.
+        every: A row per field of the class; see `protocol/layouts.py`.
+        line: Rows of the fields outside the tagged section, in wire order.
+        tagged: Rows of the fields in the tagged section, by tag.
+        absent: Rows of the fields that this version lacks.
+        flexible: True if the version has a tagged section.
     """
 
     cdef type cls
@@ -204,11 +207,11 @@ cdef class Layout:
         self.cls = cls
         self.kind = <PyTypeObject*>cls
         self.flexible = flexible
-        self.unknown = slot_of(cls, "unknown_tagged_fields")
-        table(&self.every, every, cls, self.kept)
-        table(&self.line, line, cls, self.kept)
-        table(&self.tagged, tagged, cls, self.kept)
-        table(&self.absent, absent, cls, self.kept)
+        self.unknown = slot_offset(cls, "unknown_tagged_fields")
+        make_table(&self.every, every, cls, self.kept)
+        make_table(&self.line, line, cls, self.kept)
+        make_table(&self.tagged, tagged, cls, self.kept)
+        make_table(&self.absent, absent, cls, self.kept)
 
     def __dealloc__(self):
         PyMem_Free(self.every.at)
@@ -217,22 +220,24 @@ cdef class Layout:
         PyMem_Free(self.absent.at)
 
     def decode(self, source, Py_ssize_t position):
-        """The message at `position`, and the position after it.
+        """Return the message at `position` and the position after it.
 
         Raises:
-            Unsure: the plain decoder has to look.
-            ValueError: as well.
+            Unsure: The generated decoder must decode the message.
+            ValueError: The same.
         """
         cdef Py_buffer view
         cdef Reader reader
         PyObject_GetBuffer(source, &view, PyBUF_SIMPLE)
         try:
             if not 0 <= position <= view.len:
-                unsure()
+                fall_back()
             reader.start = <const uint8_t*>view.buf
             reader.at = reader.start + position
             reader.end = reader.start + view.len
-            reader.left = min(<int64_t>view.len * FACTOR + SPARE, <int64_t>MOST)
+            reader.memory_left = min(
+                <int64_t>view.len * MEMORY_FACTOR + MEMORY_ALLOWANCE, <int64_t>MAX_MEMORY
+            )
             whole_view = memoryview(source)
             reader.view = <PyObject*>whole_view
             made = read_struct(self, &reader)
@@ -241,18 +246,19 @@ cdef class Layout:
             PyBuffer_Release(&view)
 
     def encode(self, value):
-        """The parts of the message, small ones joined, large bytes as they are.
+        """Return the parts of the message: small fields joined, large bytes fields as they are.
 
         Raises:
-            Unsure: the plain encoder has to look.
-            ValueError, BufferError: as well.
+            Unsure: The generated encoder must encode the value.
+            ValueError: The same.
+            BufferError: The same.
         """
         cdef list parts = []
         cdef Writer writer
         writer.parts = <PyObject*>parts
-        writer.size = writer.inside = 0
-        writer.capacity = FIRST_BUFFER
-        writer.data = <uint8_t*>PyMem_Malloc(FIRST_BUFFER)
+        writer.size = writer.open_tags = 0
+        writer.capacity = INITIAL_BUFFER_SIZE
+        writer.data = <uint8_t*>PyMem_Malloc(INITIAL_BUFFER_SIZE)
         if writer.data == NULL:
             raise MemoryError
         try:
@@ -267,23 +273,23 @@ cdef inline PyObject** slot(object value, Py_ssize_t offset) noexcept:
     return <PyObject**>(<char*><PyObject*>value + offset)
 
 
-cdef inline void fill(object owner, Py_ssize_t offset, object value) noexcept:
-    """Put `value` into a slot that is empty."""
+cdef inline void set_slot(object owner, Py_ssize_t offset, object value) noexcept:
+    """Set an empty slot."""
     Py_INCREF(value)
     slot(owner, offset)[0] = <PyObject*>value
 
 
-cdef inline void replace(object owner, Py_ssize_t offset, object value) noexcept:
-    """Put `value` into a slot that may hold something."""
+cdef inline void replace_slot(object owner, Py_ssize_t offset, object value) noexcept:
+    """Set a slot that may hold an object."""
     cdef PyObject* old = slot(owner, offset)[0]
-    fill(owner, offset, value)
+    set_slot(owner, offset, value)
     Py_XDECREF(old)
 
 
-cdef object fresh(Layout layout):
-    """The structure as its class makes it without arguments."""
+cdef object new_default(Layout layout):
+    """Make the structure with the defaults of its class."""
     made = PyType_GenericAlloc(layout.kind, 0)
-    fill(made, layout.unknown, _NOTHING)
+    set_slot(made, layout.unknown, _EMPTY)
     fill_defaults(made, &layout.every)
     return made
 
@@ -294,31 +300,31 @@ cdef int fill_defaults(object made, Fields* fields) except -1:
     for i in range(fields.count):
         field = &fields.at[i]
         if field.default != NULL:
-            fill(made, field.offset, <object>field.default)
+            set_slot(made, field.offset, <object>field.default)
         else:
-            fill(made, field.offset, fresh(<Layout>field.inner))
+            set_slot(made, field.offset, new_default(<Layout>field.inner))
     return 0
 
 
 # -- reading --------------------------------------------------------------------------------------
 
 
-cdef inline int need(Reader* r, Py_ssize_t size) except -1:
+cdef inline int require(Reader* r, Py_ssize_t size) except -1:
     if r.end - r.at < size:
-        unsure()
+        fall_back()
     return 0
 
 
-cdef inline int spend(Reader* r, int64_t size) except -1:
-    """Take so many bytes from the memory that the message may cost."""
-    r.left -= size
-    if r.left < 0:
-        unsure()
+cdef inline int charge_memory(Reader* r, int64_t size) except -1:
+    """Charge `size` bytes to the memory that the message may take."""
+    r.memory_left -= size
+    if r.memory_left < 0:
+        fall_back()
     return 0
 
 
-cdef inline uint64_t big(const uint8_t* at, int size) noexcept:
-    """`size` bytes as a number, the most significant first."""
+cdef inline uint64_t read_big_endian(const uint8_t* at, int size) noexcept:
+    """Return `size` bytes as an unsigned big-endian number."""
     cdef uint64_t value = 0
     cdef int i
     for i in range(size):
@@ -335,48 +341,48 @@ cdef int64_t read_uvarint(Reader* r) except -1:
         r.at += 1
         return byte
     while shift < 35:
-        need(r, 1)
+        require(r, 1)
         byte = r.at[0]
         r.at += 1
         value |= <uint64_t>(byte & 0x7F) << shift
         if byte < 0x80:
-            return <int64_t>value  # beyond 32 bits it is more than there is of anything
+            return <int64_t>value  # more than 32 bits fail the checks of the caller
         shift += 7
-    unsure()
+    fall_back()
 
 
 cdef inline int64_t read_length(bint compact, bint short_, Reader* r) except -2:
-    """A length, -1 for null."""
+    """Read a length, -1 for null."""
     cdef int64_t length
     if compact:
         return read_uvarint(r) - 1
     if short_:
-        need(r, 2)
-        length = <int16_t>big(r.at, 2)
+        require(r, 2)
+        length = <int16_t>read_big_endian(r.at, 2)
         r.at += 2
     else:
-        need(r, 4)
-        length = <int32_t>big(r.at, 4)
+        require(r, 4)
+        length = <int32_t>read_big_endian(r.at, 4)
         r.at += 4
     if length < -1:
-        unsure()
+        fall_back()
     return length
 
 
 cdef inline object read_fixed(int kind, Reader* r):
-    """One number or bool; that there are enough bytes is known."""
+    """Read a number or bool; the caller has checked that the bytes are there."""
     cdef const uint8_t* at = r.at
     cdef uint64_t bits
     cdef double number
     if kind == INT32:
         r.at += 4
-        return <int32_t>big(at, 4)
+        return <int32_t>read_big_endian(at, 4)
     elif kind == INT64:
         r.at += 8
-        return <int64_t>big(at, 8)
+        return <int64_t>read_big_endian(at, 8)
     elif kind == INT16:
         r.at += 2
-        return <int16_t>big(at, 2)
+        return <int16_t>read_big_endian(at, 2)
     elif kind == BOOL:
         r.at += 1
         return at[0] != 0
@@ -385,18 +391,18 @@ cdef inline object read_fixed(int kind, Reader* r):
         return <int8_t>at[0]
     elif kind == UINT16:
         r.at += 2
-        return <uint16_t>big(at, 2)
+        return <uint16_t>read_big_endian(at, 2)
     elif kind == UINT32:
         r.at += 4
-        return <uint32_t>big(at, 4)
-    bits = big(at, 8)
+        return <uint32_t>read_big_endian(at, 4)
+    bits = read_big_endian(at, 8)
     memcpy(&number, &bits, 8)
     r.at += 8
     return number
 
 
 cdef inline int width(int kind) noexcept:
-    """The bytes of a fixed kind, 0 for others."""
+    """Return the bytes that a fixed type takes, 0 for other types."""
     if kind == INT32 or kind == UINT32:
         return 4
     elif kind == INT64 or kind == FLOAT64:
@@ -409,15 +415,15 @@ cdef inline int width(int kind) noexcept:
 
 
 cdef object read_uuid(Reader* r):
-    need(r, 16)
-    cdef object high = big(r.at, 8)
-    cdef object number = big(r.at + 8, 8)
+    require(r, 16)
+    cdef object high = read_big_endian(r.at, 8)
+    cdef object number = read_big_endian(r.at + 8, 8)
     r.at += 16
     if high:
         number = (high << _64) | number
     made = PyType_GenericAlloc(<PyTypeObject*>_Uuid, 0)
-    fill(made, UUID_INT, number)
-    fill(made, UUID_SAFETY, _UNKNOWN_SAFETY)
+    set_slot(made, UUID_INT, number)
+    set_slot(made, UUID_SAFETY, _UNKNOWN_SAFETY)
     return made
 
 
@@ -426,13 +432,13 @@ cdef object read_sized(int kind, bint compact, bint nullable, Reader* r):
     cdef const uint8_t* at = r.at
     if length < 0:
         if not nullable:
-            unsure()
+            fall_back()
         return None
-    need(r, length)
+    require(r, length)
     r.at += length
     if kind == STRING:
         if length > MAX_STRING:
-            unsure()
+            fall_back()
         return PyUnicode_DecodeUTF8(<const char*>at, length, NULL)
     if kind == RECORDS:
         return (<object>r.view)[at - r.start:r.at - r.start]
@@ -443,16 +449,16 @@ cdef object read_array(Field* field, Reader* r):
     cdef int64_t count = read_length(field.compact, False, r)
     if count < 0:
         if not field.nullable:
-            unsure()
+            fall_back()
         return None
-    if count > MAX_ELEMENTS or count * field.least > r.end - r.at:
-        unsure()
+    if count > MAX_ELEMENTS or count * field.min_size > r.end - r.at:
+        fall_back()
     if count:
-        spend(r, ARRAY_COST + count * field.cost)
+        charge_memory(r, ARRAY_COST + count * field.cost)
     if width(field.element):
         return read_numbers(field.element, count, r)
     if not count:
-        return _NOTHING  # a list of its own would be the most of a hostile message's memory
+        return _EMPTY  # an empty list each would take most of a hostile message's memory
     cdef list items = PyList_New(count)
     cdef Py_ssize_t i
     for i in range(count):
@@ -468,9 +474,9 @@ cdef object read_array(Field* field, Reader* r):
 
 
 cdef object read_numbers(int kind, Py_ssize_t count, Reader* r):
-    """An array of a fixed kind; that there are enough bytes is known."""
+    """Read an array of a fixed type; the caller has checked that the bytes are there."""
     if count == 0:
-        return _NOTHING
+        return _EMPTY
     cdef tuple items = PyTuple_New(count)
     cdef Py_ssize_t i
     for i in range(count):
@@ -481,7 +487,7 @@ cdef object read_numbers(int kind, Py_ssize_t count, Reader* r):
             item = read_fixed(kind, r)
         Py_INCREF(item)
         PyTuple_SET_ITEM(items, i, item)
-    PyObject_GC_UnTrack(items)  # numbers make no cycles
+    PyObject_GC_UnTrack(items)  # numbers form no cycles
     return items
 
 
@@ -489,7 +495,7 @@ cdef object read_value(Field* field, Reader* r):
     cdef int kind = field.kind
     cdef int size = width(kind), marker
     if size:
-        need(r, size)
+        require(r, size)
         return read_fixed(kind, r)
     elif kind == ARRAY:
         return read_array(field, r)
@@ -498,13 +504,13 @@ cdef object read_value(Field* field, Reader* r):
     elif kind != STRUCT:
         return read_sized(kind, field.compact, field.nullable, r)
     if field.nullable:
-        need(r, 1)
+        require(r, 1)
         marker = <int8_t>r.at[0]
         r.at += 1
         if marker == -1:
             return None
         if marker != 1:
-            unsure()
+            fall_back()
     return read_struct(<Layout>field.inner, r)
 
 
@@ -513,13 +519,13 @@ cdef object read_struct(Layout layout, Reader* r):
     cdef Field* field = layout.line.at
     made = PyType_GenericAlloc(layout.kind, 0)
     for i in range(layout.line.count):
-        fill(made, field.offset, read_value(field, r))
+        set_slot(made, field.offset, read_value(field, r))
         field += 1
     fill_defaults(made, &layout.absent)
     fill_defaults(made, &layout.tagged)
-    fill(made, layout.unknown, _NOTHING)
+    set_slot(made, layout.unknown, _EMPTY)
     if layout.flexible:
-        need(r, 1)
+        require(r, 1)
         if r.at[0] == 0:
             r.at += 1
         else:
@@ -534,27 +540,27 @@ cdef int read_tagged(Layout layout, object made, Reader* r) except -1:
     cdef Py_ssize_t i
     cdef list unknown = []
     if count > MAX_TAGS:
-        unsure()
-    spend(r, TAGS_COST + count * TAG_COST)
+        fall_back()
+    charge_memory(r, TAGS_COST + count * TAG_COST)
     for _ in range(count):
         tag = read_uvarint(r)
         size = read_uvarint(r)
         if tag <= last or tag > MAX_TAG:
-            unsure()
+            fall_back()
         last = tag
-        need(r, size)
+        require(r, size)
         stop = r.at + size
         for i in range(layout.tagged.count):
             if layout.tagged.at[i].tag == tag:
                 value = read_value(&layout.tagged.at[i], r)
-                replace(made, layout.tagged.at[i].offset, value)
+                replace_slot(made, layout.tagged.at[i].offset, value)
                 break
         else:
             unknown.append((tag, PyBytes_FromStringAndSize(<const char*>r.at, size)))
             r.at = stop
         if r.at != stop:
-            unsure()
-    replace(made, layout.unknown, tuple(unknown))
+            fall_back()
+    replace_slot(made, layout.unknown, tuple(unknown))
     return 0
 
 
@@ -578,7 +584,7 @@ cdef int reserve(Writer* w, Py_ssize_t size) except -1:
 
 
 cdef int flush(Writer* w) except -1:
-    """Hand over what was written so far as a part."""
+    """Append the bytes written so far to the parts."""
     if w.size:
         (<list>w.parts).append(PyBytes_FromStringAndSize(<const char*>w.data, w.size))
         w.size = 0
@@ -586,7 +592,7 @@ cdef int flush(Writer* w) except -1:
 
 
 cdef inline int put(Writer* w, uint64_t value, int size) except -1:
-    """The lowest `size` bytes of `value`, the most significant first."""
+    """Write the lowest `size` bytes of `value` in big-endian order."""
     cdef uint8_t* at
     cdef int i
     reserve(w, size)
@@ -616,22 +622,22 @@ cdef int write_bytes(Writer* w, const char* data, Py_ssize_t size) except -1:
     return 0
 
 
-cdef inline int64_t whole(object value) except? -1:
-    """An int of 64 bits."""
+cdef inline int64_t to_int64(object value) except? -1:
+    """Return the value of an int of at most 64 bits."""
     cdef int overflow = 0
     cdef int64_t number
     if not PyLong_Check(value):
-        unsure()
+        fall_back()
     number = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow:
-        unsure()
+        fall_back()
     return number
 
 
-cdef int write_int(Writer* w, object value, int64_t least, int64_t most, int size) except -1:
-    cdef int64_t number = whole(value)
-    if not least <= number <= most:
-        unsure()
+cdef int write_int(Writer* w, object value, int64_t low, int64_t high, int size) except -1:
+    cdef int64_t number = to_int64(value)
+    if not low <= number <= high:
+        fall_back()
     return put(w, <uint64_t>number, size)
 
 
@@ -641,12 +647,12 @@ cdef int write_fixed(Writer* w, int kind, object value) except -1:
     if kind == INT32:
         return write_int(w, value, -0x8000_0000, 0x7FFF_FFFF, 4)
     elif kind == INT64:
-        return put(w, <uint64_t>whole(value), 8)
+        return put(w, <uint64_t>to_int64(value), 8)
     elif kind == INT16:
         return write_int(w, value, -0x8000, 0x7FFF, 2)
     elif kind == BOOL:
         if value is not True and value is not False:
-            unsure()
+            fall_back()
         return put(w, value is True, 1)
     elif kind == INT8:
         return write_int(w, value, -0x80, 0x7F, 1)
@@ -655,36 +661,36 @@ cdef int write_fixed(Writer* w, int kind, object value) except -1:
     elif kind == UINT32:
         return write_int(w, value, 0, 0xFFFF_FFFF, 4)
     if not PyFloat_CheckExact(value):
-        unsure()
+        fall_back()
     number = PyFloat_AS_DOUBLE(value)
     memcpy(&bits, &number, 8)
     return put(w, bits, 8)
 
 
 cdef object uuid_number(object value):
-    """The number that a UUID is."""
+    """Return the 128-bit number of a UUID."""
     if Py_TYPE(value) != <PyTypeObject*>_Uuid or slot(value, UUID_INT)[0] == NULL:
-        unsure()
+        fall_back()
     number = <object>slot(value, UUID_INT)[0]
     if not PyLong_CheckExact(number):
-        unsure()
+        fall_back()
     return number
 
 
 cdef int write_uuid(Writer* w, object value) except -1:
     number = uuid_number(value)
     put(w, <uint64_t>(number >> _64), 8)
-    return put(w, <uint64_t>(number & _LOW), 8)
+    return put(w, <uint64_t>(number & _LOW_64_BITS), 8)
 
 
 cdef int write_string(Writer* w, bint compact, object value) except -1:
     cdef Py_ssize_t size
     cdef const char* data
     if not PyUnicode_CheckExact(value):
-        unsure()
+        fall_back()
     data = PyUnicode_AsUTF8AndSize(value, &size)
     if size > MAX_STRING:
-        unsure()
+        fall_back()
     if compact:
         write_uvarint(w, size + 1)
     else:
@@ -692,37 +698,37 @@ cdef int write_string(Writer* w, bint compact, object value) except -1:
     return write_bytes(w, data, size)
 
 
-cdef int write_octets(Writer* w, bint compact, object value) except -1:
-    write_octets_size(w, compact, octets_size(value))
+cdef int write_bytes_field(Writer* w, bint compact, object value) except -1:
+    write_bytes_length(w, compact, bytes_size(value))
     return write_part(w, value)
 
 
-cdef int write_pieces(Writer* w, bint compact, tuple value) except -1:
-    """Records that lie in several buffers."""
+cdef int write_record_buffers(Writer* w, bint compact, tuple value) except -1:
+    """Write records that consist of several buffers."""
     cdef Py_ssize_t size = 0
     for piece in value:
-        size += octets_size(piece)
-    write_octets_size(w, compact, size)
+        size += bytes_size(piece)
+    write_bytes_length(w, compact, size)
     for piece in value:
         write_part(w, piece)
     return 0
 
 
-cdef int write_octets_size(Writer* w, bint compact, Py_ssize_t size) except -1:
+cdef int write_bytes_length(Writer* w, bint compact, Py_ssize_t size) except -1:
     if size > 0x7FFF_FFFF:
-        unsure()
+        fall_back()
     if compact:
         return write_uvarint(w, size + 1)
     return put(w, size, 4)
 
 
-cdef Py_ssize_t octets_size(object value) except -1:
+cdef Py_ssize_t bytes_size(object value) except -1:
     if PyMemoryView_Check(value):
-        # `len` has to be the size in bytes for those who get the part.
+        # The receiver of the part takes its `len` for the size in bytes.
         if PyMemoryView_GET_BUFFER(value).ndim != 1 or PyMemoryView_GET_BUFFER(value).itemsize != 1:
-            unsure()
+            fall_back()
     elif not PyBytes_CheckExact(value) and not PyByteArray_CheckExact(value):
-        unsure()
+        fall_back()
     return len(value)
 
 
@@ -730,7 +736,7 @@ cdef int write_part(Writer* w, object value) except -1:
     cdef Py_buffer view
     PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
     try:
-        if view.len < PART or w.inside:
+        if view.len < MIN_PART_SIZE or w.open_tags:
             return write_bytes(w, <const char*>view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
@@ -743,10 +749,10 @@ cdef int write_array(Writer* w, Field* field, object value) except -1:
     cdef bint is_list = PyList_CheckExact(value)
     cdef Py_ssize_t i, count
     if not is_list and not PyTuple_CheckExact(value):
-        unsure()
+        fall_back()
     count = PyList_GET_SIZE(value) if is_list else PyTuple_GET_SIZE(value)
     if count > 0x7FFF_FFFF:
-        unsure()
+        fall_back()
     if field.compact:
         write_uvarint(w, count + 1)
     else:
@@ -762,13 +768,13 @@ cdef int write_array(Writer* w, Field* field, object value) except -1:
         elif field.element == UUID:
             write_uuid(w, item)
         else:
-            write_octets(w, field.compact, item)
+            write_bytes_field(w, field.compact, item)
     return 0
 
 
 cdef int write_null(Writer* w, Field* field) except -1:
     if not field.nullable:
-        unsure()
+        fall_back()
     if field.kind == STRUCT:
         return put(w, 0xFF, 1)
     if field.compact:
@@ -793,14 +799,14 @@ cdef int write_value(Writer* w, Field* field, object value) except -1:
             put(w, 1, 1)
         return write_struct(<Layout>field.inner, value, w)
     elif kind == RECORDS and PyTuple_CheckExact(value):
-        return write_pieces(w, field.compact, <tuple>value)
-    return write_octets(w, field.compact, value)
+        return write_record_buffers(w, field.compact, <tuple>value)
+    return write_bytes_field(w, field.compact, value)
 
 
-cdef inline object held(object owner, Field* field):
-    """What a field holds."""
+cdef inline object field_value(object owner, Field* field):
+    """Return the value of a field."""
     if slot(owner, field.offset)[0] == NULL:
-        unsure()
+        fall_back()
     return <object>slot(owner, field.offset)[0]
 
 
@@ -808,14 +814,14 @@ cdef int write_struct(Layout layout, object value, Writer* w) except -1:
     cdef Py_ssize_t i
     cdef Field* field
     if Py_TYPE(value) != layout.kind:
-        unsure()
+        fall_back()
     for i in range(layout.absent.count):
         field = &layout.absent.at[i]
-        if not field.ignorable and is_set(held(value, field), field):
-            unsure()
+        if not field.ignorable and is_set(field_value(value, field), field):
+            fall_back()
     field = layout.line.at
     for i in range(layout.line.count):
-        write_value(w, field, held(value, field))
+        write_value(w, field, field_value(value, field))
         field += 1
     if layout.flexible:
         write_tagged(layout, value, w)
@@ -823,29 +829,29 @@ cdef int write_struct(Layout layout, object value, Writer* w) except -1:
 
 
 cdef int write_tagged(Layout layout, object value, Writer* w) except -1:
-    """The tagged section. Fields that the schema does not know are the plain encoder's."""
+    """Write the tagged section; the generated encoder handles fields that the schema lacks."""
     cdef Py_ssize_t i, start, size, shift
     cdef int count = 0
     cdef Field* field
     cdef uint64_t rest
-    if slot(value, layout.unknown)[0] != <PyObject*>_NOTHING:
-        unsure()
+    if slot(value, layout.unknown)[0] != <PyObject*>_EMPTY:
+        fall_back()
     for i in range(layout.tagged.count):
-        count += is_set(held(value, &layout.tagged.at[i]), &layout.tagged.at[i])
+        count += is_set(field_value(value, &layout.tagged.at[i]), &layout.tagged.at[i])
     write_uvarint(w, count)
     if not count:
         return 0
     for i in range(layout.tagged.count):
         field = &layout.tagged.at[i]
-        if not is_set(held(value, field), field):
+        if not is_set(field_value(value, field), field):
             continue
         write_uvarint(w, field.tag)
-        w.inside += 1
+        w.open_tags += 1
         start = w.size
-        write_value(w, field, held(value, field))
-        w.inside -= 1
+        write_value(w, field, field_value(value, field))
+        w.open_tags -= 1
         size = w.size - start
-        # The size stands before what it is the size of: move that to make room.
+        # The size precedes the field, which is moved to make room for it.
         shift, rest = 1, <uint64_t>size
         while rest > 0x7F:
             shift += 1
@@ -859,11 +865,11 @@ cdef int write_tagged(Layout layout, object value, Writer* w) except -1:
 
 
 cdef bint is_set(object value, Field* field) except -1:
-    """Whether a field holds something else than its default."""
+    """Return True if the value of a field is not its default."""
     if <PyObject*>value == field.default:
         return False
     if field.kind == STRUCT and field.default == NULL:
-        return not is_fresh(value, <Layout>field.inner)
+        return not is_default(value, <Layout>field.inner)
     if value is None or <object>field.default is None:
         return True
     if field.kind == ARRAY:
@@ -871,21 +877,21 @@ cdef bint is_set(object value, Field* field) except -1:
             return PyList_GET_SIZE(value) > 0
         if PyTuple_CheckExact(value):
             return PyTuple_GET_SIZE(value) > 0
-        unsure()
+        fall_back()
     if field.kind == UUID:
         return uuid_number(value) != uuid_number(<object>field.default)
     if PyLong_Check(value) or PyUnicode_CheckExact(value) or PyBytes_CheckExact(value):
         if Py_TYPE(value) == Py_TYPE(<object>field.default):
             return value != <object>field.default
-    unsure()
+    fall_back()
 
 
-cdef bint is_fresh(object value, Layout layout) except -1:
-    """Whether a structure is as its class makes it without arguments."""
+cdef bint is_default(object value, Layout layout) except -1:
+    """Return True if all fields of a structure have their defaults."""
     cdef Py_ssize_t i
-    if Py_TYPE(value) != layout.kind or slot(value, layout.unknown)[0] != <PyObject*>_NOTHING:
-        unsure()
+    if Py_TYPE(value) != layout.kind or slot(value, layout.unknown)[0] != <PyObject*>_EMPTY:
+        fall_back()
     for i in range(layout.every.count):
-        if is_set(held(value, &layout.every.at[i]), &layout.every.at[i]):
+        if is_set(field_value(value, &layout.every.at[i]), &layout.every.at[i]):
             return False
     return True

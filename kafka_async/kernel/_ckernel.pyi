@@ -1,4 +1,4 @@
-"""The compiled twin has the types of its specification."""
+"""Types of the compiled kernel: those of the kernel in plain Python."""
 
 from typing import Final
 

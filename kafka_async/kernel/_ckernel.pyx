@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False, embedsignature=True, freethreading_compatible=True
 # cython: auto_pickle=False, embedsignature.format=clinic
-"""The compiled twin of `_pykernel`: the same functions and classes, bytes and errors.
+"""The compiled kernel: the same functions, classes, bytes and errors as `_pykernel`.
 
-`_pykernel` is the specification and explains the formats. What is different here is how it is safe:
-reading goes through a `Cursor`, two pointers whose only ways forward compare what they take with
-what is left; a fault is a number that goes up the calls and becomes the shared exception at the
-top. Objects are confined to the thread of their client, records and handles never change once they
-are handed out, and the module has no mutable state: that is what freethreading_compatible declares.
+`_pykernel` is the specification and explains the formats. For memory safety, bytes are read through
+a `Cursor`: two pointers, and each function that advances it first compares the size with what is
+left. Functions return a corruption as a number, which becomes the shared exception at the top.
+
+The module is freethreading_compatible: objects are confined to the thread of their client, records
+and deliveries never change once they are returned, and the module has no mutable state.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, \
@@ -29,8 +30,8 @@ import types
 import cython
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, corrupt, show, \
-    uncopied
+from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, abbreviate, \
+    copy_error, corrupt_record_error
 
 IMPLEMENTATION = "c"
 
@@ -47,13 +48,15 @@ cdef enum:
     MIN_RECORD_SIZE = 7
     MAX_RECORD_OVERHEAD = 36
     BATCH_HEADER_SIZE = 61
-    FIRST_BUFFER = 512
-    SMALL_BUFFER = 4096
-    AT_ONCE = 1 << 20
+    # Bytes of an open batch's buffer: the first; up to where it only doubles; the largest capacity
+    # that is allocated at once.
+    INITIAL_BUFFER_SIZE = 512
+    SMALL_BUFFER_SIZE = 4096
+    MAX_EAGER_ALLOCATION = 1 << 20
 
-# As in _shared.Fault.
-cdef enum Fault:
-    FINE = 0
+# The same numbers as _shared.Corruption.
+cdef enum Corruption:
+    VALID = 0
     TRUNCATED = 1
     VARINT = 2
     COUNT = 3
@@ -73,13 +76,22 @@ cdef enum Fault:
 
 @cython.final
 cdef class Record:
-    """A record as it was consumed. Immutable; owns its key, value and headers.
+    """Represents a consumed record; immutable.
 
-    `timestamp` is in milliseconds since the epoch; `timestamp_type` is 0 if the producer set it
-    (CreateTime) and 1 if the broker did (LogAppendTime); `leader_epoch` is None if unknown.
+    Attributes:
+        topic: Topic name.
+        partition: Partition number.
+        offset: Offset in the partition.
+        timestamp: Milliseconds since the epoch.
+        timestamp_type: 0 if the producer set the timestamp (CreateTime), 1 if the broker did
+            (LogAppendTime).
+        key: Bytes, or the object that the deserializer returned; None if null.
+        value: Bytes, or the object that the deserializer returned; None for a tombstone.
+        headers: Pairs of a name and a value, which is bytes or None.
+        leader_epoch: Leader epoch of the record's batch, None if unknown.
     """
 
-    # In the order of RECORD_NAMES.
+    # In the order of ATTRIBUTE_NAMES.
     cdef object topic
     cdef object partition
     cdef object offset
@@ -118,18 +130,18 @@ cdef class Record:
         return Record, _fields(self)
 
     def __repr__(self):
-        headers = ", ".join([f"({name!r}, {show(value)})" for name, value in self.headers])
+        headers = ", ".join([f"({name!r}, {abbreviate(value)})" for name, value in self.headers])
         return (
             f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
-            f"timestamp={self.timestamp}, key={show(self.key)}, value={show(self.value)}, "
-            f"headers=({headers}))"
+            f"timestamp={self.timestamp}, key={abbreviate(self.key)}, "
+            f"value={abbreviate(self.value)}, headers=({headers}))"
         )
 
 
 cdef extern from *:
     """
     #include <structmember.h>
-    /* The first of a record's attributes, which lie one behind the other. Should Cython ever name
+    /* Offset of the first of a record's attributes, which are contiguous. Should Cython ever name
        its structs differently, this does not compile. */
     #define RECORD_ATTRIBUTES \\
         offsetof(struct __pyx_obj_11kafka_async_6kernel_8_ckernel_Record, topic)
@@ -153,7 +165,7 @@ cdef extern from *:
     void PyType_Modified(PyTypeObject*)
 
 
-cdef const char** RECORD_NAMES = [
+cdef const char** ATTRIBUTE_NAMES = [
     b"topic", b"partition", b"offset", b"timestamp", b"timestamp_type", b"key", b"value",
     b"headers", b"leader_epoch",
 ]
@@ -161,14 +173,14 @@ cdef PyMemberDef RECORD_MEMBERS[9]
 
 
 cdef int expose_attributes() except -1:
-    # As members, which the interpreter reads in place: four times as fast as calling the getter
-    # that Cython would make of a readonly attribute.
+    # The interpreter reads members in place, four times as fast as it calls the getter that Cython
+    # makes of a readonly attribute.
     cdef PyTypeObject* kind = <PyTypeObject*>Record
     cdef PyMemberDef* member
     cdef int index
     for index in range(9):
         member = &RECORD_MEMBERS[index]
-        member.name = RECORD_NAMES[index]
+        member.name = ATTRIBUTE_NAMES[index]
         member.type = T_OBJECT_EX
         member.offset = RECORD_ATTRIBUTES + index * <Py_ssize_t>sizeof(PyObject*)
         member.flags = READONLY
@@ -190,11 +202,11 @@ cdef tuple _fields(Record record):
 @cython.final
 @cython.freelist(512)
 cdef class Delivery:
-    """The handle of a record that was appended: await it for the record's `RecordMetadata`.
+    """Represents an appended record; await it for the record's `RecordMetadata`.
 
-    It may be awaited any number of times, by any number of tasks; cancelling one of them, or
-    forgetting the handle, changes nothing for the record. Immutable; it refers to the outcome of
-    its batch, never to the batch's bytes.
+    It may be awaited any number of times, by any number of tasks. Cancelling one of these tasks, or
+    dropping the handle, does not affect the record. Immutable; it refers to the outcome of its
+    batch, never to the batch's bytes.
     """
 
     cdef readonly object outcome
@@ -207,29 +219,45 @@ cdef class Delivery:
         self.timestamp = timestamp
 
     def __reduce__(self):
-        raise uncopied(self)
+        raise copy_error(self)
 
     def __await__(self):
         return _outcome(self).wait(self)
 
     def done(self):
-        """Whether the record was acknowledged or has failed."""
+        """Return True if the record was acknowledged or has failed."""
         return _outcome(self).done
 
     def result(self):
-        """The record's metadata; raises its error, or IllegalStateError while it is not done."""
+        """Return the record's metadata.
+
+        Raises:
+            KafkaError: The record was not delivered.
+            IllegalStateError: The record is still pending.
+        """
         return _outcome(self).result(self)
 
     def exception(self):
-        """The record's error, or None; raises IllegalStateError while it is not done."""
+        """Return the record's error, None if it was acknowledged.
+
+        Raises:
+            IllegalStateError: The record is still pending.
+        """
         return _outcome(self).exception(self)
 
     def add_done_callback(self, callback):
-        """Have `callback(delivery)` called by the event loop once the record's outcome is known.
+        """Call `callback(delivery)` from the event loop once the record's outcome is known.
 
-        It is called soon if the outcome is known already. What it raises goes to the event loop's
-        exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
-        its failure unless the callback asks for `result()` or `exception()`.
+        If the outcome is known already, the callback is scheduled at once. An exception that it
+        raises goes to the event loop's exception handler. A callback does not count as awaiting:
+        the record still lingers, and `flush()` still raises its failure unless the callback calls
+        `result()` or `exception()`.
+
+        Args:
+            callback: Function of one argument, this delivery.
+
+        Raises:
+            TypeError: `callback` is not callable.
         """
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {callback!r:.60}")
@@ -287,24 +315,24 @@ cdef inline Py_ssize_t field_size(object data) noexcept:
     return varint_size(zigzag(PyBytes_GET_SIZE(data))) + PyBytes_GET_SIZE(data)
 
 
-cdef inline object as_bytes(object value):
-    # Not bytes(value): that would make an int a run of zeros.
+cdef inline object to_bytes(object value):
+    # bytes(value) would turn an int into a run of zeros.
     if PyBytes_CheckExact(value):
         return value
     return bytes(memoryview(value))
 
 
 cdef inline object as_field(object value):
-    return None if value is None else as_bytes(value)
+    return None if value is None else to_bytes(value)
 
 
 cdef tuple as_headers(object headers):
-    # As a tuple of tuples of str and bytes, which nobody can change while it is written.
-    cdef tuple given = tuple(headers)
-    for header in given:
+    # Tuples of str and bytes are immutable, so they cannot change while they are written.
+    cdef tuple pairs = tuple(headers)
+    for header in pairs:
         if not is_header(header):
-            return tuple([as_header(name, value) for name, value in given])
-    return given
+            return tuple([as_header(name, value) for name, value in pairs])
+    return pairs
 
 
 cdef inline bint is_header(object header) noexcept:
@@ -334,7 +362,7 @@ cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
     cdef Py_ssize_t length = 0
     at = put_varint(at, zigzag(PyTuple_GET_SIZE(headers)))
     for header in headers:
-        # Measured before, so it cannot fail, and gives the same bytes.
+        # This cannot fail and returns the same bytes as in headers_size.
         name = PyUnicode_AsUTF8AndSize((<tuple>header)[0], &length)
         at = put_varint(at, zigzag(length))
         memcpy(at, name, length)
@@ -344,10 +372,10 @@ cdef uint8_t* put_headers(uint8_t* at, tuple headers) except NULL:
 
 @cython.final
 cdef class OpenBatch:
-    """The records section of a batch that is being filled. Owned by one thread.
+    """Appends records to the records section of an open batch. Owned by one thread.
 
-    `capacity` bounds the section in bytes (the batch header's 61 are not in it); a first record is
-    taken whatever its size. The buffer grows with what is appended.
+    `capacity` limits the section in bytes, without the 61 bytes of the batch header. The first
+    record is accepted whatever its size. The buffer grows as records are appended.
     """
 
     cdef readonly object outcome
@@ -357,8 +385,8 @@ cdef class OpenBatch:
     cdef readonly int64_t max_timestamp
     cdef readonly int32_t count
     cdef readonly bint sealed
-    cdef PyObject* room  # bytes that nobody else has seen, until they become the section
-    cdef uint8_t* buffer  # in there
+    cdef PyObject* storage  # a bytes object without other references, until it becomes the section
+    cdef uint8_t* buffer  # its bytes
     cdef Py_ssize_t allocated
 
     def __init__(self, outcome, capacity):
@@ -370,58 +398,64 @@ cdef class OpenBatch:
         self.max_timestamp = -1
 
     def __dealloc__(self):
-        Py_XDECREF(self.room)
+        Py_XDECREF(self.storage)
 
     def __reduce__(self):
-        # Never Cython's own way, which would hand the buffer to a second owner.
-        raise uncopied(self)
+        # What Cython generates would give the buffer a second owner.
+        raise copy_error(self)
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=()):
-        """Append a record; its handle, or None, and no change, if it does not fit.
+        """Append a record and return its handle; return None and change nothing if it does not fit.
 
-        Raises TypeError for a key, value or header of the wrong type, ValueError for a timestamp
-        below -1 or beyond int64 and for a record beyond 2 GiB, IllegalStateError once sealed.
+        Raises:
+            TypeError: A key, value or header has the wrong type.
+            ValueError: The timestamp is below -1 or beyond int64, or the record exceeds 2 GiB.
+            IllegalStateError: The batch is closed.
         """
-        return self.put(self.checked_time(timestamp_ms), key, value, headers)
+        return self.put(self.validate_timestamp(timestamp_ms), key, value, headers)
 
     def extend(self, capacity):
-        """Raise the bound to `capacity` bytes; a lower one than there is changes nothing."""
+        """Raise the capacity to `capacity` bytes; never lower it."""
         if not 0 <= capacity <= MAX_INT32:
             raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
         if capacity > self.capacity:
             self.capacity = capacity
 
     def seal(self):
-        """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
-        cdef PyObject* room = self.room
+        """Close the batch for appends and return its records section, uncompressed.
+
+        Raises:
+            IllegalStateError: The batch is closed already.
+        """
+        cdef PyObject* storage = self.storage
         cdef Py_ssize_t size = self.size
         self.check_open()
-        self.room = NULL
+        self.storage = NULL
         self.buffer = NULL
         self.allocated = self.size = 0
         self.sealed = True
-        if room == NULL:
+        if storage == NULL:
             return b""
-        _PyBytes_Resize(&room, size)
-        section = <object>room
+        _PyBytes_Resize(&storage, size)
+        section = <object>storage
         Py_DECREF(section)
         return section
 
     def __repr__(self):
-        state = "sealed" if self.sealed else f"{self.size} of {self.capacity} bytes"
+        state = "closed" if self.sealed else f"{self.size} of {self.capacity} bytes"
         return f"<OpenBatch {self.count} records, {state}>"
 
     cdef inline int check_open(self) except -1:
         if self.sealed:
-            raise IllegalStateError("the batch is sealed")
+            raise IllegalStateError("the batch is closed")
         return 0
 
-    cdef int64_t checked_time(self, object timestamp_ms) except? -2:
+    cdef int64_t validate_timestamp(self, object timestamp_ms) except? -2:
         cdef int64_t timestamp = -2
         cdef int overflow = 0
         self.check_open()
-        # Not int(timestamp_ms): that would round.
+        # int(timestamp_ms) would round a float.
         timestamp = PyLong_AsLongLongAndOverflow(PyNumber_Index(timestamp_ms), &overflow)
         if overflow or not -1 <= timestamp <= MAX_TIMESTAMP:
             raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
@@ -434,12 +468,12 @@ cdef class OpenBatch:
         cdef tuple pairs = None
         cdef uint8_t* at
         if key is not None and not PyBytes_CheckExact(key):
-            key = as_bytes(key)
+            key = to_bytes(key)
         if value is not None and not PyBytes_CheckExact(value):
-            value = as_bytes(value)
+            value = to_bytes(value)
         if headers is not EMPTY and len(headers):
             pairs = as_headers(headers)
-        # No code of the caller's runs from here on.
+        # From here on no code of the caller runs, so nothing changes in between.
         self.check_open()
         base = self.base_timestamp if self.count else timestamp
         time_delta = zigzag(timestamp - base)
@@ -471,22 +505,24 @@ cdef class OpenBatch:
         return delivery
 
     cdef int grow(self, Py_ssize_t needed) except -1:
-        cdef Py_ssize_t wanted = self.allocated or FIRST_BUFFER
+        cdef Py_ssize_t wanted = self.allocated or INITIAL_BUFFER_SIZE
         if needed > MAX_INT32:
             raise ValueError("a record may not exceed 2 GiB")
         while wanted < needed:
             wanted *= 2
-        # Doubling must not run past what the batch can ever hold, and goes there at once if that
-        # is not much: what nobody has written to takes no memory yet.
-        if needed <= self.capacity < (AT_ONCE if wanted > SMALL_BUFFER else wanted):
+        # Never allocate more than the capacity, and allocate all of a small capacity at once: pages
+        # that were not written to take no memory yet.
+        if needed <= self.capacity < (
+            MAX_EAGER_ALLOCATION if wanted > SMALL_BUFFER_SIZE else wanted
+        ):
             wanted = self.capacity
-        # Not resized, which would lose the records where there is no memory.
+        # A failing _PyBytes_Resize would lose the records, so they are copied.
         grown = PyBytes_FromStringAndSize(NULL, wanted)
         if self.size:
             memcpy(PyBytes_AS_STRING(grown), self.buffer, self.size)
-        Py_XDECREF(self.room)
+        Py_XDECREF(self.storage)
         Py_INCREF(grown)
-        self.room = <PyObject*>grown
+        self.storage = <PyObject*>grown
         self.buffer = <uint8_t*>PyBytes_AS_STRING(grown)
         self.allocated = wanted
         return 0
@@ -494,10 +530,10 @@ cdef class OpenBatch:
 
 @cython.final
 cdef class TopicOpenBatches:
-    """The open batches of one topic, by partition: appends a record where it belongs.
+    """Appends records to the open batches of one topic, by partition. Owned by one thread.
 
-    Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
-    the partition of records that have no key and name none, -1 if there is none for now.
+    `partitions` is the topic's number of partitions, 0 while unknown; `sticky` is the partition of
+    records with neither key nor partition, -1 while none is chosen.
     """
 
     cdef public Py_ssize_t partitions
@@ -519,40 +555,40 @@ cdef class TopicOpenBatches:
         self.sticky_batch = self.batches.get(partition)
 
     def __reduce__(self):
-        raise uncopied(self)
+        raise copy_error(self)
 
     def __len__(self):
         return len(self.batches)
 
     def open(self, partition, OpenBatch batch not None):
-        """Records of the partition go into this batch from now on."""
+        """Append records of the partition to this batch from now on."""
         self.batches[partition] = batch
         if partition == self.sticky_partition:
             self.sticky_batch = batch
 
     def close(self, partition):
-        """The partition has no open batch any more."""
+        """Remove the open batch of the partition."""
         self.batches.pop(partition, None)
         if partition == self.sticky_partition:
             self.sticky_batch = None
 
     @cython.binding(False)
     def append(self, timestamp_ms, key=None, value=None, headers=(), partition=None):
-        """Append a record to the open batch of its partition: the one named, or the key's.
+        """Append a record to the open batch of `partition`, by default the key's partition.
 
-        None, and no change, if that has none, or the record does not fit in. Raises as
-        `OpenBatch.append`.
+        Return None and change nothing if the partition has no open batch or the record does not
+        fit. Raises as `OpenBatch.append`.
         """
-        cdef OpenBatch batch = self.batch_of(key, partition)
+        cdef OpenBatch batch = self.find_batch(key, partition)
         if batch is None:
             return None
-        return batch.put(batch.checked_time(timestamp_ms), key, value, headers)
+        return batch.put(batch.validate_timestamp(timestamp_ms), key, value, headers)
 
     def append_many(self, timestamp_ms, values, keys=None, partition=None):
-        """Append values, with the keys beside them, until `append` would not take one.
+        """Append values, each with its key if there are keys, until `append` returns None.
 
-        The handles of those that were appended: none is lost to an exception. What cannot be
-        appended ends the call before it, and raises only if it is the first.
+        Return the handles of the appended records. An exception ends the call; it is raised only if
+        no record was appended before, so that no handle is lost.
         """
         cdef list deliveries = []
         cdef Py_ssize_t index, total = len(values)
@@ -567,11 +603,11 @@ cdef class TopicOpenBatches:
                 if keys is not None:
                     key = keys[index]
                 if hashed or batch is None:
-                    batch = self.batch_of(key, partition)
+                    batch = self.find_batch(key, partition)
                     if batch is None:
                         break
                     if index == 0:
-                        timestamp = batch.checked_time(timestamp_ms)
+                        timestamp = batch.validate_timestamp(timestamp_ms)
                 delivery = batch.put(timestamp, key, values[index], ())
             except Exception:
                 if deliveries:
@@ -582,13 +618,13 @@ cdef class TopicOpenBatches:
             deliveries.append(delivery)
         return deliveries
 
-    cdef OpenBatch batch_of(self, object key, object partition):
+    cdef OpenBatch find_batch(self, object key, object partition):
         if not self.partitions:
             return None
         if partition is None:
             if key is None:
                 return self.sticky_batch
-            partition = (hash_of(key) & MAX_INT32) % self.partitions
+            partition = (murmur2_hash(key) & MAX_INT32) % self.partitions
         return self.batches.get(partition)
 
 
@@ -603,21 +639,21 @@ cdef inline Delivery new_delivery(object outcome, int32_t index, int64_t timesta
 # -- one record per call --------------------------------------------------------------------------
 
 # Making, running and freeing a coroutine costs more than appending a record. So `enqueue` returns an
-# awaitable that appends when it is awaited, and makes a coroutine only for what cannot be appended
-# then. It is its own iterator, which ends with the record's handle. It is written in C: Cython cannot
-# end an iterator with a value without a traceback, and its objects take twice as long to make and
-# free. On Python 3.12 and newer the value has to be in a StopIteration; making one costs as much as
-# appending, so each appender keeps a call that has ended, and that its StopIteration.
+# awaitable that appends when it is awaited, and makes a coroutine only on the slow path. It is its
+# own iterator, which ends with the record's handle. It is written in C: Cython cannot end an
+# iterator with a value without a traceback, and its objects take twice as long to make and free. On
+# Python 3.12 and newer the value has to be in a StopIteration, and making one costs as much as
+# appending; so each appender keeps a freed call for reuse, and the call keeps its StopIteration.
 
 cdef extern from *:
     """
     typedef struct EnqueueCallObject EnqueueCallObject;
 
     typedef struct {
-        EnqueueCallObject *spare;  /* one that was freed, to be used again */
+        EnqueueCallObject *spare;  /* a freed call for reuse, or NULL */
     } EnqueuePool;
 
-    /* Appends: a new reference to the handle, to None if that needs a coroutine, NULL never. */
+    /* Returns a new reference to the handle, or to None if the slow path is needed. */
     typedef PyObject *(*EnqueueFunction)(EnqueueCallObject *);
 
     struct EnqueueCallObject {
@@ -626,7 +662,7 @@ cdef extern from *:
         PyObject *appender;
         PyObject *topic;
         PyObject *value;
-        PyObject *key;  /* this and the next three: NULL where the default is meant */
+        PyObject *key;  /* this and the next three are NULL for the default */
         PyObject *partition;
         PyObject *timestamp;
         PyObject *headers;
@@ -696,7 +732,7 @@ cdef extern from *:
         Py_XSETREF(stop->value, value);
         PyErr_SetRaisedException(Py_NewRef((PyObject *)stop));
     #else
-        /* Neither a tuple nor an exception, so nothing has to be instantiated. */
+        /* The value is neither a tuple nor an exception, so no StopIteration is instantiated. */
         PyErr_Restore(Py_NewRef(PyExc_StopIteration), value, NULL);
     #endif
         return NULL;
@@ -834,20 +870,20 @@ cdef extern from *:
     #endif
     }
 
-    /* The method enqueue as Cython makes it, and in its place one that does not parse the most
-       frequent arguments: `enqueue(topic, value)` takes 100 instructions less on Python 3.11 and
-       140 on 3.13, of 1,680 and 2,270. */
+    /* The method enqueue as Cython makes it. The method that replaces it does not parse the most
+       frequent arguments: `enqueue(topic, value)` then takes 100 instructions less on Python 3.11
+       and 140 on 3.13, of 1,680 and 2,270. */
     static PyMethodDef enqueue_definition;
     static _PyCFunctionFastWithKeywords enqueue_parsed;
 
     static EnqueuePool *(*enqueue_pool)(PyObject *appender);
 
     static PyObject *enqueue_unparsed(
-        PyObject *self, PyObject *const *given, Py_ssize_t count, PyObject *names
+        PyObject *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names
     ) {
         if (count != 2 || names != NULL)
-            return enqueue_parsed(self, given, count, names);
-        return (PyObject *)enqueue_call(enqueue_pool(self), self, given[0], given[1]);
+            return enqueue_parsed(self, arguments, count, names);
+        return (PyObject *)enqueue_call(enqueue_pool(self), self, arguments[0], arguments[1]);
     }
 
     static PyObject *enqueue_method(PyTypeObject *kind, PyObject *parsed) {
@@ -887,26 +923,26 @@ cdef extern from *:
 enqueue_type = <PyTypeObject*>PyType_FromSpec(&enqueue_spec)
 cdef object MONOTONIC = time.monotonic
 cdef enum:
-    CALLS_PER_READ = 16
+    CALLS_PER_CLOCK_READ = 16
 
 
 cdef class RecordAppender:
-    """Appends records to the open batches of their topics, as long as a subclass allows it.
+    """Appends records to the open batches of their topics: the fast path of a producer.
 
-    `enqueue` appends while `_now()` is below `_fast_until`, `enqueue_nowait` below `_nowait_until`;
-    a record without a timestamp gets `_stamp`. All else is left to the subclass's `_enqueue` and
-    `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may serve for 16 calls within
-    one tick of the system's timer.
+    `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
+    it is below `_nowait_until`; a record without a timestamp gets `_stamp`. The slow path is the
+    subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may
+    serve 16 calls within one tick of the system's timer.
     """
 
     cdef public double _fast_until
     cdef public double _nowait_until
     cdef public int64_t _stamp
     cdef readonly object _now
-    cdef bint monotonic  # `_now` is time.monotonic: no need to call it
-    cdef double last_read  # of the clock
-    cdef int64_t last_tick  # at that time
-    cdef int calls  # that may do with the last read
+    cdef bint monotonic  # `_now` is time.monotonic, which need not be called
+    cdef double last_time  # seconds, the last reading of the clock
+    cdef int64_t last_tick  # of the system's timer at that reading
+    cdef int calls  # for which the last reading still serves
     cdef dict open
     cdef object last_topic
     cdef TopicOpenBatches last_batches  # of that topic
@@ -923,31 +959,31 @@ cdef class RecordAppender:
         return types.GenericAlias(cls, parameters)
 
     def _set_clock(self, now):
-        """Take the time, in seconds, from this function."""
+        """Set the clock: a function that returns seconds."""
         self._now = now
         self.monotonic = now is MONOTONIC
         self.calls = 0
 
     cdef inline double time(self) except? -1:
-        # Reading the clock takes 30 ns, the timer's tick 5: of the 200 ns of a call. So the clock is
-        # read in the first call of each tick and in every sixteenth.
+        # Of the 200 ns of a call, reading the clock takes 30 and reading the timer's tick takes 5.
+        # So the clock is read in the first call of each tick and in every sixteenth call.
         cdef int64_t tick
         if not self.monotonic:
             return self._now()
         tick = timer_tick()
         if not self.calls or tick != self.last_tick:
-            self.last_read = monotonic_seconds()
+            self.last_time = monotonic_seconds()
             self.last_tick = tick
-            self.calls = CALLS_PER_READ
+            self.calls = CALLS_PER_CLOCK_READ
         self.calls -= 1
-        return self.last_read
+        return self.last_time
 
     def _disable_fast_path(self):
-        """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
+        """Disable the fast path until `_fast_until` or `_nowait_until` is set again."""
         self._fast_until = self._nowait_until = float("-inf")
 
     def _add_topic(self, topic, TopicOpenBatches batches not None):
-        """Append records of a topic to its open batches from now on."""
+        """Append records of the topic to these open batches from now on."""
         self.open[topic] = batches
         self.last_topic = None
 
@@ -965,24 +1001,25 @@ cdef class RecordAppender:
         that nothing was appended.
 
         Args:
-            topic: The topic.
-            value: The value; bytes, or what `value_serializer` takes. None is a tombstone.
-            key: The key; bytes, or what `key_serializer` takes.
-            partition: The partition; by default the key's, or one that changes with each batch.
+            topic: Topic name.
+            value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
+            key: Bytes, or the object that `key_serializer` takes.
+            partition: Partition number; by default the key's partition, or for records without a
+                key one that changes with each batch.
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
 
         Returns:
-            A handle: await it for the `RecordMetadata`. Forgetting it is safe: `flush()` raises
-            what failed.
+            A handle: await it for the `RecordMetadata`. It may be dropped: `flush()` raises the
+            failures of records that were not awaited.
 
         Raises:
-            KafkaTimeoutError: No room in buffer_memory within max_block_ms.
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
             RecordTooLargeError: The record is larger than max_request_size.
-            SerializationError: A serializer failed; its cause says how.
+            SerializationError: A serializer failed; its exception is the cause.
         """
         return enqueue_call_with(
-            &self.pool, self, topic, value, given(key), given(partition), given(timestamp),
+            &self.pool, self, topic, value, or_null(key), or_null(partition), or_null(timestamp),
             NULL if headers is EMPTY else <PyObject*>headers,
         )
 
@@ -990,24 +1027,24 @@ cdef class RecordAppender:
     def enqueue_nowait(
         self, topic, value=None, key=None, partition=None, timestamp=None, headers=()
     ):
-        """Append a record to its batch; never wait.
+        """Append a record to its batch without waiting.
 
         It takes the arguments of `enqueue` and returns the same handle. It never yields to the
-        event loop: nothing is sent while a loop calls it and awaits nothing.
+        event loop: no batch is sent until the caller awaits something.
 
         Raises:
             BufferFullError: buffer_memory is used up.
             RecordTooLargeError: The record is larger than max_request_size.
-            SerializationError: A serializer failed; its cause says how.
+            SerializationError: A serializer failed; its exception is the cause.
         """
         if self.time() < self._nowait_until:
-            delivery = append_any(self, topic, value, key, partition, timestamp, headers)
+            delivery = try_append(self, topic, value, key, partition, timestamp, headers)
             if delivery is not None:
                 return delivery
         return self._enqueue_nowait(topic, value, key, headers, partition, timestamp)
 
 
-cdef object append_call(EnqueueCallObject* call):
+cdef object append_from_call(EnqueueCallObject* call):
     cdef RecordAppender appender = <RecordAppender>call.appender
     cdef OpenBatch batch
     if appender.time() >= appender._fast_until:
@@ -1021,21 +1058,21 @@ cdef object append_call(EnqueueCallObject* call):
         batch = appender.last_batches.sticky_batch
         if batch is None or not appender.last_batches.partitions:
             return None
-        return batch.put(appender._stamp, None, <object>call.value, EMPTY)  # raises nothing
-    return append_any(
+        return batch.put(appender._stamp, None, <object>call.value, EMPTY)  # never raises
+    return try_append(
         appender, <object>call.topic, <object>call.value, or_none(call.key),
         or_none(call.partition), or_none(call.timestamp), or_empty(call.headers),
     )
 
 
-cdef object call_coroutine(EnqueueCallObject* call):
+cdef object enqueue_slowly(EnqueueCallObject* call):
     return (<object>call.appender)._enqueue(
         <object>call.topic, <object>call.value, or_none(call.key), or_empty(call.headers),
         or_none(call.partition), or_none(call.timestamp),
     )
 
 
-cdef inline PyObject* given(object argument) noexcept:
+cdef inline PyObject* or_null(object argument) noexcept:
     return NULL if argument is None else <PyObject*>argument
 
 
@@ -1047,31 +1084,31 @@ cdef inline object or_empty(PyObject* argument):
     return EMPTY if argument == NULL else <object>argument
 
 
-cdef EnqueuePool* pool_of(PyObject* appender) noexcept:
+cdef EnqueuePool* get_pool(PyObject* appender) noexcept:
     return &(<RecordAppender>appender).pool
 
 
-enqueue_append = append_call
-enqueue_coroutine = call_coroutine
-enqueue_pool = pool_of
+enqueue_append = append_from_call
+enqueue_coroutine = enqueue_slowly
+enqueue_pool = get_pool
 (<object>(<PyTypeObject*>RecordAppender).tp_dict)["enqueue"] = enqueue_method(
     <PyTypeObject*>RecordAppender, RecordAppender.__dict__["enqueue"]
 )
 PyType_Modified(<PyTypeObject*>RecordAppender)
 
 
-cdef object append_any(
+cdef object try_append(
     RecordAppender appender, object topic, object value, object key, object partition,
     object timestamp, object headers,
 ):
-    """The record's handle, or None where the long way is needed, be it for its error."""
+    """Append a record; return None if the slow path must append it or raise its error."""
     try:
-        return append_to(appender, topic, value, key, partition, timestamp, headers)
+        return append_to_topic(appender, topic, value, key, partition, timestamp, headers)
     except Exception:
-        return None  # nothing was appended: the long way raises an error that says more
+        return None  # nothing was appended: the slow path raises a more precise error
 
 
-cdef object append_to(
+cdef object append_to_topic(
     RecordAppender appender, object topic, object value, object key, object partition,
     object timestamp, object headers,
 ):
@@ -1083,11 +1120,11 @@ cdef object append_to(
             return None
         appender.last_topic = topic
         appender.last_batches = <TopicOpenBatches>batches
-    batch = appender.last_batches.batch_of(key, partition)
+    batch = appender.last_batches.find_batch(key, partition)
     if batch is None:
         return None
     if timestamp is not None or stamp < -1 or stamp > MAX_TIMESTAMP:
-        stamp = batch.checked_time(stamp if timestamp is None else timestamp)
+        stamp = batch.validate_timestamp(stamp if timestamp is None else timestamp)
     return batch.put(stamp, key, value, headers)
 
 
@@ -1121,28 +1158,28 @@ cdef struct Limits:
     int32_t timestamp_type
 
 
-cdef inline Py_ssize_t left(Cursor* cursor) noexcept nogil:
+cdef inline Py_ssize_t remaining(Cursor* cursor) noexcept nogil:
     return cursor.end - cursor.at
 
 
-cdef inline int take_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
-    # Most are of one byte or two.
+cdef inline int read_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
+    # Most varints have one byte or two.
     cdef int64_t raw
-    if left(cursor) >= 2:
+    if remaining(cursor) >= 2:
         raw = cursor.at[0]
         if raw < 0x80:
             cursor.at += 1
             value[0] = (raw >> 1) ^ -(raw & 1)
-            return FINE
+            return VALID
         if cursor.at[1] < 0x80:
             raw = (raw & 0x7F) | <int64_t>cursor.at[1] << 7
             cursor.at += 2
             value[0] = (raw >> 1) ^ -(raw & 1)
-            return FINE
-    return take_long_varint(cursor, bits, value)
+            return VALID
+    return read_long_varint(cursor, bits, value)
 
 
-cdef int take_long_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
+cdef int read_long_varint(Cursor* cursor, int bits, int64_t* value) noexcept nogil:
     cdef uint64_t raw = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -1160,35 +1197,35 @@ cdef int take_long_varint(Cursor* cursor, int bits, int64_t* value) noexcept nog
         shift += 7
     cursor.at = at
     value[0] = <int64_t>((raw >> 1) ^ (~(raw & 1) + 1))
-    return FINE
+    return VALID
 
 
-cdef inline int take_field(
+cdef inline int read_field(
     Cursor* cursor, int fault, const uint8_t** data, Py_ssize_t* size
 ) noexcept nogil:
     cdef int64_t length
-    cdef int problem = take_varint(cursor, 32, &length)
+    cdef int problem = read_varint(cursor, 32, &length)
     if problem:
         return problem
-    if length < -1 or length > left(cursor):
+    if length < -1 or length > remaining(cursor):
         return fault
     data[0] = cursor.at
     size[0] = length
     if length > 0:
         cursor.at += length
-    return FINE
+    return VALID
 
 
-cdef inline int take_header(
+cdef inline int read_header(
     Cursor* cursor, const uint8_t** name, Py_ssize_t* name_size,
     const uint8_t** value, Py_ssize_t* value_size,
 ) noexcept nogil:
-    cdef int problem = take_field(cursor, HEADER, name, name_size)
+    cdef int problem = read_field(cursor, HEADER, name, name_size)
     if problem:
         return problem
     if name_size[0] < 0:
         return HEADER
-    return take_field(cursor, HEADER, value, value_size)
+    return read_field(cursor, HEADER, value, value_size)
 
 
 cdef int skip_headers(Cursor* cursor, int64_t count) noexcept nogil:
@@ -1196,32 +1233,32 @@ cdef int skip_headers(Cursor* cursor, int64_t count) noexcept nogil:
     cdef Py_ssize_t size
     cdef int problem
     while count:
-        problem = take_header(cursor, &data, &size, &data, &size)
+        problem = read_header(cursor, &data, &size, &data, &size)
         if problem:
             return problem
         count -= 1
-    return FINE
+    return VALID
 
 
-cdef int take_row(
+cdef int read_row(
     Cursor* section, Limits* limits, int64_t previous_delta, Row* row
 ) noexcept nogil:
     cdef Cursor cursor
     cdef int64_t number, time_delta, delta
-    cdef int problem = take_varint(section, 32, &number)
+    cdef int problem = read_varint(section, 32, &number)
     if problem:
         return problem
-    if number < 0 or number > left(section):
+    if number < 0 or number > remaining(section):
         return LENGTH
     if number == 0:
         return TRUNCATED
-    cursor.at = section.at + 1  # after the attributes: none are defined
+    cursor.at = section.at + 1  # no attributes are defined
     cursor.end = section.at + number
     section.at = cursor.end
-    problem = take_varint(&cursor, 64, &time_delta)
+    problem = read_varint(&cursor, 64, &time_delta)
     if problem:
         return problem
-    problem = take_varint(&cursor, 32, &delta)
+    problem = read_varint(&cursor, 32, &delta)
     if problem:
         return problem
     if delta <= previous_delta or delta > limits.last_delta:
@@ -1235,16 +1272,16 @@ cdef int take_row(
         if time_delta < 0 and limits.base_timestamp < -MAX_INT64 - 1 - time_delta:
             return TIMESTAMP
         row.timestamp = limits.base_timestamp + time_delta
-    problem = take_field(&cursor, FIELD, &row.key, &row.key_size)
+    problem = read_field(&cursor, FIELD, &row.key, &row.key_size)
     if problem:
         return problem
-    problem = take_field(&cursor, FIELD, &row.value, &row.value_size)
+    problem = read_field(&cursor, FIELD, &row.value, &row.value_size)
     if problem:
         return problem
-    problem = take_varint(&cursor, 32, &number)
+    problem = read_varint(&cursor, 32, &number)
     if problem:
         return problem
-    if number < 0 or number * 2 > left(&cursor):  # a header is at least two lengths
+    if number < 0 or number * 2 > remaining(&cursor):  # a header is at least two lengths
         return HEADER_COUNT
     row.header_count = <int32_t>number
     row.headers = cursor.at
@@ -1252,7 +1289,7 @@ cdef int take_row(
     problem = skip_headers(&cursor, number)
     if problem:
         return problem
-    return RECORD_LEFTOVER if cursor.at != cursor.end else FINE
+    return RECORD_LEFTOVER if cursor.at != cursor.end else VALID
 
 
 cdef int open_section(object section, Py_ssize_t size, Limits* limits) except -1:
@@ -1262,27 +1299,27 @@ cdef int open_section(object section, Py_ssize_t size, Limits* limits) except -1
         return OFFSETS
     if limits.last_delta >= MAX_INT64 - limits.base_offset:
         return OFFSETS
-    # Compared before it is multiplied, so that no count overflows.
+    # The first comparison keeps the multiplication from overflowing.
     if limits.count < 0 or limits.count > size or limits.count * MIN_RECORD_SIZE > size:
         return COUNT
-    return FINE
+    return VALID
 
 
-cdef inline object field_object(const uint8_t* data, Py_ssize_t size):
+cdef inline object to_field(const uint8_t* data, Py_ssize_t size):
     return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
 
 cdef enum:
-    REMEMBERED = 8  # headers of a record; a power of two
+    CACHED_HEADERS = 8  # by their position in the record; a power of two
 
 
-cdef inline void fill(PyObject** attribute, object value) noexcept:
+cdef inline void set_attribute(PyObject** attribute, object value) noexcept:
     Py_INCREF(value)
     attribute[0] = <PyObject*>value
 
 
-# A header as it was spelled in the section.
-cdef struct Spelling:
+# A header as it lies in the section.
+cdef struct RawHeader:
     const uint8_t* at
     const uint8_t* name
     Py_ssize_t size
@@ -1293,13 +1330,13 @@ cdef struct Spelling:
 cdef class RecordReader:
     """Reads the records of a section whose offset is `start` or higher, some at a time.
 
-    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
+    Bytes in a header's name that are not UTF-8 become U+FFFD, as in Java's consumer: one malformed
     header must not block a partition. Owned by one thread; refers to the section's bytes. Raises
-    CorruptRecordError if the section cannot be what it claims.
+    CorruptRecordError if the section contradicts its batch header.
     """
 
-    # What a record shares with the one before is made once: mostly the timestamp, the names of the
-    # headers, and some headers altogether. It is compared with what lies in the section.
+    # Objects that a record shares with the one before are made once: mostly the timestamp, the
+    # names of the headers, and some whole headers. The bytes in the section are compared.
     cdef object topic
     cdef object partition
     cdef object epoch
@@ -1307,17 +1344,17 @@ cdef class RecordReader:
     cdef object timestamp_type
     cdef int64_t last_timestamp
     cdef list last_headers
-    cdef dict short
-    cdef Spelling spelled[REMEMBERED]
-    # The section, which is looked into only during a call: a reader that is kept keeps no buffer
-    # exported, which the collector could not take apart.
+    cdef dict short_names
+    cdef RawHeader raw_headers[CACHED_HEADERS]
+    # The section, whose buffer is held only during a call: the garbage collector could not break
+    # a cycle through an exported buffer.
     cdef object data
     cdef Py_ssize_t size
     cdef Py_ssize_t at
     cdef Limits limits
     cdef int64_t first
     cdef int64_t delta
-    cdef int64_t unread
+    cdef int64_t remaining_records
 
     def __init__(self, section, topic, partition, leader_epoch=-1, start=0):
         cdef int problem
@@ -1326,54 +1363,54 @@ cdef class RecordReader:
         self.topic = topic
         self.partition = partition
         self.epoch = None if leader_epoch < 0 else leader_epoch
-        self.last_headers = [None] * REMEMBERED
+        self.last_headers = [None] * CACHED_HEADERS
         self.first = start
         self.delta = -1
         self.data = section[0]
         self.size = memoryview(self.data).nbytes
         problem = open_section(section, self.size, &self.limits)
         if problem:
-            raise self.corrupt(problem)
-        self.unread = self.limits.count
+            raise self.corruption(problem)
+        self.remaining_records = self.limits.count
 
     def __reduce__(self):
-        raise uncopied(self)
+        raise copy_error(self)
 
     @property
     def done(self):
-        """Whether the section was read to its end, and nothing was wrong with it."""
-        return self.unread == 0 and self.at == self.size
+        """True if the section was read to its end without an error."""
+        return self.remaining_records == 0 and self.at == self.size
 
     def read(self, count, size=0x7FFF_FFFF_FFFF_FFFF):
-        """The next `count` records, those included that lie before `start` and are left out.
+        """Read the next `count` records and return those at offset `start` or higher.
 
-        They are fewer at the section's end, or once `size` bytes of it were read. Raises
-        CorruptRecordError, each time, where the next record cannot be read; it carries that
-        record's offset, and everything before has been given.
+        Fewer are read at the section's end, or once `size` bytes of it were read. Raises
+        CorruptRecordError, on every call, where the next record cannot be read; the error carries
+        that record's offset, and all records before it have been returned.
         """
         cdef list records = []
-        cdef int problem = self.take(records, count, size)
+        cdef int problem = self.read_into(records, count, size)
         if problem and not records:
-            raise self.corrupt(problem)
+            raise self.corruption(problem)
         return records
 
-    cdef object corrupt(self, int problem):
+    cdef object corruption(self, int problem):
         offset = self.limits.base_offset + self.delta + 1
-        return corrupt(problem, self.topic, self.partition, offset)
+        return corrupt_record_error(problem, self.topic, self.partition, offset)
 
-    cdef int take(self, list records, int64_t count, int64_t size) except -1:
+    cdef int read_into(self, list records, int64_t count, int64_t size) except -1:
         cdef Py_buffer data
         PyObject_GetBuffer(self.data, &data, PyBUF_SIMPLE)
         try:
             self.size = data.len
-            if self.at > data.len:  # whoever owns the section has changed it
+            if self.at > data.len:  # the owner of the section has changed it
                 return TRUNCATED
-            memset(self.spelled, 0, sizeof(self.spelled))
-            return self.walk(records, count, size, <const uint8_t*>data.buf)
+            memset(self.raw_headers, 0, sizeof(self.raw_headers))
+            return self.read_rows(records, count, size, <const uint8_t*>data.buf)
         finally:
             PyBuffer_Release(&data)
 
-    cdef int walk(
+    cdef int read_rows(
         self, list records, int64_t count, int64_t size, const uint8_t* begin
     ) except -1:
         cdef Cursor cursor
@@ -1382,44 +1419,44 @@ cdef class RecordReader:
         cdef Py_ssize_t first = self.at
         cursor.at = begin + self.at
         cursor.end = begin + self.size
-        while self.unread:
+        while self.remaining_records:
             if count <= 0 or self.at - first >= size:
-                return FINE
-            problem = take_row(&cursor, &self.limits, self.delta, &row)
+                return VALID
+            problem = read_row(&cursor, &self.limits, self.delta, &row)
             if problem:
                 return problem
             self.at = cursor.at - begin
             count -= 1
-            self.unread -= 1
+            self.remaining_records -= 1
             self.delta = row.offset - self.limits.base_offset
             if row.offset >= self.first:
                 records.append(self.record(&row))
-        return SECTION_LEFTOVER if self.at != self.size else FINE
+        return SECTION_LEFTOVER if self.at != self.size else VALID
 
     cdef Record record(self, Row* row):
         cdef object offset = row.offset
-        cdef object key = field_object(row.key, row.key_size)
-        cdef object value = field_object(row.value, row.value_size)
+        cdef object key = to_field(row.key, row.key_size)
+        cdef object value = to_field(row.value, row.value_size)
         cdef object headers = self.headers(row) if row.header_count else EMPTY
         if self.timestamp is None or row.timestamp != self.last_timestamp:
             self.timestamp = row.timestamp
             self.timestamp_type = row.timestamp_type
             self.last_timestamp = row.timestamp
-        # Not Record.__new__, which makes all of them None first. Nor is the record shown to the
-        # collector: like a tuple of bytes, text and numbers it can be in no cycle.
+        # Record.__new__ would first set all attributes to None. The garbage collector does not
+        # track the record: its attributes are bytes, text and numbers, which form no cycles.
         cdef PyObject* made = _PyObject_GC_New(<PyTypeObject*>Record)
         cdef PyObject** attributes = <PyObject**>(<char*>made + RECORD_ATTRIBUTES)
-        fill(&attributes[0], self.topic)
-        fill(&attributes[1], self.partition)
-        fill(&attributes[2], offset)
-        fill(&attributes[3], self.timestamp)
-        fill(&attributes[4], self.timestamp_type)
-        fill(&attributes[5], key)
-        fill(&attributes[6], value)
-        fill(&attributes[7], headers)
-        fill(&attributes[8], self.epoch)
+        set_attribute(&attributes[0], self.topic)
+        set_attribute(&attributes[1], self.partition)
+        set_attribute(&attributes[2], offset)
+        set_attribute(&attributes[3], self.timestamp)
+        set_attribute(&attributes[4], self.timestamp_type)
+        set_attribute(&attributes[5], key)
+        set_attribute(&attributes[6], value)
+        set_attribute(&attributes[7], headers)
+        set_attribute(&attributes[8], self.epoch)
         record = <Record>made
-        Py_DECREF(record)  # the reference that it was made with: `record` has its own
+        Py_DECREF(record)  # the reference from _PyObject_GC_New; the variable has its own
         return record
 
     cdef tuple headers(self, Row* row):
@@ -1429,7 +1466,7 @@ cdef class RecordReader:
         cursor.at = row.headers
         cursor.end = row.end
         for index in range(row.header_count):
-            header = self.header(&cursor, index & (REMEMBERED - 1), row.offset)
+            header = self.header(&cursor, index & (CACHED_HEADERS - 1), row.offset)
             Py_INCREF(header)
             PyTuple_SET_ITEM(headers, index, header)
         PyObject_GC_UnTrack(headers)
@@ -1437,24 +1474,24 @@ cdef class RecordReader:
 
     cdef object header_name(self, const uint8_t* data, Py_ssize_t size):
         name = PyUnicode_DecodeUTF8(<const char*>data, size, "replace")
-        # One byte that is no UTF-8 becomes a string of 76. There are few such short ones; shared,
-        # a batch of nothing else stays within what an input may cost in memory.
+        # A name of one byte that is not UTF-8 becomes a string of 76 bytes. There are few such
+        # short names; sharing them keeps a batch of nothing else within its memory limit.
         if 0 < size <= 2 and (data[0] | data[size - 1]) & 0x80:
-            if self.short is None:
-                self.short = {}
-            return self.short.setdefault(name, name)
+            if self.short_names is None:
+                self.short_names = {}
+            return self.short_names.setdefault(name, name)
         return name
 
     cdef inline object header(self, Cursor* cursor, int slot, int64_t offset):
-        cdef Spelling* last = &self.spelled[slot]
-        cdef Spelling new
+        cdef RawHeader* last = &self.raw_headers[slot]
+        cdef RawHeader new
         cdef const uint8_t* value = NULL
         cdef Py_ssize_t value_size = 0
         cdef int problem
         new.at = cursor.at
-        problem = take_header(cursor, &new.name, &new.name_size, &value, &value_size)
-        if problem:  # whoever owns the section has changed it since it was validated
-            raise corrupt(problem, self.topic, self.partition, offset)
+        problem = read_header(cursor, &new.name, &new.name_size, &value, &value_size)
+        if problem:  # the owner of the section has changed it since it was validated
+            raise corrupt_record_error(problem, self.topic, self.partition, offset)
         new.size = cursor.at - new.at
         if new.size == last.size and memcmp(new.at, last.at, new.size) == 0:
             return self.last_headers[slot]
@@ -1463,7 +1500,7 @@ cdef class RecordReader:
             name = (<tuple>self.last_headers[slot])[0]
         else:
             name = self.header_name(new.name, new.name_size)
-        header = (name, field_object(value, value_size))
+        header = (name, to_field(value, value_size))
         PyObject_GC_UnTrack(header)
         self.last_headers[slot] = header
         last[0] = new
@@ -1471,15 +1508,15 @@ cdef class RecordReader:
 
 
 def parse_records(section, topic, partition, leader_epoch=-1, start=0):
-    """All records that a `RecordReader` gives, or none: all of the section is validated.
+    """Return all records of a section from offset `start` on; the whole section is validated.
 
-    Raises CorruptRecordError with the first unreadable offset.
+    Raises CorruptRecordError with the offset of the first record that cannot be read.
     """
     cdef RecordReader reader = RecordReader(section, topic, partition, leader_epoch, start)
     cdef list records = []
-    cdef int problem = reader.take(records, MAX_INT64, MAX_INT64)
+    cdef int problem = reader.read_into(records, MAX_INT64, MAX_INT64)
     if problem:
-        raise reader.corrupt(problem)
+        raise reader.corruption(problem)
     return records
 
 
@@ -1488,10 +1525,10 @@ def parse_records(section, topic, partition, leader_epoch=-1, start=0):
 
 @cython.final
 cdef class NextRecord:
-    """Await it, again and again, for the next record.
+    """Returns the next record each time it is awaited.
 
-    `records` are those at hand, `at` is the place among them of the one to give next. They are
-    given at once while `time()` is below `until`; else what `more()` gives is awaited.
+    `records` are the fetched records and `at` is the index of the next one. While `time()` is below
+    `until` they are returned without a coroutine; otherwise the coroutine `more()` is awaited.
     """
 
     cdef object time
@@ -1507,12 +1544,12 @@ cdef class NextRecord:
         self.until = float("-inf")
 
     def __reduce__(self):
-        raise uncopied(self)
+        raise copy_error(self)
 
-    # It is its own awaitable and its own iterator: no coroutine is made for a record at hand.
+    # It is its own iterator, so that a fetched record needs no coroutine.
 
     def __await__(self):
-        if at_hand(self) and <double>self.time() < self.until:
+        if has_record(self) and <double>self.time() < self.until:
             return self
         return self.more().__await__()
 
@@ -1520,38 +1557,38 @@ cdef class NextRecord:
         return self
 
     def __next__(self):
-        # Called instead of `send_record` under a debugger or profiler only.
-        if not at_hand(self):
-            raise IllegalStateError("there is no record at hand")
-        raise StopIteration(take_next(self))
+        # Called instead of `send_record` only under a debugger or profiler.
+        if not has_record(self):
+            raise IllegalStateError("there is no fetched record")
+        raise StopIteration(pop_record(self))
 
 
-cdef inline bint at_hand(NextRecord self) noexcept:
+cdef inline bint has_record(NextRecord self) noexcept:
     return self.records is not None and 0 <= self.at < PyList_GET_SIZE(self.records)
 
 
-cdef inline object take_next(NextRecord self):
+cdef inline object pop_record(NextRecord self):
     record = self.records[self.at]
     self.at += 1
     return record
 
 
 cdef int send_record(object self, object value, PyObject** result) except -1:
-    if not at_hand(<NextRecord>self):
-        raise IllegalStateError("there is no record at hand")
-    record = take_next(<NextRecord>self)
+    if not has_record(<NextRecord>self):
+        raise IllegalStateError("there is no fetched record")
+    record = pop_record(<NextRecord>self)
     Py_INCREF(record)
     result[0] = <PyObject*>record
     return 0  # PYGEN_RETURN
 
 
-# Cython has no name for this slot, in which a value is returned without a StopIteration around it.
+# This slot returns a value without a StopIteration around it; Cython has no name for it.
 (<PyTypeObject*>NextRecord).tp_as_async.am_send = <void*>send_record
 
 
 @cython.final
 cdef class RecordIterator:
-    """An asynchronous iterator of the records that a `NextRecord` gives."""
+    """Iterates asynchronously over the records that a `NextRecord` returns."""
 
     cdef readonly object next_record
     cdef object __weakref__
@@ -1564,11 +1601,11 @@ cdef class RecordIterator:
         return types.GenericAlias(cls, parameters)
 
     def __aiter__(self):
-        """Itself."""
+        """Return the iterator itself."""
         return self
 
     def __anext__(self):
-        """What to await for the next record."""
+        """Return the awaitable of the next record."""
         return self.next_record
 
 
@@ -1576,13 +1613,13 @@ cdef class RecordIterator:
 
 
 cdef class Rows:
-    """The chosen rows of several sections, and the buffers that they point into."""
+    """Holds the selected rows of several sections and the buffers into which they point."""
 
     cdef Row* rows
     cdef Py_ssize_t count
     cdef Py_ssize_t allocated
     cdef Py_buffer* buffers
-    cdef Py_ssize_t held
+    cdef Py_ssize_t buffer_count
     cdef Py_ssize_t sections
 
     def __cinit__(self, Py_ssize_t sections):
@@ -1593,7 +1630,7 @@ cdef class Rows:
 
     def __dealloc__(self):
         cdef Py_ssize_t index
-        for index in range(self.held):
+        for index in range(self.buffer_count):
             PyBuffer_Release(&self.buffers[index])
         PyMem_Free(self.buffers)
         PyMem_Free(self.rows)
@@ -1610,7 +1647,7 @@ cdef class Rows:
             self.allocated = wanted
         return 0
 
-    cdef int take(
+    cdef int add_section(
         self, object section, object topic, object partition, int64_t start, int64_t end
     ) except -1:
         cdef Limits limits
@@ -1619,40 +1656,42 @@ cdef class Rows:
         cdef int64_t delta = -1, index
         cdef int problem
         cdef Py_buffer* data
-        if self.held >= self.sections:
-            raise IndexError("more sections than there is room for")
-        data = &self.buffers[self.held]
+        if self.buffer_count >= self.sections:
+            raise IndexError("more sections than were announced")
+        data = &self.buffers[self.buffer_count]
         PyObject_GetBuffer(section[0], data, PyBUF_SIMPLE)
-        self.held += 1
+        self.buffer_count += 1
         problem = open_section(section, data.len, &limits)
         if problem:
-            raise corrupt(problem, topic, partition, limits.base_offset)
+            raise corrupt_record_error(problem, topic, partition, limits.base_offset)
         self.reserve(limits.count)
         cursor.at = <const uint8_t*>data.buf
         cursor.end = cursor.at + data.len
         for index in range(limits.count):
             row = &self.rows[self.count]
-            problem = take_row(&cursor, &limits, delta, row)
+            problem = read_row(&cursor, &limits, delta, row)
             if problem:
-                raise corrupt(problem, topic, partition, limits.base_offset + delta + 1)
+                offset = limits.base_offset + delta + 1
+                raise corrupt_record_error(problem, topic, partition, offset)
             delta = row.offset - limits.base_offset
             if start <= row.offset < end:
                 self.count += 1
         if cursor.at != cursor.end:
-            raise corrupt(SECTION_LEFTOVER, topic, partition, limits.base_offset + delta + 1)
+            offset = limits.base_offset + delta + 1
+            raise corrupt_record_error(SECTION_LEFTOVER, topic, partition, offset)
         return 0
 
 
 def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF, headers=False):
-    """The records of several sections with `start` <= offset < `end`, as the buffers of columns.
+    """Return the records of several sections with `start` <= offset < `end`, as Arrow buffers.
 
-    Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
+    Raises as `parse_records`, and ValueError if a column would exceed 2 GiB.
     """
-    # Theirs may grow while it is walked, or say another length than it has.
-    cdef tuple own = tuple(sections)
-    cdef Rows rows = Rows(len(own))
-    for section in own:
-        rows.take(section, topic, partition, start, end)
+    # A copy: the caller's sequence may change meanwhile, or report a wrong length.
+    cdef tuple copied = tuple(sections)
+    cdef Rows rows = Rows(len(copied))
+    for section in copied:
+        rows.add_section(section, topic, partition, start, end)
     return Columns(
         rows.count,
         field_column(rows, False),
@@ -1664,12 +1703,12 @@ def parse_columns(sections, topic, partition, start=0, end=0x7FFF_FFFF_FFFF_FFFF
     )
 
 
-cdef object room(Py_ssize_t size):
+cdef object new_bytes(Py_ssize_t size):
     return PyBytes_FromStringAndSize(NULL, size)
 
 
 cdef object offset_column(Rows rows):
-    cdef object column = room(rows.count * sizeof(int64_t))
+    cdef object column = new_bytes(rows.count * sizeof(int64_t))
     cdef int64_t* cells = <int64_t*>PyBytes_AS_STRING(column)
     cdef Py_ssize_t index
     for index in range(rows.count):
@@ -1678,7 +1717,7 @@ cdef object offset_column(Rows rows):
 
 
 cdef object timestamp_column(Rows rows):
-    cdef object column = room(rows.count * sizeof(int64_t))
+    cdef object column = new_bytes(rows.count * sizeof(int64_t))
     cdef int64_t* cells = <int64_t*>PyBytes_AS_STRING(column)
     cdef Py_ssize_t index
     for index in range(rows.count):
@@ -1687,7 +1726,7 @@ cdef object timestamp_column(Rows rows):
 
 
 cdef object type_column(Rows rows):
-    cdef object column = room(rows.count * sizeof(int32_t))
+    cdef object column = new_bytes(rows.count * sizeof(int32_t))
     cdef int32_t* cells = <int32_t*>PyBytes_AS_STRING(column)
     cdef Py_ssize_t index
     for index in range(rows.count):
@@ -1696,8 +1735,8 @@ cdef object type_column(Rows rows):
 
 
 @cython.final
-cdef class Column:
-    """A binary column that is being filled: its size is known, its validity made when needed."""
+cdef class BinaryColumnBuilder:
+    """Builds a binary column of known size; the validity is allocated only if values are null."""
 
     cdef object offsets
     cdef object data
@@ -1711,13 +1750,13 @@ cdef class Column:
     def __cinit__(self, Py_ssize_t rows, Py_ssize_t size, bint nullable):
         if size > MAX_INT32:
             raise ValueError("a column may not exceed 2 GiB")
-        self.offsets = room((rows + 1) * sizeof(int32_t))
+        self.offsets = new_bytes((rows + 1) * sizeof(int32_t))
         self.ends = <int32_t*>PyBytes_AS_STRING(self.offsets)
         self.ends[0] = 0
-        self.data = room(size)
+        self.data = new_bytes(size)
         self.at = PyBytes_AS_STRING(self.data)
         if nullable:
-            self.validity = room((rows + 7) // 8)
+            self.validity = new_bytes((rows + 7) // 8)
             self.bits = PyBytes_AS_STRING(self.validity)
             memset(self.bits, 0, (rows + 7) // 8)
 
@@ -1739,7 +1778,7 @@ cdef object field_column(Rows rows, bint values):
     cdef Py_ssize_t index, size, total = 0
     cdef bint nullable = False
     cdef Row* row
-    cdef Column column
+    cdef BinaryColumnBuilder column
     for index in range(rows.count):
         row = &rows.rows[index]
         size = row.value_size if values else row.key_size
@@ -1747,7 +1786,7 @@ cdef object field_column(Rows rows, bint values):
             nullable = True
         else:
             total += size
-    column = Column(rows.count, total, nullable)
+    column = BinaryColumnBuilder(rows.count, total, nullable)
     for index in range(rows.count):
         row = &rows.rows[index]
         if values:
@@ -1758,11 +1797,11 @@ cdef object field_column(Rows rows, bint values):
 
 
 cdef object header_column(Rows rows, object topic, object partition):
-    # Headers are rare and their names must become valid UTF-8, so this goes through objects.
+    # Through objects: headers are rare, and their names must become valid UTF-8.
     cdef Py_ssize_t index, total = 0
-    cdef object offsets = room((rows.count + 1) * sizeof(int32_t))
+    cdef object offsets = new_bytes((rows.count + 1) * sizeof(int32_t))
     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
-    cdef object validity = room((rows.count + 7) // 8)
+    cdef object validity = new_bytes((rows.count + 7) // 8)
     cdef char* bits = PyBytes_AS_STRING(validity)
     cdef bint nullable = False
     cdef list names = []
@@ -1782,12 +1821,12 @@ cdef object header_column(Rows rows, object topic, object partition):
             cursor.at = rows.rows[index].headers
             cursor.end = rows.rows[index].end
             for header in range(rows.rows[index].header_count):
-                problem = take_header(&cursor, &name, &name_size, &value, &value_size)
-                if problem:  # whoever owns the section has changed it since it was validated
-                    raise corrupt(problem, topic, partition, rows.rows[index].offset)
+                problem = read_header(&cursor, &name, &name_size, &value, &value_size)
+                if problem:  # the owner of the section has changed it since it was validated
+                    raise corrupt_record_error(problem, topic, partition, rows.rows[index].offset)
                 text = PyUnicode_DecodeUTF8(<const char*>name, name_size, "replace")
                 names.append((<str>text).encode())
-                values.append(field_object(value, value_size))
+                values.append(to_field(value, value_size))
         else:
             nullable = True
         total = len(names)
@@ -1795,20 +1834,20 @@ cdef object header_column(Rows rows, object topic, object partition):
             raise ValueError("a column may not exceed 2 GiB")
         ends[index + 1] = <int32_t>total
     return HeaderColumn(
-        validity if nullable else None, offsets, object_column(names), object_column(values)
+        validity if nullable else None, offsets, column_of_objects(names), column_of_objects(values)
     )
 
 
-cdef object object_column(list objects):
+cdef object column_of_objects(list objects):
     cdef Py_ssize_t total = 0
     cdef bint nullable = False
-    cdef Column column
+    cdef BinaryColumnBuilder column
     for data in objects:
         if data is None:
             nullable = True
         else:
             total += PyBytes_GET_SIZE(data)
-    column = Column(len(objects), total, nullable)
+    column = BinaryColumnBuilder(len(objects), total, nullable)
     for data in objects:
         if data is None:
             column.put(NULL, -1)
@@ -1821,7 +1860,7 @@ cdef object object_column(list objects):
 
 
 def encode_varint(value):
-    """A zigzag varint of at most 64 bits. Raises ValueError beyond int64."""
+    """Encode a number as a zigzag varint of at most 64 bits; raise ValueError beyond int64."""
     cdef uint8_t out[10]
     cdef int64_t number
     try:
@@ -1832,9 +1871,9 @@ def encode_varint(value):
 
 
 def decode_varint(buffer, position=0, bits=32):
-    """The zigzag varint of 32 or 64 bits at `position`, and the position after it.
+    """Return the zigzag varint of 32 or 64 bits at `position` and the position after it.
 
-    Raises CorruptRecordError if it is cut off or does not fit.
+    Raises CorruptRecordError if it is truncated or does not fit.
     """
     cdef Py_buffer data
     cdef Cursor cursor
@@ -1845,35 +1884,35 @@ def decode_varint(buffer, position=0, bits=32):
         if 0 <= position <= data.len:
             cursor.at = <const uint8_t*>data.buf + <Py_ssize_t>position
             cursor.end = <const uint8_t*>data.buf + data.len
-            problem = take_varint(&cursor, bits, &number)
+            problem = read_varint(&cursor, bits, &number)
         if problem:
-            raise corrupt(problem)
+            raise corrupt_record_error(problem)
         return number, cursor.at - <const uint8_t*>data.buf
     finally:
         PyBuffer_Release(&data)
 
 
 def record_size_bound(key, value, headers=()):
-    """An upper bound, in bytes, of what a record takes in a batch of its own, header included."""
+    """Return an upper bound, in bytes, of a batch with only this record, header included."""
     cdef Py_ssize_t size = BATCH_HEADER_SIZE + MAX_RECORD_OVERHEAD
     if key is not None:
-        size += len(as_bytes(key))
+        size += len(to_bytes(key))
     if value is not None:
-        size += len(as_bytes(value))
+        size += len(to_bytes(value))
     for name, data in headers:
         size += 10 + len(name.encode())
         if data is not None:
-            size += len(as_bytes(data))
+            size += len(to_bytes(data))
     return size
 
 
 def murmur2(key):
-    """Java's 32-bit murmur2 of a key, as a signed integer: what keyed partitioning hashes with."""
-    return hash_of(key)
+    """Return Java's 32-bit murmur2 hash of a key, signed; keyed partitioning uses it."""
+    return murmur2_hash(key)
 
 
-cdef int32_t hash_of(object key) except? -1:
-    cdef object data = as_bytes(key)
+cdef int32_t murmur2_hash(object key) except? -1:
+    cdef object data = to_bytes(key)
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(data)
     cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
     cdef const uint8_t* whole = at + (length & ~<Py_ssize_t>3)

@@ -1,15 +1,15 @@
-"""The hot path in plain Python: the specification of which `_ckernel.pyx` is the compiled twin.
+"""The hot path in plain Python: the specification of the compiled kernel in `_ckernel.pyx`.
 
-Writing: `OpenBatch` appends records to the section of a batch that it owns, and gives a `Delivery`
-for each; `TopicOpenBatches` finds the batch. Reading: a `RecordReader` makes `Record` objects of a
-section, some at a time, `parse_records` all at once, `parse_columns` the buffers of Arrow arrays.
-All read with `_pysection.py`.
+Writing: `OpenBatch` appends records to the records section of a batch and returns a `Delivery` for
+each; `TopicOpenBatches` finds the batch. Reading: `RecordReader` returns the `Record` objects of a
+section some at a time, `parse_records` all at once, and `parse_columns` the buffers of Arrow
+arrays. All of them read with `_pysection.py`.
 
 A record on the wire (integers are zigzag varints):
 
     length  attributes  timestamp-delta  offset-delta  key  value  header-count  headers...
 
-where key and value are a length (-1 is null) and bytes, a header a name (never null) and a value.
+Key and value are a length (-1 is null) and bytes; a header is a name, never null, and a value.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
 from kafka_async.kernel._pysection import (
-    Damage,
+    CorruptSection,
     RecordReader,
-    as_bytes,
+    iter_headers,
     read_all,
-    read_headers,
-    read_spelled,
-    take_varint,
+    read_varint,
+    read_with_raw_headers,
+    to_bytes,
 )
 from kafka_async.kernel._pystream import NextRecord as NextRecord
 from kafka_async.kernel._pystream import RecordIterator as RecordIterator
@@ -42,10 +42,10 @@ from kafka_async.kernel._shared import (
     MAX_TIMESTAMP,
     BinaryColumn,
     Columns,
-    Fault,
+    Corruption,
     HeaderColumn,
-    corrupt,
-    uncopied,
+    copy_error,
+    corrupt_record_error,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from kafka_async.kernel._shared import Outcome, Section
+    from kafka_async.kernel._shared import DeliveryOutcome, Section
     from kafka_async.types import Headers
 
 IMPLEMENTATION: Final = "python"
@@ -66,10 +66,10 @@ _MASK32: Final = 0xFFFF_FFFF
 
 
 class OpenBatch:
-    """The records section of a batch that is being filled. Owned by one thread.
+    """Appends records to the records section of an open batch. Owned by one thread.
 
-    `capacity` bounds the section in bytes (the batch header's 61 are not in it); a first record is
-    taken whatever its size. The buffer grows with what is appended.
+    `capacity` limits the section in bytes, without the 61 bytes of the batch header. The first
+    record is accepted whatever its size. The buffer grows as records are appended.
     """
 
     __slots__ = (
@@ -83,7 +83,7 @@ class OpenBatch:
         "_size",
     )
 
-    def __init__(self, outcome: Outcome | None, capacity: int) -> None:
+    def __init__(self, outcome: DeliveryOutcome | None, capacity: int) -> None:
         if not 0 <= capacity <= MAX_INT32:
             raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
         self._outcome = outcome
@@ -96,41 +96,41 @@ class OpenBatch:
         self._sealed = False
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
     @property
-    def outcome(self) -> Outcome | None:
-        """The outcome that this batch's handles refer to."""
+    def outcome(self) -> DeliveryOutcome | None:
+        """Outcome to which the deliveries of this batch refer."""
         return self._outcome
 
     @property
     def capacity(self) -> int:
-        """The section's bound in bytes."""
+        """Maximum size of the section in bytes."""
         return self._capacity
 
     @property
     def count(self) -> int:
-        """How many records were appended."""
+        """Number of appended records."""
         return self._count
 
     @property
     def size(self) -> int:
-        """The section's size in bytes; 0 once it is sealed."""
+        """Size of the section in bytes; 0 once the batch is closed."""
         return self._size
 
     @property
     def base_timestamp(self) -> int:
-        """The first record's timestamp, -1 while there is none."""
+        """Timestamp of the first record, -1 while the batch is empty."""
         return self._base_timestamp
 
     @property
     def max_timestamp(self) -> int:
-        """The latest timestamp of a record, -1 while there is none."""
+        """Largest timestamp of a record, -1 while the batch is empty."""
         return self._max_timestamp
 
     @property
     def sealed(self) -> bool:
-        """Whether `seal` was called."""
+        """True once the batch was closed for appends."""
         return self._sealed
 
     def append(
@@ -140,13 +140,15 @@ class OpenBatch:
         value: Buffer | None = None,
         headers: Headers = (),
     ) -> Delivery | None:
-        """Append a record; its handle, or None, and no change, if it does not fit.
+        """Append a record and return its handle; return None and change nothing if it does not fit.
 
-        Raises TypeError for a key, value or header of the wrong type, ValueError for a timestamp
-        below -1 or beyond int64 and for a record beyond 2 GiB, IllegalStateError once sealed.
+        Raises:
+            TypeError: A key, value or header has the wrong type.
+            ValueError: The timestamp is below -1 or beyond int64, or the record exceeds 2 GiB.
+            IllegalStateError: The batch is closed.
         """
         self._check_open()
-        timestamp = operator.index(timestamp_ms)  # a plain int, and no rounding
+        timestamp = operator.index(timestamp_ms)  # int() would round a float
         if not -1 <= timestamp <= MAX_TIMESTAMP:
             raise ValueError(f"a timestamp is -1 to {MAX_TIMESTAMP} ms, not {timestamp_ms}")
         fields = [b"\0", b"", b""]
@@ -154,10 +156,10 @@ class OpenBatch:
             if field is None:
                 fields.append(_NULL)
             else:
-                data = field if type(field) is bytes else as_bytes(field)
+                data = field if type(field) is bytes else to_bytes(field)
                 fields += (_VARINTS[len(data)], data)
         fields.append(_encode_headers(headers) if len(headers) else b"\0")
-        # No code of the caller's runs from here on.
+        # From here on no code of the caller runs, so nothing changes in between.
         self._check_open()
         count = self._count
         base = self._base_timestamp if count else timestamp
@@ -183,13 +185,17 @@ class OpenBatch:
         return delivery
 
     def extend(self, capacity: int) -> None:
-        """Raise the bound to `capacity` bytes; a lower one than there is changes nothing."""
+        """Raise the capacity to `capacity` bytes; never lower it."""
         if not 0 <= capacity <= MAX_INT32:
             raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
         self._capacity = max(self._capacity, capacity)
 
     def seal(self) -> bytes:
-        """The finished section, uncompressed. Ends the batch: appending or sealing again raises."""
+        """Close the batch for appends and return its records section, uncompressed.
+
+        Raises:
+            IllegalStateError: The batch is closed already.
+        """
         self._check_open()
         section = b"".join(self._parts)
         self._parts = []
@@ -199,18 +205,18 @@ class OpenBatch:
 
     def _check_open(self) -> None:
         if self._sealed:
-            raise IllegalStateError("the batch is sealed")
+            raise IllegalStateError("the batch is closed")
 
     def __repr__(self) -> str:
-        state = "sealed" if self._sealed else f"{self.size} of {self._capacity} bytes"
+        state = "closed" if self._sealed else f"{self.size} of {self._capacity} bytes"
         return f"<OpenBatch {self._count} records, {state}>"
 
 
 class TopicOpenBatches:
-    """The open batches of one topic, by partition: appends a record where it belongs.
+    """Appends records to the open batches of one topic, by partition. Owned by one thread.
 
-    Owned by one thread. `partitions` is how many the topic has, 0 while nobody knows; `sticky` is
-    the partition of records that have no key and name none, -1 if there is none for now.
+    `partitions` is the topic's number of partitions, 0 while unknown; `sticky` is the partition of
+    records with neither key nor partition, -1 while none is chosen.
     """
 
     __slots__ = ("_batches", "partitions", "sticky")
@@ -221,17 +227,17 @@ class TopicOpenBatches:
         self._batches: dict[int, OpenBatch] = {}
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def open(self, partition: int, batch: OpenBatch) -> None:
-        """Records of the partition go into this batch from now on."""
+        """Append records of the partition to this batch from now on."""
         self._batches[partition] = batch
 
     def close(self, partition: int) -> None:
-        """The partition has no open batch any more."""
+        """Remove the open batch of the partition."""
         self._batches.pop(partition, None)
 
     def append(
@@ -242,12 +248,12 @@ class TopicOpenBatches:
         headers: Headers = (),
         partition: int | None = None,
     ) -> Delivery | None:
-        """Append a record to the open batch of its partition: the one named, or the key's.
+        """Append a record to the open batch of `partition`, by default the key's partition.
 
-        None, and no change, if that has none, or the record does not fit in. Raises as
-        `OpenBatch.append`.
+        Return None and change nothing if the partition has no open batch or the record does not
+        fit. Raises as `OpenBatch.append`.
         """
-        batch = self._batch(key, partition)
+        batch = self._find_batch(key, partition)
         return None if batch is None else batch.append(timestamp_ms, key, value, headers)
 
     def append_many(
@@ -257,10 +263,10 @@ class TopicOpenBatches:
         keys: Sequence[Buffer | None] | None = None,
         partition: int | None = None,
     ) -> list[Delivery]:
-        """Append values, with the keys beside them, until `append` would not take one.
+        """Append values, each with its key if there are keys, until `append` returns None.
 
-        The handles of those that were appended: none is lost to an exception. What cannot be
-        appended ends the call before it, and raises only if it is the first.
+        Return the handles of the appended records. An exception ends the call; it is raised only if
+        no record was appended before, so that no handle is lost.
         """
         total = len(values)
         if keys is not None and len(keys) != total:
@@ -274,7 +280,7 @@ class TopicOpenBatches:
                 if keys is not None:
                     key = keys[index]
                 if hashed or batch is None:
-                    batch = self._batch(key, partition)
+                    batch = self._find_batch(key, partition)
                     if batch is None:
                         break
                 delivery = batch.append(timestamp_ms, key, values[index])
@@ -287,7 +293,7 @@ class TopicOpenBatches:
             deliveries.append(delivery)
         return deliveries
 
-    def _batch(self, key: Buffer | None, partition: int | None) -> OpenBatch | None:
+    def _find_batch(self, key: Buffer | None, partition: int | None) -> OpenBatch | None:
         if not self.partitions:
             return None
         if partition is None:
@@ -298,12 +304,12 @@ class TopicOpenBatches:
 
 
 class RecordAppender(Generic[K, V]):
-    """Appends records to the open batches of their topics, as long as a subclass allows it.
+    """Appends records to the open batches of their topics: the fast path of a producer.
 
-    `enqueue` appends while `_now()` is below `_fast_until`, `enqueue_nowait` below `_nowait_until`;
-    a record without a timestamp gets `_stamp`. All else is left to the subclass's `_enqueue` and
-    `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may serve for 16 calls within
-    one tick of the system's timer.
+    `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
+    it is below `_nowait_until`; a record without a timestamp gets `_stamp`. The slow path is the
+    subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may
+    serve 16 calls within one tick of the system's timer.
     """
 
     _now: Callable[[], float]
@@ -312,16 +318,16 @@ class RecordAppender(Generic[K, V]):
     _nowait_until: float = -inf
 
     def _set_clock(self, now: Callable[[], float]) -> None:
-        """Take the time, in seconds, from this function."""
+        """Set the clock: a function that returns seconds."""
         self._now = now
         self._open: dict[str, TopicOpenBatches] = {}
 
     def _disable_fast_path(self) -> None:
-        """Append nothing here until `_fast_until` or `_nowait_until` is set again."""
+        """Disable the fast path until `_fast_until` or `_nowait_until` is set again."""
         self._fast_until = self._nowait_until = -inf
 
     def _add_topic(self, topic: str, batches: TopicOpenBatches) -> None:
-        """Append records of a topic to its open batches from now on."""
+        """Append records of the topic to these open batches from now on."""
         self._open[topic] = batches
 
     def _batches(self, topic: str) -> TopicOpenBatches | None:
@@ -345,21 +351,22 @@ class RecordAppender(Generic[K, V]):
         that nothing was appended.
 
         Args:
-            topic: The topic.
-            value: The value; bytes, or what `value_serializer` takes. None is a tombstone.
-            key: The key; bytes, or what `key_serializer` takes.
-            partition: The partition; by default the key's, or one that changes with each batch.
+            topic: Topic name.
+            value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
+            key: Bytes, or the object that `key_serializer` takes.
+            partition: Partition number; by default the key's partition, or for records without a
+                key one that changes with each batch.
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
 
         Returns:
-            A handle: await it for the `RecordMetadata`. Forgetting it is safe: `flush()` raises
-            what failed.
+            A handle: await it for the `RecordMetadata`. It may be dropped: `flush()` raises the
+            failures of records that were not awaited.
 
         Raises:
-            KafkaTimeoutError: No room in buffer_memory within max_block_ms.
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
             RecordTooLargeError: The record is larger than max_request_size.
-            SerializationError: A serializer failed; its cause says how.
+            SerializationError: A serializer failed; its exception is the cause.
         """
         return EnqueueCall(
             self._append_or_wait(topic, value, key, partition, timestamp, headers),
@@ -374,15 +381,15 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Append a record to its batch; never wait.
+        """Append a record to its batch without waiting.
 
         It takes the arguments of `enqueue` and returns the same handle. It never yields to the
-        event loop: nothing is sent while a loop calls it and awaits nothing.
+        event loop: no batch is sent until the caller awaits something.
 
         Raises:
             BufferFullError: buffer_memory is used up.
             RecordTooLargeError: The record is larger than max_request_size.
-            SerializationError: A serializer failed; its cause says how.
+            SerializationError: A serializer failed; its exception is the cause.
         """
         if self._now() < self._nowait_until:
             delivery = self._append_now(topic, value, key, partition, timestamp, headers)
@@ -417,15 +424,15 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None,
         headers: Headers,
     ) -> Delivery | None:
-        """Return the record's handle, or None if it has to go the long way, be it for its error."""
-        raw_key: Any = key  # bytes: with a serializer this is not called
+        """Return the record's handle, None if the slow path must append it or raise its error."""
+        raw_key: Any = key  # bytes: the fast path is disabled if there are serializers
         raw: Any = value
         stamp = self._stamp if timestamp is None else timestamp
         try:
             batches = self._open.get(topic)
             if batches is not None:
                 return batches.append(stamp, raw_key, raw, headers, partition)
-        except Exception:  # noqa: BLE001  # the long way raises an error that says more
+        except Exception:  # noqa: BLE001  # the slow path raises a more precise error
             pass
         return None
 
@@ -438,7 +445,7 @@ class RecordAppender(Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery:
-        """Append a record however long it takes, or raise what is wrong with it."""
+        """Append a record on the slow path; wait while the buffer is full."""
         raise NotImplementedError
 
     def _enqueue_nowait(
@@ -450,12 +457,12 @@ class RecordAppender(Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery:
-        """Append a record now, or raise why that is not possible."""
+        """Append a record on the slow path without waiting."""
         raise NotImplementedError
 
 
 class EnqueueCall:
-    """An awaitable that appends a record when it is awaited, and returns its handle."""
+    """Appends a record when it is awaited, and returns its handle."""
 
     __slots__ = ("_coroutine",)
 
@@ -466,11 +473,11 @@ class EnqueueCall:
         return self._coroutine.__await__()
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
 
 class _Varints(dict[int, bytes]):
-    """Varints by their number; those of one or two bytes are made once."""
+    """Encodes varints and caches those of one or two bytes."""
 
     def __missing__(self, value: int) -> bytes:
         data = encode_varint(value)
@@ -489,12 +496,12 @@ def _encode_headers(headers: Headers) -> bytes:
     for name, value in headers:
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
             raise TypeError(f"a header's name is a str, not {type(name).__name__}")
-        spelled = name.encode()
-        fields += (_VARINTS[len(spelled)], spelled)
+        encoded = name.encode()
+        fields += (_VARINTS[len(encoded)], encoded)
         if value is None:
             fields.append(_NULL)
         else:
-            data = value if type(value) is bytes else as_bytes(value)
+            data = value if type(value) is bytes else to_bytes(value)
             fields += (_VARINTS[len(data)], data)
         count += 1
     return _VARINTS[count] + b"".join(fields)
@@ -506,9 +513,9 @@ def _encode_headers(headers: Headers) -> bytes:
 def parse_records(
     section: Section, topic: str, partition: int, leader_epoch: int = -1, start: int = 0
 ) -> list[Record]:
-    """All records that a `RecordReader` gives, or none: all of the section is validated.
+    """Return all records of a section from offset `start` on; the whole section is validated.
 
-    Raises CorruptRecordError with the first unreadable offset.
+    Raises CorruptRecordError with the offset of the first record that cannot be read.
     """
     return read_all(RecordReader(section, topic, partition, leader_epoch, start), section)
 
@@ -521,13 +528,13 @@ def parse_columns(
     end: int = MAX_INT64,
     headers: bool = False,
 ) -> Columns:
-    """The records of several sections with `start` <= offset < `end`, as the buffers of columns.
+    """Return the records of several sections with `start` <= offset < `end`, as Arrow buffers.
 
-    Raises as `parse_records`, and ValueError if one column would exceed 2 GiB: give it less then.
+    Raises as `parse_records`, and ValueError if a column would exceed 2 GiB.
     """
-    rows: list[Any] = []  # records, their headers as they are spelled
-    for section in tuple(sections):  # as it is now: theirs may change while it is walked
-        rows += read_spelled(section, topic, partition, start, end)
+    rows: list[Any] = []  # records whose headers are not decoded
+    for section in tuple(sections):  # a copy: the caller's sequence may change meanwhile
+        rows += read_with_raw_headers(section, topic, partition, start, end)
     return Columns(
         len(rows),
         _binary_column([row.key for row in rows]),
@@ -545,15 +552,15 @@ def _binary_column(values: Sequence[bytes | None]) -> BinaryColumn:
     return BinaryColumn(_validity([value is not None for value in values]), offsets, data)
 
 
-class _Growing:
-    """A binary column of values that are not held: a header may be two bytes in a section."""
+class _BinaryColumnBuilder:
+    """Builds a binary column without keeping an object per value."""
 
     def __init__(self) -> None:
         self._lengths = array("i")
         self._data = bytearray()
         self._valid = bytearray()
 
-    def add(self, value: bytes | None) -> None:
+    def append(self, value: bytes | None) -> None:
         self._lengths.append(len(value or b""))
         self._data += value or b""
         self._valid.append(value is not None)
@@ -563,17 +570,18 @@ class _Growing:
 
 
 def _header_column(rows: Sequence[bytes]) -> HeaderColumn:
-    names, values = _Growing(), _Growing()
+    # Without an object per header: a header may take only two bytes of a section.
+    names, values = _BinaryColumnBuilder(), _BinaryColumnBuilder()
     counts = array("i")
-    for spelled in rows:
+    for raw_headers in rows:
         count = 0
-        for name, value in read_headers(spelled):
-            names.add(name)
-            values.add(value)
+        for name, value in iter_headers(raw_headers):
+            names.append(name)
+            values.append(value)
             count += 1
         counts.append(count)
     return HeaderColumn(
-        _validity([bool(spelled) for spelled in rows]),
+        _validity([bool(raw_headers) for raw_headers in rows]),
         _offsets(counts),
         names.finish(),
         values.finish(),
@@ -601,8 +609,8 @@ def _validity(valid: Sequence[int]) -> bytes | None:
 
 
 def encode_varint(value: int) -> bytes:
-    """A zigzag varint of at most 64 bits. Raises ValueError beyond int64."""
-    if 0 <= value < 0x40:  # by far the most
+    """Encode a number as a zigzag varint of at most 64 bits; raise ValueError beyond int64."""
+    if 0 <= value < 0x40:  # most numbers
         return _SMALL[value << 1]
     if not _MIN_INT64 <= value <= MAX_INT64:
         raise ValueError(f"{value} does not fit into 64 bits")
@@ -623,32 +631,32 @@ _SMALL: Final = [bytes([raw]) for raw in range(0x80)]
 
 
 def decode_varint(buffer: Buffer, position: int = 0, bits: int = 32) -> tuple[int, int]:
-    """The zigzag varint of 32 or 64 bits at `position`, and the position after it.
+    """Return the zigzag varint of 32 or 64 bits at `position` and the position after it.
 
-    Raises CorruptRecordError if it is cut off or does not fit.
+    Raises CorruptRecordError if it is truncated or does not fit.
     """
-    data = as_bytes(buffer)
+    data = to_bytes(buffer)
     if not 0 <= position <= len(data):
-        raise corrupt(Fault.TRUNCATED)
+        raise corrupt_record_error(Corruption.TRUNCATED)
     try:
-        return take_varint(data, position, len(data), bits)
-    except Damage as damage:
-        raise corrupt(damage.fault) from None
+        return read_varint(data, position, len(data), bits)
+    except CorruptSection as error:
+        raise corrupt_record_error(error.corruption) from None
 
 
 def record_size_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """An upper bound, in bytes, of what a record takes in a batch of its own, header included."""
+    """Return an upper bound, in bytes, of a batch with only this record, header included."""
     size = 61 + MAX_RECORD_OVERHEAD
     for field in (key, value):
-        size += 0 if field is None else len(as_bytes(field))
+        size += 0 if field is None else len(to_bytes(field))
     for name, header in headers:
-        size += 10 + len(name.encode()) + (0 if header is None else len(as_bytes(header)))
+        size += 10 + len(name.encode()) + (0 if header is None else len(to_bytes(header)))
     return size
 
 
 def murmur2(key: Buffer) -> int:
-    """Java's 32-bit murmur2 of a key, as a signed integer: what keyed partitioning hashes with."""
-    data = as_bytes(key)
+    """Return Java's 32-bit murmur2 hash of a key, signed; keyed partitioning uses it."""
+    data = to_bytes(key)
     length = len(data)
     state = (0x9747B28C ^ length) & _MASK32
     whole = length & ~3

@@ -1,8 +1,8 @@
-"""Reading the records of a section in plain Python, and saying what is wrong with it.
+"""Reads the records of a section in plain Python.
 
-`_row` is the specification: it checks every length against the enclosing one before it uses it, so
-hostile bytes end in CorruptRecordError and allocate nothing on their say-so. `_usual_row` reads
-what nearly all records look like, in less than half the time, and leaves the rest to `_row`.
+`_read_record` is the specification: it checks every length against the enclosing one before it uses
+it, so that hostile bytes raise CorruptRecordError and allocate nothing. `_read_common_record` reads
+nearly all records in less than half the time and leaves the rest to `_read_record`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafka_async.kernel._pyvalues import Record, RecordFields
-from kafka_async.kernel._shared import MAX_INT64, MIN_RECORD_SIZE, Fault, corrupt, uncopied
+from kafka_async.kernel._shared import (
+    MAX_INT64,
+    MIN_RECORD_SIZE,
+    Corruption,
+    copy_error,
+    corrupt_record_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,32 +28,32 @@ if TYPE_CHECKING:
     from kafka_async.kernel._shared import Section
     from kafka_async.types import Header
 
-    # Made, or with `spelled` as they lie in the section: their number, names and values.
+    # Decoded, or raw: the bytes of their number, names and values in the section.
     _Headers: TypeAlias = tuple[Header, ...] | bytes
-    # Timestamp, offset delta, key, value, headers, and where the next record begins.
-    _Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, _Headers, int]
+    # Timestamp, offset delta, key, value, headers, and the position of the next record.
+    _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, _Headers, int]
 
 _MIN_INT64: Final = -MAX_INT64 - 1
-_REMEMBERED: Final = 256  # names of headers; what is misread as one is among them
+_MAX_CACHED_NAMES: Final = 256  # of headers; records that turn out uncommon may add wrong names
 
 
-def as_bytes(value: Buffer) -> bytes:
-    """The bytes of any buffer, uncopied if they are bytes."""
-    # Not bytes(value): that would make an int a run of zeros.
+def to_bytes(value: Buffer) -> bytes:
+    """Return the bytes of any buffer; a bytes object is not copied."""
+    # bytes(value) would turn an int into a run of zeros.
     return value if isinstance(value, bytes) else bytes(memoryview(value))
 
 
-class Damage(Exception):
-    """A fault in a section, before it is known where the section comes from."""
+class CorruptSection(Exception):
+    """Reports a corruption to a caller that knows topic, partition and offset."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault)
-        self.fault = fault
+    def __init__(self, corruption: Corruption) -> None:
+        super().__init__(corruption)
+        self.corruption = corruption
 
 
-def take_varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, int]:
-    """The number at a position, and the position after it; Damage if it ends beyond `end`."""
-    if end - at >= 2:  # by far the most are one byte or two
+def read_varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, int]:
+    """Return the number at `at` and the position after it; raise CorruptSection beyond `end`."""
+    if end - at >= 2:  # most varints have one byte or two
         raw = data[at]
         if raw < 0x80:
             return (raw >> 1) ^ -(raw & 1), at + 1
@@ -57,129 +63,129 @@ def take_varint(data: bytes, at: int, end: int, bits: int = 32) -> tuple[int, in
     raw = shift = 0
     while True:
         if at >= end:
-            raise Damage(Fault.TRUNCATED)
+            raise CorruptSection(Corruption.TRUNCATED)
         byte = data[at]
         at += 1
         if shift + 7 > bits and byte >> (bits - shift):
-            raise Damage(Fault.VARINT)
+            raise CorruptSection(Corruption.VARINT)
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             return (raw >> 1) ^ -(raw & 1), at
         shift += 7
 
 
-def take_field(
-    data: bytes, at: int, end: int, fault: Fault = Fault.HEADER
+def read_field(
+    data: bytes, at: int, end: int, corruption: Corruption = Corruption.HEADER
 ) -> tuple[bytes | None, int]:
-    """The bytes or null at a position, and the position after it; Damage if beyond `end`."""
-    length, at = take_varint(data, at, end)
+    """Return the field at `at` and the position after it; raise CorruptSection beyond `end`."""
+    length, at = read_varint(data, at, end)
     if length == -1:
         return None, at
     if not 0 <= length <= end - at:
-        raise Damage(fault)
+        raise CorruptSection(corruption)
     return data[at : at + length], at + length
 
 
-def _header_count(data: bytes, at: int, end: int) -> tuple[int, int]:
-    count, at = take_varint(data, at, end)
+def _read_header_count(data: bytes, at: int, end: int) -> tuple[int, int]:
+    count, at = read_varint(data, at, end)
     if not 0 <= count * 2 <= end - at:  # a header is at least two lengths
-        raise Damage(Fault.HEADER_COUNT)
+        raise CorruptSection(Corruption.HEADER_COUNT)
     return count, at
 
 
-def _header(data: bytes, at: int, end: int) -> tuple[bytes, bytes | None, int]:
-    name, at = take_field(data, at, end)
+def _read_header(data: bytes, at: int, end: int) -> tuple[bytes, bytes | None, int]:
+    name, at = read_field(data, at, end)
     if name is None:
-        raise Damage(Fault.HEADER)
-    value, at = take_field(data, at, end)
+        raise CorruptSection(Corruption.HEADER)
+    value, at = read_field(data, at, end)
     return name, value, at
 
 
-def _spelled_headers(data: bytes, at: int, end: int) -> tuple[bytes, int]:
-    """The headers that `_headers` would make, as they are spelled; empty if there are none."""
+def _read_raw_headers(data: bytes, at: int, end: int) -> tuple[bytes, int]:
+    """Check headers and return their bytes, empty if there are none, and the position after."""
     first = at
-    count, at = _header_count(data, at, end)
+    count, at = _read_header_count(data, at, end)
     for _ in range(count):
-        _, _, at = _header(data, at, end)
+        _, _, at = _read_header(data, at, end)
     return data[first:at] if count else b"", at
 
 
-def read_headers(spelled: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Names, as valid UTF-8, and values of headers that were read as they are spelled."""
-    if not spelled:
+def iter_headers(raw_headers: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the names, as valid UTF-8, and the values of headers that were not decoded."""
+    if not raw_headers:
         return
-    end = len(spelled)
-    count, at = take_varint(spelled, 0, end)
+    end = len(raw_headers)
+    count, at = read_varint(raw_headers, 0, end)
     for _ in range(count):
-        name, value, at = _header(spelled, at, end)
+        name, value, at = _read_header(raw_headers, at, end)
         yield name if name.isascii() else name.decode(errors="replace").encode(), value
 
 
-def _headers(
+def _read_headers(
     data: bytes, at: int, end: int, names: dict[bytes, str]
 ) -> tuple[tuple[Header, ...], int]:
-    count, at = _header_count(data, at, end)
+    count, at = _read_header_count(data, at, end)
     headers: list[Header] = []
     for _ in range(count):
-        name, value, at = _header(data, at, end)
-        header = (_header_name(name, names), value)
-        # What is spelled alike is one object, as far as that is easy to see: a header may be two
-        # bytes in the data, and is 56 as a tuple.
+        name, value, at = _read_header(data, at, end)
+        header = (_decode_name(name, names), value)
+        # Equal neighbours share one object: a header may take two bytes in the section, but takes
+        # 56 as a tuple.
         headers.append(headers[-1] if headers and headers[-1] == header else header)
     return tuple(headers), at
 
 
-def _header_name(spelled: bytes, names: dict[bytes, str]) -> str:
-    # One byte that is no UTF-8 becomes a string of 76. There are few such short ones; shared, a
-    # batch of nothing else stays within what an input may cost in memory.
-    name = names.get(spelled)
+def _decode_name(raw_name: bytes, names: dict[bytes, str]) -> str:
+    # A name of one byte that is not UTF-8 becomes a string of 76 bytes. There are few such short
+    # names; sharing them keeps a batch of nothing else within its memory limit.
+    name = names.get(raw_name)
     if name is None:
-        name = spelled.decode(errors="replace")
-        if len(spelled) <= 2 and not spelled.isascii():
-            name = names[spelled] = names.setdefault(name.encode(), name)
+        name = raw_name.decode(errors="replace")
+        if len(raw_name) <= 2 and not raw_name.isascii():
+            name = names[raw_name] = names.setdefault(name.encode(), name)
     return name
 
 
-def _row(
+def _read_record(
     data: bytes, at: int, section: Section, previous_delta: int, names: dict[bytes, str] | None
-) -> _Row:
-    length, at = take_varint(data, at, len(data))
+) -> _Fields:
+    length, at = read_varint(data, at, len(data))
     if not 0 <= length <= len(data) - at:
-        raise Damage(Fault.LENGTH)
+        raise CorruptSection(Corruption.LENGTH)
     end = at + length
     if not length:
-        raise Damage(Fault.TRUNCATED)
-    at += 1  # the attributes, of which none are defined
-    timestamp_delta, at = take_varint(data, at, end, 64)
-    delta, at = take_varint(data, at, end)
+        raise CorruptSection(Corruption.TRUNCATED)
+    at += 1  # no attributes are defined
+    timestamp_delta, at = read_varint(data, at, end, 64)
+    delta, at = read_varint(data, at, end)
     if not previous_delta < delta <= section.last_offset_delta:
-        raise Damage(Fault.OFFSET_DELTA)
+        raise CorruptSection(Corruption.OFFSET_DELTA)
     timestamp = section.max_timestamp
     if section.timestamp_type == 0:
         timestamp = section.base_timestamp + timestamp_delta
         if not _MIN_INT64 <= timestamp <= MAX_INT64:
-            raise Damage(Fault.TIMESTAMP)
-    key, at = take_field(data, at, end, Fault.FIELD)
-    value, at = take_field(data, at, end, Fault.FIELD)
+            raise CorruptSection(Corruption.TIMESTAMP)
+    key, at = read_field(data, at, end, Corruption.FIELD)
+    value, at = read_field(data, at, end, Corruption.FIELD)
     if names is None:
-        headers, at = _spelled_headers(data, at, end)
+        headers, at = _read_raw_headers(data, at, end)
     else:
-        headers, at = _headers(data, at, end, names)
+        headers, at = _read_headers(data, at, end, names)
     if at != end:
-        raise Damage(Fault.RECORD_LEFTOVER)
+        raise CorruptSection(Corruption.RECORD_LEFTOVER)
     return timestamp, delta, key, value, headers, end
 
 
-class _UnusualError(IndexError):
-    """A record that `_usual_row` does not read; reading beyond the data is another such."""
+class _UncommonRecordError(IndexError):
+    """Tells that a record is not common; an IndexError beyond the data says the same."""
 
 
-def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
-    """What `_row` gives, with the timestamp's delta, of a record without long or wrong fields.
+def _read_common_record(data: bytes, at: int, names: dict[bytes, str] | None) -> _Fields:
+    """Read a record without long or invalid fields; return the timestamp's delta.
 
-    Lengths are taken as they come and looked at once, at the end: positions only grow, so a row
-    that ends where its record does was read from nowhere else; and varints of one or two bytes are
-    even and at most 16383 unless they are negative or longer than that.
+    All lengths are checked once, at the end. Positions only grow, so a record that ends where its
+    length says was read from nowhere else. The raw varint of a length that is valid and has one or
+    two bytes is even and at most 16383.
     """
     size = data[at]
     at += 1
@@ -193,7 +199,7 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
         time += (data[at] << 7) - 128
         at += 1
     if time > 16383:
-        time, at = take_varint(data, at - 2, end, 64)
+        time, at = read_varint(data, at - 2, end, 64)
     else:
         time = (time >> 1) ^ -(time & 1)
     delta = data[at]
@@ -202,7 +208,7 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
         delta += (data[at] << 7) - 128
         at += 1
     if delta > 16383:
-        delta, at = take_varint(data, at - 2, end)
+        delta, at = read_varint(data, at - 2, end)
     else:
         delta = (delta >> 1) ^ -(delta & 1)
     key = value = None
@@ -228,17 +234,19 @@ def _usual_row(data: bytes, at: int, names: dict[bytes, str] | None) -> _Row:
         stop = at + (value_size >> 1)
         value = data[at:stop]
         at = stop
-    headers, at = _usual_headers(data, at, names) if data[at] else ((), at + 1)
+    headers, at = _read_common_headers(data, at, names) if data[at] else ((), at + 1)
     sizes = size | key_size | value_size
     if at != end or end > len(data) or sizes & 1 or sizes > 16383:
-        raise _UnusualError
+        raise _UncommonRecordError
     return time, delta, key, value, headers, at
 
 
-def _usual_headers(data: bytes, at: int, names: dict[bytes, str] | None) -> tuple[_Headers, int]:
-    """What `_headers` gives, as `_usual_row`; `names` has those that were met before."""
+def _read_common_headers(
+    data: bytes, at: int, names: dict[bytes, str] | None
+) -> tuple[_Headers, int]:
+    """Read headers as `_read_common_record` reads a record; `names` caches decoded names."""
     if names is None:
-        return _usual_spelled_headers(data, at)
+        return _read_common_raw_headers(data, at)
     count = sizes = data[at]
     at += 1
     headers: list[Header] = []
@@ -247,12 +255,12 @@ def _usual_headers(data: bytes, at: int, names: dict[bytes, str] | None) -> tupl
         sizes |= size
         at += 1
         stop = at + (size >> 1)
-        spelled = data[at:stop]
-        name = names.get(spelled)
+        raw_name = data[at:stop]
+        name = names.get(raw_name)
         if name is None:
-            name = _header_name(spelled, names)
-            if len(names) < _REMEMBERED:
-                names[spelled] = name
+            name = _decode_name(raw_name, names)
+            if len(names) < _MAX_CACHED_NAMES:
+                names[raw_name] = name
         size = data[stop]
         at = stop + 1
         value = None
@@ -263,12 +271,12 @@ def _usual_headers(data: bytes, at: int, names: dict[bytes, str] | None) -> tupl
             at = stop
         headers.append((name, value))
     if sizes & 0x81:
-        raise _UnusualError
+        raise _UncommonRecordError
     return tuple(headers), at
 
 
-def _usual_spelled_headers(data: bytes, at: int) -> tuple[bytes, int]:
-    """What `_spelled_headers` gives, as `_usual_row`."""
+def _read_common_raw_headers(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the bytes of headers, checked as `_read_common_record` checks a record."""
     first = at
     count = sizes = data[at]
     at += 1
@@ -282,24 +290,24 @@ def _usual_spelled_headers(data: bytes, at: int) -> tuple[bytes, int]:
             sizes |= size
             at += size >> 1
     if sizes & 0x81:
-        raise _UnusualError
+        raise _UncommonRecordError
     return data[first:at], at
 
 
-def _check(section: Section, size: int) -> None:
+def _check_section(section: Section, size: int) -> None:
     base = section.base_offset
     if base < 0 or not 0 <= section.last_offset_delta < MAX_INT64 - base:
-        raise Damage(Fault.OFFSETS)
+        raise CorruptSection(Corruption.OFFSETS)
     if not 0 <= section.records_count * MIN_RECORD_SIZE <= size:
-        raise Damage(Fault.COUNT)
+        raise CorruptSection(Corruption.COUNT)
 
 
 class RecordReader:
     """Reads the records of a section whose offset is `start` or higher, some at a time.
 
-    Bytes in a header's name that are not UTF-8 become U+FFFD, as for Java's consumers: one foreign
+    Bytes in a header's name that are not UTF-8 become U+FFFD, as in Java's consumer: one malformed
     header must not block a partition. Owned by one thread; refers to the section's bytes. Raises
-    CorruptRecordError if the section cannot be what it claims.
+    CorruptRecordError if the section contradicts its batch header.
     """
 
     __slots__ = (
@@ -307,10 +315,10 @@ class RecordReader:
         "_data",
         "_end",
         "_epoch",
-        "_left",
         "_names",
         "_partition",
-        "_previous",
+        "_previous_delta",
+        "_remaining",
         "_section",
         "_start",
         "_topic",
@@ -325,43 +333,43 @@ class RecordReader:
         start: int = 0,
     ) -> None:
         self._section = section
-        self._data = as_bytes(section.data)
+        self._data = to_bytes(section.data)
         self._topic, self._partition = topic, partition
         self._epoch = None if leader_epoch < 0 else leader_epoch
         self._start, self._end = start, MAX_INT64
         self._names: dict[bytes, str] | None = {}
-        self._at, self._previous, self._left = 0, -1, section.records_count
+        self._at, self._previous_delta, self._remaining = 0, -1, section.records_count
         try:
-            _check(section, len(self._data))
-        except Damage as damage:
-            raise self._corrupt(damage) from None
+            _check_section(section, len(self._data))
+        except CorruptSection as error:
+            raise self._corrupt_record_error(error) from None
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
     @property
     def done(self) -> bool:
-        """Whether the section was read to its end, and nothing was wrong with it."""
-        return not self._left and self._at == len(self._data)
+        """True if the section was read to its end without an error."""
+        return not self._remaining and self._at == len(self._data)
 
     def read(self, count: int, size: int = MAX_INT64) -> list[Record]:
-        """The next `count` records, those included that lie before `start` and are left out.
+        """Read the next `count` records and return those at offset `start` or higher.
 
-        They are fewer at the section's end, or once `size` bytes of it were read. Raises
-        CorruptRecordError, each time, where the next record cannot be read; it carries that
-        record's offset, and everything before has been given.
+        Fewer are read at the section's end, or once `size` bytes of it were read. Raises
+        CorruptRecordError, on every call, where the next record cannot be read; the error carries
+        that record's offset, and all records before it have been returned.
         """
         records: list[Record] = []
         try:
             self._read(count, size, records)
-        except Damage as damage:
+        except CorruptSection as error:
             if not records:
-                raise self._corrupt(damage) from None
+                raise self._corrupt_record_error(error) from None
         return records
 
-    def _corrupt(self, damage: Damage) -> CorruptRecordError:
-        offset = self._section.base_offset + self._previous + 1
-        return corrupt(damage.fault, self._topic, self._partition, offset)
+    def _corrupt_record_error(self, error: CorruptSection) -> CorruptRecordError:
+        offset = self._section.base_offset + self._previous_delta + 1
+        return corrupt_record_error(error.corruption, self._topic, self._partition, offset)
 
     def _read(self, count: int, size: int, records: list[Record]) -> None:
         section, data, names = self._section, self._data, self._names
@@ -369,23 +377,23 @@ class RecordReader:
         base, last, kind = section.base_offset, section.last_offset_delta, section.timestamp_type
         first_time = section.base_timestamp
         start, end = self._start, self._end
-        left, at, previous = self._left, self._at, self._previous
+        remaining, at, previous = self._remaining, self._at, self._previous_delta
         stop = at + size
         try:
-            for _ in range(min(count, left)):
+            for _ in range(min(count, remaining)):
                 if at >= stop:
                     return
                 try:
-                    time, delta, key, value, headers, next_at = _usual_row(data, at, names)
+                    time, delta, key, value, headers, next_at = _read_common_record(data, at, names)
                     time = section.max_timestamp if kind else first_time + time
                     if not previous < delta <= last or not _MIN_INT64 <= time <= MAX_INT64:
-                        raise _UnusualError
-                except (IndexError, Damage):
-                    row = _row(data, at, section, previous, names)
-                    time, delta, key, value, headers, next_at = row
+                        raise _UncommonRecordError
+                except (IndexError, CorruptSection):
+                    fields = _read_record(data, at, section, previous, names)
+                    time, delta, key, value, headers, next_at = fields
                 at = next_at
                 previous = delta
-                left -= 1
+                remaining -= 1
                 if not start <= base + delta < end:
                     continue
                 record: Any = RecordFields()
@@ -401,13 +409,13 @@ class RecordReader:
                 record.__class__ = Record
                 records.append(record)
         finally:
-            self._at, self._previous, self._left = at, previous, left
-        if not left and at != len(data):
-            raise Damage(Fault.SECTION_LEFTOVER)
+            self._at, self._previous_delta, self._remaining = at, previous, remaining
+        if not remaining and at != len(data):
+            raise CorruptSection(Corruption.SECTION_LEFTOVER)
 
 
-class _SpelledReader(RecordReader):
-    """Leaves the headers as they are spelled, for `read_headers`."""
+class _RawHeadersReader(RecordReader):
+    """Reads records whose headers are left as bytes for `iter_headers`."""
 
     __slots__ = ()
 
@@ -416,18 +424,18 @@ class _SpelledReader(RecordReader):
         self._end, self._names = end, None
 
 
-def read_spelled(
+def read_with_raw_headers(
     section: Section, topic: str, partition: int, start: int, end: int
 ) -> list[Record]:
-    """All records with `start` <= offset < `end`, the headers of each as bytes.
+    """Return the records with `start` <= offset < `end`, the headers of each as bytes.
 
-    For columns, which are made without an object for each header; nobody else may see such records.
+    Only `parse_columns` may use them: it builds columns without an object per header.
     """
-    return read_all(_SpelledReader(section, topic, partition, start, end), section)
+    return read_all(_RawHeadersReader(section, topic, partition, start, end), section)
 
 
 def read_all(reader: RecordReader, section: Section) -> list[Record]:
-    """All records of a section, or the error of the first that cannot be read."""
+    """Return all records of a section, or raise the error of the first that cannot be read."""
     records = reader.read(section.records_count)
     if not reader.done:
         reader.read(1)  # raises

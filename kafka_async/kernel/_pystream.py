@@ -1,4 +1,4 @@
-"""What an `async for` over records awaits, in plain Python."""
+"""The awaitable behind `async for` over records, in plain Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from typing_extensions import TypeVar
 
-from kafka_async.kernel._shared import uncopied
+from kafka_async.kernel._shared import copy_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -18,10 +18,10 @@ V = TypeVar("V", default=bytes)
 
 
 class NextRecord:
-    """Await it, again and again, for the next record.
+    """Returns the next record each time it is awaited.
 
-    `records` are those at hand, `at` is the place among them of the one to give next. They are
-    given at once while `time()` is below `until`; else what `more()` gives is awaited.
+    `records` are the fetched records and `at` is the index of the next one. While `time()` is below
+    `until` they are returned without a coroutine; otherwise the coroutine `more()` is awaited.
     """
 
     __slots__ = ("_more", "_time", "at", "records", "until")
@@ -36,7 +36,7 @@ class NextRecord:
         self.until = float("-inf")
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
     def __await__(self) -> Generator[Any, Any, Record[Any, Any]]:
         at = self.at
@@ -47,7 +47,7 @@ class NextRecord:
 
 
 class RecordIterator(Generic[K, V]):
-    """An asynchronous iterator of the records that a `NextRecord` gives."""
+    """Iterates asynchronously over the records that a `NextRecord` returns."""
 
     __slots__ = ("__weakref__", "next_record")
 
@@ -55,9 +55,9 @@ class RecordIterator(Generic[K, V]):
         self.next_record = next_record
 
     def __aiter__(self) -> RecordIterator[K, V]:
-        """Itself."""
+        """Return the iterator itself."""
         return self
 
     def __anext__(self) -> NextRecord:
-        """What to await for the next record."""
+        """Return the awaitable of the next record."""
         return self.next_record

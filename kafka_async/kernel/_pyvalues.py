@@ -1,4 +1,4 @@
-"""What the kernel in plain Python hands out: the consumed record and the handle of a sent one."""
+"""Consumed records and delivery handles of the kernel in plain Python."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 from typing_extensions import TypeVar
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.kernel._shared import show, uncopied
+from kafka_async.kernel._shared import abbreviate, copy_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from kafka_async.kernel._shared import Outcome
+    from kafka_async.kernel._shared import DeliveryOutcome
     from kafka_async.types import Header, RecordMetadata
 
 K = TypeVar("K", default=bytes)
@@ -20,9 +20,10 @@ V = TypeVar("V", default=bytes)
 
 
 class RecordFields:
-    """A record while it is made: its attributes can be set, at a seventh of the price.
+    """Holds the attributes of a record while it is made.
 
-    Whoever has set all of them makes it what it is for good: `fields.__class__ = Record`.
+    Setting its attributes takes a seventh of the time of setting those of an immutable object. When
+    all are set, `fields.__class__ = Record` makes the object immutable.
     """
 
     __slots__ = (
@@ -49,10 +50,19 @@ class RecordFields:
 
 
 class Record(RecordFields, Generic[K, V]):
-    """A record as it was consumed. Immutable; owns its key, value and headers.
+    """Represents a consumed record; immutable.
 
-    `timestamp` is in milliseconds since the epoch; `timestamp_type` is 0 if the producer set it
-    (CreateTime) and 1 if the broker did (LogAppendTime); `leader_epoch` is None if unknown.
+    Attributes:
+        topic: Topic name.
+        partition: Partition number.
+        offset: Offset in the partition.
+        timestamp: Milliseconds since the epoch.
+        timestamp_type: 0 if the producer set the timestamp (CreateTime), 1 if the broker did
+            (LogAppendTime).
+        key: Bytes, or the object that the deserializer returned; None if null.
+        value: Bytes, or the object that the deserializer returned; None for a tombstone.
+        headers: Pairs of a name and a value, which is bytes or None.
+        leader_epoch: Leader epoch of the record's batch, None if unknown.
     """
 
     __slots__ = ()
@@ -72,7 +82,7 @@ class Record(RecordFields, Generic[K, V]):
         headers: tuple[Header, ...] = (),
         leader_epoch: int | None = None,
     ) -> Record[K, V]:
-        """The record with these attributes."""
+        """Return a record with these attributes."""
         fields: Any = RecordFields()
         fields.topic = topic
         fields.partition = partition
@@ -104,10 +114,11 @@ class Record(RecordFields, Generic[K, V]):
         return type(self), _fields(self)
 
     def __repr__(self) -> str:
+        headers = ", ".join([f"({name!r}, {abbreviate(value)})" for name, value in self.headers])
         return (
             f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
-            f"timestamp={self.timestamp}, key={show(self.key)}, value={show(self.value)}, "
-            f"headers=({', '.join(f'({n!r}, {show(v)})' for n, v in self.headers)}))"
+            f"timestamp={self.timestamp}, key={abbreviate(self.key)}, "
+            f"value={abbreviate(self.value)}, headers=({headers}))"
         )
 
 
@@ -126,27 +137,27 @@ def _fields(record: Record[Any, Any]) -> tuple[object, ...]:
 
 
 class DeliveryFields:
-    """A handle while it is made, as `RecordFields` is a record."""
+    """Holds the attributes of a delivery while it is made, as `RecordFields` does for a record."""
 
     __slots__ = ("index", "outcome", "timestamp")
 
-    outcome: Outcome | None
+    outcome: DeliveryOutcome | None
     index: int
     timestamp: int
 
 
 class Delivery(DeliveryFields):
-    """The handle of a record that was appended: await it for the record's `RecordMetadata`.
+    """Represents an appended record; await it for the record's `RecordMetadata`.
 
-    It may be awaited any number of times, by any number of tasks; cancelling one of them, or
-    forgetting the handle, changes nothing for the record. Immutable; it refers to the outcome of
-    its batch, never to the batch's bytes.
+    It may be awaited any number of times, by any number of tasks. Cancelling one of these tasks, or
+    dropping the handle, does not affect the record. Immutable; it refers to the outcome of its
+    batch, never to the batch's bytes.
     """
 
     __slots__ = ()
 
-    def __new__(cls, outcome: Outcome | None, index: int, timestamp: int) -> Delivery:
-        """The handle with these attributes."""
+    def __new__(cls, outcome: DeliveryOutcome | None, index: int, timestamp: int) -> Delivery:
+        """Return a delivery with these attributes."""
         fields: Any = DeliveryFields()
         fields.outcome = outcome
         fields.index = index
@@ -161,35 +172,51 @@ class Delivery(DeliveryFields):
         raise AttributeError(f"Delivery.{name} cannot be changed")
 
     def __reduce__(self) -> NoReturn:
-        raise uncopied(self)
+        raise copy_error(self)
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self._outcome().wait(self)
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or has failed."""
+        """Return True if the record was acknowledged or has failed."""
         return self._outcome().done
 
     def result(self) -> RecordMetadata:
-        """The record's metadata; raises its error, or IllegalStateError while it is not done."""
+        """Return the record's metadata.
+
+        Raises:
+            KafkaError: The record was not delivered.
+            IllegalStateError: The record is still pending.
+        """
         return self._outcome().result(self)
 
     def exception(self) -> BaseException | None:
-        """The record's error, or None; raises IllegalStateError while it is not done."""
+        """Return the record's error, None if it was acknowledged.
+
+        Raises:
+            IllegalStateError: The record is still pending.
+        """
         return self._outcome().exception(self)
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
-        """Have `callback(delivery)` called by the event loop once the record's outcome is known.
+        """Call `callback(delivery)` from the event loop once the record's outcome is known.
 
-        It is called soon if the outcome is known already. What it raises goes to the event loop's
-        exception handler. It does not count as awaiting: the record lingers, and `flush()` raises
-        its failure unless the callback asks for `result()` or `exception()`.
+        If the outcome is known already, the callback is scheduled at once. An exception that it
+        raises goes to the event loop's exception handler. A callback does not count as awaiting:
+        the record still lingers, and `flush()` still raises its failure unless the callback calls
+        `result()` or `exception()`.
+
+        Args:
+            callback: Function of one argument, this delivery.
+
+        Raises:
+            TypeError: `callback` is not callable.
         """
         if not callable(callback):
             raise TypeError(f"callback must be callable, not {callback!r:.60}")
         self._outcome().add_done_callback(self, callback)
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> DeliveryOutcome:
         if self.outcome is None:
             raise IllegalStateError("the record's batch has no outcome")
         return self.outcome

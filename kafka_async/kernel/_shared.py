@@ -1,7 +1,7 @@
-"""What the two kernels share: the values that pass through them and the sentences they raise.
+"""Values and error messages that both kernels share.
 
-Nothing here runs once a record on the hot path; keeping it in one place is what makes the twins
-raise the same errors with the same words.
+Nothing here runs per record on the hot path. The messages stand in one place so that both kernels
+raise the same errors.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ if TYPE_CHECKING:
     from kafka_async.kernel._pyvalues import Delivery
     from kafka_async.types import RecordMetadata
 
-# A record is a length and six fields of at least one byte each.
 MIN_RECORD_SIZE: Final = 7
-# Room for the varints around key and value at their longest: length 5, attributes 1, timestamp 10,
-# offset 5, key length 5, value length 5, header count 5.
+"""Bytes: a length and six fields of at least one byte each."""
 MAX_RECORD_OVERHEAD: Final = 36
-# An outermost timestamp of int64 would let the difference of two of them overflow.
+"""Bytes of a record besides key, value and headers, with the longest varints.
+
+Length 5, attributes 1, timestamp 10, offset 5, key length 5, value length 5, header count 5.
+"""
 MAX_TIMESTAMP: Final = (1 << 63) - 2
+"""Milliseconds. With the maximum of int64 the difference of two timestamps could overflow."""
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
 
-_SHOWN_BYTES: Final = 32
+_MAX_REPR_BYTES: Final = 32
 
 
-class Fault(enum.IntEnum):
-    """What is wrong with a records section."""
+class Corruption(enum.IntEnum):
+    """Numbers the ways in which a records section can be corrupt."""
 
     TRUNCATED = 1
     VARINT = 2
@@ -50,32 +52,37 @@ class Fault(enum.IntEnum):
     SECTION_LEFTOVER = 12
 
 
-_SENTENCES: Final = {
-    Fault.TRUNCATED: "the record ends inside a field",
-    Fault.VARINT: "a variable-length integer does not fit its type",
-    Fault.COUNT: "the batch is too short for the number of records it claims",
-    Fault.OFFSETS: "the batch's offsets are outside the legal range",
-    Fault.LENGTH: "the record's length is negative or beyond the batch",
-    Fault.OFFSET_DELTA: "the record's offset is out of order or beyond the batch's last offset",
-    Fault.TIMESTAMP: "the record's timestamp is outside the legal range",
-    Fault.FIELD: "the length of a key or value is negative or beyond the record",
-    Fault.HEADER_COUNT: "the number of headers is negative or beyond the record",
-    Fault.HEADER: "a header's name is null, or its length is negative or beyond the record",
-    Fault.RECORD_LEFTOVER: "bytes are left over after the record's last field",
-    Fault.SECTION_LEFTOVER: "bytes are left over after the batch's last record",
+_MESSAGES: Final = {
+    Corruption.TRUNCATED: "the record ends inside a field",
+    Corruption.VARINT: "a variable-length integer does not fit its type",
+    Corruption.COUNT: "the batch is too short for the number of records it claims",
+    Corruption.OFFSETS: "the batch's offsets are outside the legal range",
+    Corruption.LENGTH: "the record's length is negative or beyond the batch",
+    Corruption.OFFSET_DELTA: (
+        "the record's offset is out of order or beyond the batch's last offset"
+    ),
+    Corruption.TIMESTAMP: "the record's timestamp is outside the legal range",
+    Corruption.FIELD: "the length of a key or value is negative or beyond the record",
+    Corruption.HEADER_COUNT: "the number of headers is negative or beyond the record",
+    Corruption.HEADER: "a header's name is null, or its length is negative or beyond the record",
+    Corruption.RECORD_LEFTOVER: "bytes are left over after the record's last field",
+    Corruption.SECTION_LEFTOVER: "bytes are left over after the batch's last record",
 }
 
 
-def corrupt(
-    fault: int, topic: str | None = None, partition: int | None = None, offset: int | None = None
+def corrupt_record_error(
+    corruption: int,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
 ) -> CorruptRecordError:
-    """The error for a fault; the offset is that of the first record that cannot be read."""
-    sentence = _SENTENCES[Fault(fault)]
-    return CorruptRecordError(sentence, topic=topic, partition=partition, offset=offset)
+    """Return the error for a corruption; `offset` is of the first record that cannot be read."""
+    message = _MESSAGES[Corruption(corruption)]
+    return CorruptRecordError(message, topic=topic, partition=partition, offset=offset)
 
 
 class Section(NamedTuple):
-    """The decompressed records of one batch, with what its header says about them."""
+    """Holds the decompressed records of one batch and the fields of its header that they need."""
 
     data: Buffer
     records_count: int
@@ -87,9 +94,9 @@ class Section(NamedTuple):
 
 
 class BinaryColumn(NamedTuple):
-    """A column of byte strings as Arrow lays it out, in the machine's byte order.
+    """Holds a column of byte strings in Arrow's layout, in the machine's byte order.
 
-    `validity` is a bitmap, or None when no value is null; `offsets` are int32, one more than rows.
+    `validity` is a bitmap, or None if no value is null; `offsets` are int32, one more than rows.
     """
 
     validity: bytes | None
@@ -98,7 +105,10 @@ class BinaryColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """A column of header lists: `offsets` (int32) into the names and values; null when empty."""
+    """Holds a column of header lists; an empty list is null.
+
+    `offsets` (int32) are positions in the names and values.
+    """
 
     validity: bytes | None
     offsets: bytes
@@ -107,7 +117,10 @@ class HeaderColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Records as columns: offsets and timestamps (milliseconds) int64, timestamp types int32."""
+    """Holds records as columns in Arrow's layout.
+
+    Offsets and timestamps (milliseconds) are int64, timestamp types int32.
+    """
 
     rows: int
     keys: BinaryColumn
@@ -118,38 +131,38 @@ class Columns(NamedTuple):
     headers: HeaderColumn | None
 
 
-class Outcome(Protocol):
-    """What became of a batch; every handle of the batch asks it."""
+class DeliveryOutcome(Protocol):
+    """Tells the deliveries of a batch its outcome."""
 
     @property
     def done(self) -> bool:
-        """Whether the batch was acknowledged or has failed."""
+        """True if the batch was acknowledged or has failed."""
         ...
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
-        """Wait until the batch is done: what awaiting the handle gives, or raises."""
+        """Wait until the batch is done; return or raise the outcome of the delivery."""
         ...
 
     def result(self, delivery: Delivery) -> RecordMetadata:
-        """The metadata of that record; raises its error, or IllegalStateError if not done."""
+        """Return the record's metadata; raise its error, or IllegalStateError while pending."""
         ...
 
     def exception(self, delivery: Delivery) -> BaseException | None:
-        """The batch's error, None if it was acknowledged; raises IllegalStateError if not done."""
+        """Return the record's error, or None; raise IllegalStateError while it is pending."""
         ...
 
     def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
-        """Call a function with the delivery once the batch is done."""
+        """Call `callback(delivery)` once the batch is done."""
         ...
 
 
-def uncopied(value: object) -> TypeError:
-    """The error for copying or pickling what has one owner."""
+def copy_error(value: object) -> TypeError:
+    """Return the error for copying or pickling an object that has one owner."""
     return TypeError(f"{type(value).__name__} objects cannot be copied or pickled")
 
 
-def show(value: object) -> str:
-    """A value for a repr: long byte strings are cut and their size is given instead."""
-    if isinstance(value, bytes) and len(value) > _SHOWN_BYTES:
-        return f"{value[:_SHOWN_BYTES]!r}...({len(value)} bytes)"
+def abbreviate(value: object) -> str:
+    """Return the repr of a value; long byte strings are cut and followed by their size."""
+    if isinstance(value, bytes) and len(value) > _MAX_REPR_BYTES:
+        return f"{value[:_MAX_REPR_BYTES]!r}...({len(value)} bytes)"
     return repr(value)

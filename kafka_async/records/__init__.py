@@ -1,1 +1,1 @@
-"""Record batches: the format in which records travel and rest. No I/O."""
+"""Encodes and decodes record batches, the format of records on the wire and in logs. No I/O."""

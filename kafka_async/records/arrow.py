@@ -1,7 +1,7 @@
-"""Batches as Arrow, in the columns of Spark's Kafka source, with no Python object a record.
+"""Converts batches to Arrow, with the columns of Spark's Kafka source.
 
-The kernel lays keys, values and offsets out as Arrow wants its buffers; pyarrow only wraps them.
-pyarrow is imported when a batch is converted.
+The kernel builds the buffers of Arrow arrays from the bytes of the batches, without a Python object
+per record; pyarrow only wraps them. It is imported when a batch is converted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _pyarrow() -> Any:
 
 
 def arrow_schema(*, headers: bool = False) -> pyarrow.Schema:
-    """The columns that `to_arrow` gives: those of Spark's Kafka source, names and order alike."""
+    """Return the schema of `to_arrow`: the columns of Spark's Kafka source in their order."""
     pa = _pyarrow()
     fields = [
         pa.field("key", pa.binary()),
@@ -66,24 +66,38 @@ def to_arrow(
     end: int | None = None,
     headers: bool = False,
 ) -> pyarrow.RecordBatch:
-    """The records of some batches with `start` <= offset < `end`, as one Arrow record batch.
+    """Return the records with `start` <= offset < `end` as one Arrow record batch.
 
-    Control batches are left out; leaving out aborted transactions is the caller's. `headers` adds
-    Spark's headers column, null where a record has none. Raises CorruptRecordError if a batch is
-    damaged, UnsupportedForMessageFormatError if it is a message set of magic 0 or 1, ValueError if
-    a column would exceed 2 GiB, RecordTooLargeError if the batches decompress to more than 512 MiB
-    together, InvalidConfigurationError if pyarrow is not installed.
+    Control batches are skipped. The caller must leave out aborted transactions.
+
+    Args:
+        views: Batches of one partition in offset order.
+        topic: Topic name, for the topic column and errors.
+        partition: Partition number, for the partition column and errors.
+        start: First offset.
+        end: Offset after the last; None for all records.
+        headers: True adds Spark's headers column, null for records without headers.
+
+    Returns:
+        A `pyarrow.RecordBatch` with the columns of `arrow_schema`.
+
+    Raises:
+        CorruptRecordError: A batch is corrupt, or a timestamp does not fit into microseconds.
+        UnsupportedForMessageFormatError: A batch is a message set of magic 0 or 1.
+        RecordTooLargeError: The batches decompress to more than 512 MiB together.
+        ValueError: A column would exceed 2 GiB.
+        InvalidConfigurationError: pyarrow is not installed.
     """
     pa = _pyarrow()
     last = (1 << 63) - 1 if end is None else end
     sections: list[Section] = []
-    left = MAX_DECOMPRESSED_BYTES_PER_CALL
+    remaining = MAX_DECOMPRESSED_BYTES_PER_CALL
     for view in views:
         if view.is_control or view.next_offset <= start or view.base_offset >= last:
             continue
         sections.append(view.section())
-        left -= view.decompressed_bytes
-        if left < 0:
+        remaining -= view.decompressed_bytes
+        if remaining < 0:
             raise RecordTooLargeError(
                 f"the batches decompress to more than {MAX_DECOMPRESSED_BYTES_PER_CALL} bytes "
                 "together: narrow them with start and end",
@@ -116,7 +130,7 @@ def _fixed(kind: Any, rows: int, data: bytes) -> Any:
 
 
 def _repeated(pa: Any, text: str, rows: int) -> Any:
-    # Not by pyarrow.scalar, whose first call imports pandas: a fifth of a second.
+    # The first call of pyarrow.scalar would import pandas, which takes a fifth of a second.
     data = text.encode()
     one = BinaryColumn(None, _OFFSETS.pack(0, len(data)), data)
     return pa.repeat(_binary(pa.string(), 1, one)[0], rows)

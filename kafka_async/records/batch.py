@@ -1,11 +1,12 @@
-"""Record batches of magic 2: the 61-byte header, its CRC, and what producers and brokers do to it.
+"""Encodes and decodes record batches of magic 2: the 61-byte header and the CRC.
 
-Reading starts with `iter_batches`, which walks a fetched buffer without copying; a `BatchView`
-checks and decompresses its batch only when its records are asked for. The records themselves are
-the kernel's. Message sets of magic 0 and 1 are read through the same view (see legacy.py).
+Reading starts with `iter_batches`, which iterates over a fetched buffer without copying. A
+`BatchView` checks and decompresses its batch only when its records are read. The kernel encodes and
+decodes the records themselves. Message sets of magic 0 and 1 are read through the same view (see
+`legacy.py`).
 
-The CRC covers everything after itself, so a broker assigns base offset and leader epoch without
-touching it; a change of timestamp type or max timestamp must compute it anew.
+The CRC covers everything after itself. So a broker assigns base offset and leader epoch without
+computing it again, but must compute it if it changes the timestamp type or the max timestamp.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _CONTROL: Final = 0x20
 
 
 class BatchHeader(NamedTuple):
-    """The header of a batch, field by field as on the wire."""
+    """Holds the fields of a batch header in wire order."""
 
     base_offset: int
     length: int
@@ -73,7 +74,7 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def unpack(cls, buffer: Buffer, position: int = 0) -> BatchHeader:
-        """The header at `position`. Raises CorruptRecordError if fewer than 61 bytes are there."""
+        """Return the header at `position`; raise CorruptRecordError if it is truncated."""
         try:
             return cls._make(_HEADER.unpack_from(buffer, position))
         except struct.error:
@@ -81,12 +82,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return self.length + _PREFIX.size
 
     @property
     def codec(self) -> Codec:
-        """How the records are compressed. Raises CorruptRecordError for a codec nobody knows."""
+        """Codec of the records; raises CorruptRecordError if there is no such codec."""
         try:
             return Codec(self.attributes & _CODEC_BITS)
         except ValueError:
@@ -96,7 +97,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the records are compressed, with whatever codec."""
+        """True if the records are compressed with any codec."""
         return bool(self.attributes & _CODEC_BITS)
 
     @property
@@ -106,19 +107,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker instead of records."""
+        """True if the batch holds a control record instead of data records."""
         return bool(self.attributes & _CONTROL)
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-def encode_batch(  # noqa: PLR0913 one a field of the header
+def encode_batch(  # noqa: PLR0913 one argument per header field
     payload: Buffer,
     *,
     codec: Codec,
@@ -134,7 +135,7 @@ def encode_batch(  # noqa: PLR0913 one a field of the header
     leader_epoch: int = NO_LEADER_EPOCH,
     log_append_time: bool = False,
 ) -> bytes:
-    """A complete batch around a records section that is already compressed with `codec`."""
+    """Return a complete batch for a records section that is already compressed with `codec`."""
     attributes = (
         codec
         | (_LOG_APPEND_TIME if log_append_time else 0)
@@ -165,9 +166,9 @@ def _header(
 def assign_offsets(
     batch: Buffer, base_offset: int, leader_epoch: int, append_time_ms: int | None = None
 ) -> bytes:
-    """The batch as a leader writes it into its log: its offsets, its epoch, perhaps its time.
+    """Return a copy of the batch as the leader writes it: with its offsets and leader epoch.
 
-    With `append_time_ms` the batch becomes one of LogAppendTime. `batch` is not changed.
+    With `append_time_ms` the timestamp type becomes LogAppendTime.
     """
     out = bytearray(batch)
     header = BatchHeader.unpack(out)
@@ -183,21 +184,21 @@ def assign_offsets(
 
 
 class RecordLike(Protocol):
-    """What a ready-made batch is built of: a ProducerRecord or a consumed Record."""
+    """Describes the records of `RecordBatch.build`: ProducerRecord or consumed Record."""
 
     @property
     def key(self) -> bytes | None:
-        """The key."""
+        """Key, None if null."""
         ...
 
     @property
     def value(self) -> bytes | None:
-        """The value."""
+        """Value, None if null."""
         ...
 
     @property
     def headers(self) -> Headers:
-        """The headers."""
+        """Pairs of a name and a value."""
         ...
 
     @property
@@ -208,10 +209,10 @@ class RecordLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """A batch that is ready to be sent as it is: compressed once, sent to any partition.
+    """Holds a compressed batch that can be sent to any partition, any number of times.
 
-    `payload` is the records section, compressed with `codec`. The header, which says who sends it
-    and in which order, is made by `frame` each time it is sent.
+    `payload` is the records section, compressed with `codec`. Each time the batch is sent, `frame`
+    adds the header with producer and sequence.
     """
 
     payload: bytes
@@ -229,10 +230,20 @@ class RecordBatch:
         level: int | None = None,
         timestamp: int = NO_TIMESTAMP,
     ) -> RecordBatch:
-        """A batch of these records; `timestamp` (ms) is for those that carry none.
+        """Build a batch of records.
 
-        Raises ValueError if there are no records or the compression is unknown; TypeError for a
-        key, value or header of the wrong type.
+        Args:
+            records: ProducerRecord or consumed Record objects, at least one.
+            compression: none, gzip, snappy, lz4 or zstd.
+            level: Compression level; None is the codec's default.
+            timestamp: Milliseconds since the epoch for records without a timestamp.
+
+        Returns:
+            The batch.
+
+        Raises:
+            ValueError: There are no records, or the compression is unknown.
+            TypeError: A key, value or header has the wrong type.
         """
         if compression not in Codec.__members__:
             raise ValueError(
@@ -251,7 +262,7 @@ class RecordBatch:
 
     @classmethod
     def seal(cls, section: kernel.OpenBatch, codec: Codec, level: int | None = None) -> RecordBatch:
-        """The batch that an open one has become; seals it. Raises ValueError if it is empty."""
+        """Close an open batch and compress its records; raise ValueError if it is empty."""
         if not section.count:
             raise ValueError("a batch has at least one record")
         return cls(
@@ -264,7 +275,7 @@ class RecordBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of the batch once it is framed."""
+        """Size in bytes of the batch with its header."""
         return HEADER_SIZE + len(self.payload)
 
     def frame(
@@ -275,7 +286,7 @@ class RecordBatch:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytes:
-        """The complete batch, from this producer, with this sequence."""
+        """Return the complete batch, with this producer and sequence in its header."""
         header = self.header(
             producer_id, producer_epoch, base_sequence, transactional=transactional
         )
@@ -284,7 +295,7 @@ class RecordBatch:
     def header(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool
     ) -> bytes:
-        """What comes before `payload` when it is sent so: together they are what `frame` gives."""
+        """Return the batch header; with `payload` after it, it is the complete batch."""
         return _header(
             self.payload,
             self.codec | (_TRANSACTIONAL if transactional else 0),
@@ -298,15 +309,15 @@ class RecordBatch:
 
 
 class BatchView:
-    """A batch in a fetched buffer, checked and decompressed when its records are asked for.
+    """Represents a batch in a fetched buffer; checks and decompresses it when records are read.
 
-    It refers to the buffer; whoever keeps a view keeps the whole buffer.
+    A view keeps the whole buffer alive.
     """
 
     __slots__ = (
-        "_effort",
-        "_size",
-        "_unpacked",
+        "_content_size",
+        "_cost",
+        "_decompressed",
         "awaited",
         "decompressed_bytes",
         "header",
@@ -323,51 +334,51 @@ class BatchView:
         self.topic = topic
         self.partition = partition
         self.decompressed_bytes = 0
-        """Bytes that it was decompressed to; 0 if it has not been, or is not compressed."""
+        """Decompressed size in bytes; 0 while it is compressed, or if it never was."""
         self.awaited = False
-        """Whether it is being decompressed with others: from `begin_decompression` on."""
-        self._size = self._effort = -1  # what `content_size` and `decompression_cost` have found
-        self._unpacked: Buffer | CorruptRecordError | None = None
+        """True while it is decompressed together with others, from `begin_decompression` on."""
+        self._content_size = self._cost = -1  # unknown
+        self._decompressed: Buffer | CorruptRecordError | None = None  # for the next reading
 
     @property
     def base_offset(self) -> int:
-        """The first record's offset (of a compressed message set of magic 0 or 1, the last's)."""
+        """Offset of the first record; in a compressed message of magic 0 or 1, of the last."""
         return self.header.base_offset
 
     @property
     def last_offset(self) -> int:
-        """The last offset that the batch covers, whether or not compaction has left a record."""
+        """Last offset that the batch covers, even if compaction has removed that record."""
         return self.header.base_offset + self.header.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this batch."""
+        """Offset after the last that the batch covers."""
         return self.last_offset + 1
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a marker instead of records."""
+        """True if the batch holds a control record instead of data records."""
         return self.header.is_control
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True if the batch belongs to a transaction."""
         return self.header.is_transactional
 
     @property
     def producer_id(self) -> int:
-        """The idempotent producer's id, -1 for others."""
+        """Producer id of an idempotent producer, otherwise -1."""
         return self.header.producer_id
 
     def check_crc(self) -> None:
-        """Raise CorruptRecordError if the batch's bytes are not those that were written."""
+        """Raise CorruptRecordError if the batch's CRC does not match its bytes."""
         if self.header.magic < 2:
             legacy.check_crc(self.raw, self.topic, self.partition, self.base_offset)
         elif checksum()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
             raise self._corrupt("the batch's CRC does not match its bytes")
 
     def section(self, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH) -> Section:
-        """The records section, its CRC checked, decompressed to at most `limit` bytes.
+        """Check the CRC and return the records section, decompressed to at most `limit` bytes.
 
         Raises as `records`, and UnsupportedForMessageFormatError for a message set of magic 0 or 1.
         """
@@ -378,7 +389,7 @@ class BatchView:
                 partition=self.partition,
                 offset=self.base_offset,
             )
-        payload, self._unpacked = self._unpacked, None
+        payload, self._decompressed = self._decompressed, None
         self.awaited = False
         if isinstance(payload, CorruptRecordError):
             raise payload
@@ -395,80 +406,85 @@ class BatchView:
 
     @property
     def compressed_bytes(self) -> int:
-        """Bytes to decompress before the records can be read; 0 if there is nothing to do."""
-        packed = self._unpacked is None and self.header.magic == 2 and self.header.is_compressed
-        return self.raw.nbytes if packed else 0
+        """Size of the batch in bytes if it has yet to be decompressed, else 0."""
+        compressed = (
+            self._decompressed is None and self.header.magic == 2 and self.header.is_compressed
+        )
+        return self.raw.nbytes if compressed else 0
 
     @property
     def content_size(self) -> int:
-        """What it decompresses to, in bytes, if it can be unpacked with others; else 0."""
-        if self._size < 0:
-            self._size = 0
+        """Decompressed size in bytes if it can be decompressed together with others, else 0."""
+        if self._content_size < 0:
+            self._content_size = 0
             if self.compressed_bytes:
                 codec = self.header.attributes & _CODEC_BITS
-                self._size = compression.content_size(codec, self.raw[HEADER_SIZE:])
-        return self._size
+                self._content_size = compression.content_size(codec, self.raw[HEADER_SIZE:])
+        return self._content_size
 
     @property
     def decompression_cost(self) -> int:
-        """About how long decompressing it takes, in bytes that zstd makes in that time."""
+        """Estimated time of decompressing it, as the bytes that zstd decompresses in that time."""
         if not self.compressed_bytes:
             return 0
-        if self._effort < 0:
+        if self._cost < 0:
             codec = self.header.attributes & _CODEC_BITS
-            self._effort = self.content_size or compression.decompression_cost(
+            self._cost = self.content_size or compression.decompression_cost(
                 codec, self.raw[HEADER_SIZE:]
             )
-        return self._effort
+        return self._cost
 
     def begin_decompression(self) -> memoryview | None:
-        """What somebody is to decompress, with others, to `content_size` bytes.
+        """Return the bytes that the caller is to decompress to `content_size` bytes.
 
-        None if it need not: its CRC is wrong, which the next reading raises.
+        Return None if the CRC is wrong, which the next reading raises.
         """
         try:
             self.check_crc()
         except CorruptRecordError as error:
-            self._unpacked = error
+            self._decompressed = error
             return None
         self.awaited = True
         return self.raw[HEADER_SIZE:]
 
-    def end_decompression(self, unpacked: Buffer | None) -> None:
-        """What the next reading gets; None: it decompresses alone, and says what is wrong.
+    def end_decompression(self, decompressed: Buffer | None) -> None:
+        """Set the decompressed bytes for the next reading; None if decompressing failed.
 
-        Nothing if it is not `awaited` any more.
+        Then the next reading decompresses the batch and raises the error. Does nothing if the batch
+        was read or discarded meanwhile.
         """
         if self.awaited:
-            self.awaited, self._unpacked = False, unpacked
-            self.decompressed_bytes = self._size = 0 if unpacked is None else self._size
+            self.awaited, self._decompressed = False, decompressed
+            self.decompressed_bytes = self._content_size = (
+                0 if decompressed is None else self._content_size
+            )
 
     def pack(self) -> None:
-        """Forget what it was, or is being, decompressed to."""
+        """Discard the decompressed bytes, also those of a decompression that has not ended."""
         self.awaited = False
         if self.header.is_compressed:
-            self._unpacked = None
+            self._decompressed = None
 
     def unpack(self) -> None:
-        """Check and decompress ahead of the next reading, which gets the result or the error.
+        """Check and decompress the batch; the next reading uses the result or raises the error.
 
-        A view may be unpacked in another thread than it is read in.
+        This may run in another thread than the one that reads the batch.
         """
         try:
-            self._unpacked = self._payload(compression.MAX_DECOMPRESSED_BYTES_PER_BATCH)
+            self._decompressed = self._payload(compression.MAX_DECOMPRESSED_BYTES_PER_BATCH)
         except CorruptRecordError as error:
-            self._unpacked = error
+            self._decompressed = error
 
     def _payload(self, limit: int) -> Buffer:
         self.check_crc()
         header, payload = self.header, self.raw[HEADER_SIZE:]
-        # Compaction may leave a batch without records, to keep its producer's sequence.
+        # Compaction keeps an empty batch so that the producer's last sequence is not lost.
         if header.records_count or payload.nbytes:
             try:
                 if header.codec is not Codec.none:
-                    unpacked = compression.decompress(header.codec, payload, limit)
-                    self.decompressed_bytes = len(unpacked)
-                    return unpacked
+                    decompressed = compression.decompress(header.codec, payload, limit)
+                    self.decompressed_bytes = len(decompressed)
+                    return decompressed
             except CorruptRecordError as error:
                 raise self._corrupt(error.message) from error
         return payload
@@ -476,35 +492,35 @@ class BatchView:
     def records(
         self, start: int = 0, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH
     ) -> list[Record]:
-        """The records from offset `start` on; those of a control batch are its markers.
+        """Return the records from offset `start` on; in a control batch, its control records.
 
-        Raises CorruptRecordError, with topic, partition and offset, if the batch is damaged or
+        Raises CorruptRecordError, with topic, partition and offset, if the batch is corrupt or
         decompresses to more than `limit` bytes.
         """
         if self.header.magic < 2:
-            topic, partition, _ = self._place()
+            topic, partition, _ = self._source()
             records, self.decompressed_bytes = legacy.read_records(
                 self.raw, topic, partition, start, limit
             )
             return records
-        return kernel.parse_records(self.section(limit), *self._place(), start)
+        return kernel.parse_records(self.section(limit), *self._source(), start)
 
     def reader(self, start: int = 0) -> RecordReader | LegacyRecordReader:
-        """What gives the records of `records` some at a time, and raises where one is damaged.
+        """Return a reader of the records, which raises where a record is corrupt.
 
-        Raises CorruptRecordError at once if the batch as a whole is damaged or too large.
+        Raises CorruptRecordError if the batch as a whole is corrupt or too large.
         """
         if self.header.magic < 2:
             return legacy.LegacyRecordReader(self.records(start))
-        return kernel.RecordReader(self.section(), *self._place(), start)
+        return kernel.RecordReader(self.section(), *self._source(), start)
 
-    def _place(self) -> tuple[str, int, int]:
-        """Topic, partition and leader epoch of the records."""
+    def _source(self) -> tuple[str, int, int]:
+        """Return topic, partition and leader epoch of the records."""
         partition = -1 if self.partition is None else self.partition
         return self.topic or "", partition, self.header.leader_epoch
 
     def control(self) -> ControlMarker:
-        """The marker of a control batch. Raises CorruptRecordError if it cannot be read."""
+        """Return the marker of a control batch; raise CorruptRecordError if it is malformed."""
         records = self.records()
         try:
             return decode_marker(records[0].key, records[0].value) if records else OTHER
@@ -518,18 +534,18 @@ class BatchView:
 
     def __repr__(self) -> str:
         kind = "control batch" if self.is_control else "batch"
-        place = f"{self.topic}-{self.partition} offsets {self.base_offset}-{self.last_offset}"
-        return f"<{kind} {place}, {self.raw.nbytes} bytes>"
+        offsets = f"{self.topic}-{self.partition} offsets {self.base_offset}-{self.last_offset}"
+        return f"<{kind} {offsets}, {self.raw.nbytes} bytes>"
 
 
 def iter_batches(
     buffer: Buffer, *, topic: str | None = None, partition: int | None = None
 ) -> Iterator[BatchView]:
-    """The batches of a fetched buffer, in order.
+    """Yield the batches of a fetched buffer in order.
 
-    A broker cuts what it sends at the size asked for, so a batch that goes beyond the buffer is
-    legal and ends the iteration. Raises CorruptRecordError where the next batch cannot be found: an
-    impossible length, an unknown magic, offsets that do not ascend or have no end.
+    A broker cuts its response at the requested size, so an incomplete last batch is legal and ends
+    the iteration. Raises CorruptRecordError where the next batch cannot be found: its length is
+    impossible, its magic unknown, or its offsets do not ascend or exceed int64.
     """
     view = memoryview(buffer).cast("B")
     at = 0
@@ -555,7 +571,7 @@ def iter_batches(
         if header.last_offset_delta < 0:
             raise corrupt("a batch ends before it begins")
         if header.last_offset_delta >= _MAX_OFFSET - header.base_offset:
-            # Nobody could ask for what comes after it, nor for anything else in the same request.
+            # The next offset would not fit into a fetch request, which would then fail as a whole.
             raise corrupt("a batch's offsets are outside the legal range")
         batch = BatchView(header, raw, topic, partition)
         yield batch

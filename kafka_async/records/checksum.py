@@ -1,4 +1,4 @@
-"""CRC-32C, the checksum of record batches: the function, loaded when it is first needed. Pure."""
+"""Loads the function for CRC-32C, the checksum of record batches, when it is first needed. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["checksum"]
 
 @cache
 def checksum() -> Callable[..., int]:
-    """The function: of bytes, and of the checksum of those before them.
+    """Return the CRC-32C function: of bytes, and optionally the checksum of the bytes before them.
 
-    It comes without the package around it, whose command needs argparse, email and more: that
-    takes up to 60 ms and 3 MB.
+    Only the extension module is loaded: the package around it has a command that imports argparse,
+    email and more, which takes up to 60 ms and 3 MB.
     """
     package = find_spec("crc32c")
-    places = None if package is None else package.submodule_search_locations
-    found = PathFinder.find_spec("crc32c._crc32c", places)
-    if found is None or found.loader is None:
+    locations = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec("crc32c._crc32c", locations)
+    if spec is None or spec.loader is None:
         from crc32c import crc32c
 
         return crc32c
-    extension = module_from_spec(found)
-    found.loader.exec_module(extension)
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
     return extension.crc32c

@@ -1,10 +1,10 @@
-"""The five codecs of record batches, with decompression that a hostile batch cannot blow up.
+"""Compresses and decompresses record batches with Kafka's codecs, within memory limits.
 
-Every decompressor stops at `limit`: it produces output piece by piece, or knows a tight bound of it
-from the compressed blocks before it allocates; a size that the data merely declares is never
-allocated on its word, and nothing large is held twice. Output is always fresh, and cut to what was
-produced (CVE-2025-66566). What is not a complete, well-formed stream, to its last byte, is
-CorruptRecordError. The packages behind the codecs are imported when first needed.
+Every decompressor stops at `limit`: it produces output in pieces, or computes a tight bound of its
+size from the compressed blocks before it allocates. A size that the data merely declares is never
+allocated, and nothing large is held twice. Output is always a new object, cut to what was produced
+(CVE-2025-66566). Data that is not a complete, well-formed stream to its last byte raises
+CorruptRecordError. The packages of the codecs are imported when first needed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Decompressed: TypeAlias = "bytes | bytearray"
-"""A decompressed records section; nobody changes it."""
+"""A decompressed records section; it must not be changed."""
 
 MAX_DECOMPRESSED_BYTES_PER_BATCH: Final = 128 * 1024 * 1024
-"""What a batch may decompress to, in bytes, if nobody says otherwise."""
+"""Default limit of the decompressed bytes of one batch."""
 MAX_DECOMPRESSED_BYTES_PER_CALL: Final = 4 * MAX_DECOMPRESSED_BYTES_PER_BATCH
-"""What the batches that are read in one call may decompress to, in bytes, all together."""
+"""Limit of the decompressed bytes of all batches that are read in one call."""
 MAX_SCANNED_BLOCKS: Final = 64
-"""Blocks that are looked at to learn a size: a batch of 1 MiB has 8 of zstd, 32 of snappy."""
+"""Blocks scanned to find a size; a batch of 1 MiB has 8 blocks of zstd or 32 of snappy."""
 
 
 class Codec(enum.IntEnum):
-    """A codec, by its number in the batch's attributes and its name in the configuration."""
+    """Names the codecs: by number in the batch's attributes, by name in the configuration."""
 
     none = 0
     gzip = 1
@@ -43,13 +43,13 @@ class Codec(enum.IntEnum):
     zstd = 4
 
 
-_EFFORTS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.lz4: 2}
+_COST_FACTORS: Final[dict[int, int]] = {Codec.gzip: 16, Codec.snappy: 4, Codec.lz4: 2}
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Compress a records section the way Kafka's Java clients can read it.
+    """Compress a records section in the format that Kafka's Java clients read.
 
-    `level` None is the codec's own default; none and snappy have no levels. Raises
+    `level` None is the codec's default; none and snappy have no levels. Raises
     InvalidConfigurationError if the codec's package is not installed.
     """
     return _COMPRESSORS[codec](data, level)
@@ -60,8 +60,8 @@ def decompress(
 ) -> Decompressed:
     """Decompress a records section of at most `limit` bytes.
 
-    Raises CorruptRecordError if it is larger, cut off, followed by other bytes, or no such stream;
-    InvalidConfigurationError if the codec's package is not installed.
+    Raises CorruptRecordError if it is larger, truncated, followed by other bytes, or not in the
+    codec's format; InvalidConfigurationError if the codec's package is not installed.
     """
     return _DECOMPRESSORS[codec](memoryview(data), limit)
 
@@ -69,30 +69,31 @@ def decompress(
 def content_size(
     codec: int, data: memoryview, limit: int = MAX_DECOMPRESSED_BYTES_PER_BATCH
 ) -> int:
-    """What the data decompresses to, in bytes, if `decompress_frames` may have it; else 0.
+    """Return the decompressed size in bytes if `decompress_frames` accepts the data, else 0.
 
-    That is one zstd frame that says its size: at most `limit`, and what its blocks can hold. Of
-    more than WALKED blocks it is not known: looking at each takes the caller's time.
+    It accepts one zstd frame that declares its size, of at most `limit` bytes and at most what its
+    blocks can hold. A frame of more than `MAX_SCANNED_BLOCKS` blocks is not accepted, since
+    scanning each block takes the caller's time.
     """
     if codec != Codec.zstd:
         return 0
     try:
-        frame = _zstd_alone(data)
+        frame = _single_zstd_frame(data)
     except InvalidConfigurationError:
         return 0
     if frame is None or "multi_decompress_to_buffer" not in _module("zstandard").backend_features:
         return 0
     size = frame.declared or 0
-    sound = frame.window <= _ZSTD_WINDOW and size <= min(limit, frame.bound)
-    return size if sound else 0
+    accepted = frame.window <= _ZSTD_WINDOW and size <= min(limit, frame.bound)
+    return size if accepted else 0
 
 
 def decompress_frames(frames: Sequence[memoryview], sizes: Sequence[int]) -> list[memoryview]:
-    """What each of some zstd frames decompresses to, all in one piece of memory.
+    """Decompress several zstd frames into one block of memory.
 
-    Python's lock is free in the meantime: a thread that decompressed one after the other would wait
-    for it after each, while the event loop works. `sizes` are what `content_size` says. Raises
-    CorruptRecordError if one is damaged, or has another size.
+    The GIL is released until all are done: a thread that decompressed them one by one would wait
+    for the event loop after each. `sizes` are those of `content_size`. Raises CorruptRecordError if
+    a frame is corrupt or has another size.
     """
     zstandard = _module("zstandard")
     try:
@@ -100,29 +101,30 @@ def decompress_frames(frames: Sequence[memoryview], sizes: Sequence[int]) -> lis
             list(frames), decompressed_sizes=struct.pack(f"={len(sizes)}Q", *sizes)
         )
     except zstandard.ZstdError as error:
-        raise _damaged(Codec.zstd, f"holds a damaged frame ({error})") from None
+        raise _corrupt(Codec.zstd, f"holds a damaged frame ({error})") from None
     return [memoryview(segment) for segment in made]
 
 
 def decompression_cost(codec: int, data: memoryview) -> int:
-    """About how long decompressing takes at most: as long as zstd takes for the bytes given.
+    """Estimate the time of decompressing data, as the bytes that zstd decompresses in that time.
 
-    What the data becomes is not known; most batches become several times as large. Of zstd it is
-    what the blocks can hold. It is DEFAULT_LIMIT where there are too many pieces to look at: small
-    ones take much longer than their bytes.
+    For zstd that is what the blocks can hold. For other codecs the decompressed size is not known,
+    so it is estimated from the compressed size. With more blocks than are scanned it is
+    `MAX_DECOMPRESSED_BYTES_PER_BATCH`, because small blocks take much longer than their bytes
+    suggest.
     """
     try:
         if codec == Codec.zstd:
-            frame = _zstd_alone(data)
+            frame = _single_zstd_frame(data)
             return MAX_DECOMPRESSED_BYTES_PER_BATCH if frame is None else frame.bound
         if codec == Codec.snappy:
             _snappy_blocks(data, MAX_SCANNED_BLOCKS)
-        least = _lz4_least(data) if codec == Codec.lz4 else 0
+        min_size = _lz4_min_size(data) if codec == Codec.lz4 else 0
     except CorruptRecordError:
         return MAX_DECOMPRESSED_BYTES_PER_BATCH
     except InvalidConfigurationError:
         return 0
-    return max(least, data.nbytes * _EFFORTS.get(codec, 0))
+    return max(min_size, data.nbytes * _COST_FACTORS.get(codec, 0))
 
 
 _LOADED: Final[dict[str, Any]] = {}
@@ -130,11 +132,11 @@ _LOADED: Final[dict[str, Any]] = {}
 
 def _module(name: str) -> Any:
     # Any: lz4 has no type information, and the others must not be loaded with this module.
-    loaded = _LOADED.get(name)  # import_module takes a while to find that out
+    loaded = _LOADED.get(name)  # much faster than import_module
     if loaded is not None:
         return loaded
     try:
-        # Not from sys.modules: what another thread is importing stands there half made.
+        # sys.modules may hold a module that another thread has not finished importing.
         loaded = _LOADED[name] = importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
@@ -144,52 +146,58 @@ def _module(name: str) -> Any:
     return loaded
 
 
-def _damaged(codec: Codec, what: str) -> CorruptRecordError:
-    return CorruptRecordError(f"the {codec.name} data {what}")
+def _corrupt(codec: Codec, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"the {codec.name} data {reason}")
 
 
 _MIB: Final = 1024 * 1024
-_PIECE: Final = 2 * _MIB  # the most of output that is asked for at once
-_SLICE: Final = _MIB // 4  # the most of input that is given at once: what is not consumed is copied
-_BEGINNING: Final = 64  # and that with which a stream behind another begins: it may be as short
+_MAX_PIECE: Final = 2 * _MIB
+"""Maximum bytes of output per call of a decompressor."""
+_MAX_SLICE: Final = _MIB // 4
+"""Maximum bytes of input per call of a decompressor, which copies the bytes that it leaves."""
+_FIRST_SLICE: Final = 64
+"""Bytes of input of the first call for a stream after another one, which may be that short."""
 
 
 class _Output:
-    """Collects what a stream produces, in growing pieces, and never more than the limit."""
+    """Collects the output of a stream in growing pieces, up to a limit."""
 
     def __init__(self, codec: Codec, limit: int, piece: int = 0) -> None:
         self._codec = codec
         self._limit = limit
-        self._piece = min(max(piece, 64 * 1024), _PIECE)
+        self._piece = min(max(piece, 64 * 1024), _MAX_PIECE)
         self._total = 0
         self._parts: list[bytes] = []
-        self._whole: bytearray | None = None  # of a large one, which is not to be held twice
+        self._whole: bytearray | None = None  # large output, so that it is never held twice
 
     @property
     def left(self) -> int:
-        """How much more there may be."""
+        """Bytes up to the limit."""
         return self._limit - self._total
 
     def room(self) -> int:
-        """How much to ask of the stream next; one byte over the limit, to tell full from over."""
+        """Return the maximum size of the next piece.
+
+        It may exceed the limit by one byte, which tells output that is too large.
+        """
         return min(self._piece, self._limit - self._total + 1)
 
     def add(self, part: bytes) -> None:
-        """Take what the stream gave; raises CorruptRecordError if it is more than it may."""
+        """Add a piece; raise CorruptRecordError if the output exceeds the limit."""
         self._total += len(part)
         if self._total > self._limit:
-            raise _damaged(self._codec, f"decompresses to more than {self._limit} bytes")
-        self._piece = min(2 * self._piece, _PIECE)
+            raise _corrupt(self._codec, f"decompresses to more than {self._limit} bytes")
+        self._piece = min(2 * self._piece, _MAX_PIECE)
         if self._whole is not None:
             self._whole += part
             return
         self._parts.append(part)
-        if self._total > _PIECE and len(self._parts) > 1:
+        if self._total > _MAX_PIECE and len(self._parts) > 1:
             self._whole = bytearray().join(self._parts)
             self._parts.clear()
 
     def join(self) -> Decompressed:
-        """All of it."""
+        """Return the whole output."""
         if self._whole is not None:
             return self._whole
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -202,7 +210,7 @@ def _copy(data: Buffer, level: int | None) -> bytes:
     return data if isinstance(data, bytes) else bytes(memoryview(data))
 
 
-def _take(data: memoryview, limit: int) -> bytes:
+def _check_size(data: memoryview, limit: int) -> bytes:
     if data.nbytes > limit:
         raise CorruptRecordError(f"the records are larger than {limit} bytes")
     return bytes(data)
@@ -210,7 +218,7 @@ def _take(data: memoryview, limit: int) -> bytes:
 
 # -- gzip -----------------------------------------------------------------------------------------
 
-_GZIP_WINDOW: Final = 31  # zlib's way to say: the largest window, in gzip's framing
+_GZIP_WINDOW: Final = 31  # zlib's wbits for the largest window and gzip's header
 
 
 def _gzip_compress(data: Buffer, level: int | None) -> bytes:
@@ -223,39 +231,39 @@ def _gzip_decompress(data: memoryview, limit: int) -> Decompressed:
     zlib = _module("zlib")
     output = _Output(Codec.gzip, limit, 4 * data.nbytes)
     at = 0
-    most = _SLICE
+    chunk_size = _MAX_SLICE
     more = True
     while more:
         stream = zlib.decompressobj(_GZIP_WINDOW)
         while not stream.eof:
-            given = data[at : at + most]
-            most = min(2 * most, _SLICE)
+            chunk = data[at : at + chunk_size]
+            chunk_size = min(2 * chunk_size, _MAX_SLICE)
             try:
-                part = stream.decompress(given, output.room())
+                part = stream.decompress(chunk, output.room())
             except zlib.error as error:
-                raise _damaged(Codec.gzip, f"is no gzip stream ({error})") from None
+                raise _corrupt(Codec.gzip, f"is no gzip stream ({error})") from None
             left = stream.unused_data if stream.eof else stream.unconsumed_tail
-            consumed = given.nbytes - len(left)
+            consumed = chunk.nbytes - len(left)
             at += consumed
             if part:
                 output.add(part)
             elif not (consumed or stream.eof):
-                raise _damaged(Codec.gzip, "ends before its end mark")
-        most = _BEGINNING
+                raise _corrupt(Codec.gzip, "ends before its end mark")
+        chunk_size = _FIRST_SLICE
         more = at < data.nbytes
     return output.join()
 
 
 # -- snappy ---------------------------------------------------------------------------------------
 
-# The framing of xerial's snappy-java, which is what Kafka's Java clients read and write: a header,
-# then blocks, each a big-endian length and raw snappy. librdkafka writes one raw block without it.
+# Kafka's Java clients read and write the framing of xerial's snappy-java: a header, then blocks,
+# each a big-endian length and raw snappy. librdkafka writes one raw block without the framing.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_VERSION: Final = 1
 _XERIAL_BLOCK: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
-# A copy of 64 bytes takes three: snappy cannot do better, so whoever declares more lies.
+# Snappy's best compression is a copy of 64 bytes in three bytes, so a larger ratio is false.
 _SNAPPY_MAX_RATIO: Final = 22
 
 
@@ -270,60 +278,60 @@ def _snappy_compress(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy_decompress(data: memoryview, limit: int) -> Decompressed:
-    # What the blocks declare is added up before any is read: too much is refused at no cost.
+    # The declared sizes are added up before a block is read, so that too much costs nothing.
     cramjam = _module("cramjam")
     snappy = cramjam.snappy
     blocks = _snappy_blocks(data)
     sizes = [_snappy_size(cramjam, block) for block in blocks]
     total = sum(sizes)
     if total > limit:
-        raise _damaged(Codec.snappy, f"decompresses to more than {limit} bytes")
+        raise _corrupt(Codec.snappy, f"decompresses to more than {limit} bytes")
     try:
-        if len(blocks) == 1 and total <= _PIECE:
+        if len(blocks) == 1 and total <= _MAX_PIECE:
             return bytes(snappy.decompress_raw(blocks[0]))
         whole = bytearray(total)
         room = memoryview(whole)
         for block, size in zip(blocks, sizes, strict=True):
-            snappy.decompress_raw_into(block, room[:size])  # all of it, or it is an error
+            snappy.decompress_raw_into(block, room[:size])  # raises unless it fills the room
             room = room[size:]
     except cramjam.DecompressionError as error:
-        raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
+        raise _corrupt(Codec.snappy, f"is no snappy block ({error})") from None
     return whole
 
 
-def _snappy_blocks(data: memoryview, most: int = sys.maxsize) -> list[memoryview]:
-    """The blocks of raw snappy, if they are no more."""
+def _snappy_blocks(data: memoryview, max_blocks: int = sys.maxsize) -> list[memoryview]:
+    """Return the blocks of raw snappy; raise CorruptRecordError beyond `max_blocks`."""
     if data[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
         return [data]
     if data.nbytes < _XERIAL_HEADER.size:
-        raise _damaged(Codec.snappy, "ends inside its header")
+        raise _corrupt(Codec.snappy, "ends inside its header")
     _, _, compatible = _XERIAL_HEADER.unpack_from(data)
     if compatible > _XERIAL_VERSION:
-        raise _damaged(Codec.snappy, f"needs a reader of version {compatible}")
+        raise _corrupt(Codec.snappy, f"needs a reader of version {compatible}")
     blocks: list[memoryview] = []
     at = _XERIAL_HEADER.size
     while at < data.nbytes:
         if data.nbytes - at < _BLOCK_LENGTH.size:
-            raise _damaged(Codec.snappy, "ends inside a block's length")
+            raise _corrupt(Codec.snappy, "ends inside a block's length")
         (length,) = _BLOCK_LENGTH.unpack_from(data, at)
         at += _BLOCK_LENGTH.size
         if not 0 < length <= data.nbytes - at:
-            raise _damaged(Codec.snappy, "has a block of an impossible length")
+            raise _corrupt(Codec.snappy, "has a block of an impossible length")
         blocks.append(data[at : at + length])
         at += length
-        if len(blocks) > most:
-            raise _damaged(Codec.snappy, "has too many blocks")
+        if len(blocks) > max_blocks:
+            raise _corrupt(Codec.snappy, "has too many blocks")
     return blocks
 
 
 def _snappy_size(cramjam: Any, block: memoryview) -> int:
-    """What a block declares to hold, if it can."""
+    """Return the size that a block declares; raise CorruptRecordError if it cannot hold that."""
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
-        raise _damaged(Codec.snappy, f"is no snappy block ({error})") from None
+        raise _corrupt(Codec.snappy, f"is no snappy block ({error})") from None
     if declared > _SNAPPY_MAX_RATIO * block.nbytes:
-        raise _damaged(Codec.snappy, "declares more than it can hold")
+        raise _corrupt(Codec.snappy, "declares more than it can hold")
     return declared
 
 
@@ -331,8 +339,8 @@ def _snappy_size(cramjam: Any, block: memoryview) -> int:
 
 
 def _lz4_compress(data: Buffer, level: int | None) -> bytes:
-    # Java's reader takes independent blocks only, of any of the four sizes. Of 64 KiB, as it writes
-    # them itself, they take lz4 twice the time a byte: it looks for shorter matches in them.
+    # Java's reader accepts independent blocks only, of any of the four sizes. In blocks of 64 KiB,
+    # which Java writes, lz4 searches for shorter matches and takes twice the time per byte.
     frame = _module("lz4.frame")
     return frame.compress(
         data,
@@ -356,35 +364,35 @@ def _lz4_decompress(data: memoryview, limit: int) -> Decompressed:
     frame = _module("lz4.frame")
     output = _Output(Codec.lz4, limit, 4 * data.nbytes)
     at = 0
-    most = _SLICE
+    chunk_size = _MAX_SLICE
     more = True
     while more:
-        # The library passes over the dictionary's id and decodes without it.
+        # The library skips the dictionary's id and decodes without the dictionary.
         if at + _LZ4_FLAGS_AT < data.nbytes and data[at + _LZ4_FLAGS_AT] & _LZ4_HAS_DICTIONARY:
-            raise _damaged(Codec.lz4, "needs a dictionary")
+            raise _corrupt(Codec.lz4, "needs a dictionary")
         stream = frame.LZ4FrameDecompressor()
         while not stream.eof:
-            given = data[at : at + most] if stream.needs_input else data[:0]
-            most = min(2 * most, _SLICE)
+            chunk = data[at : at + chunk_size] if stream.needs_input else data[:0]
+            chunk_size = min(2 * chunk_size, _MAX_SLICE)
             try:
-                part = stream.decompress(given, max_length=output.room())
+                part = stream.decompress(chunk, max_length=output.room())
             except RuntimeError as error:
-                raise _damaged(Codec.lz4, f"is no lz4 frame ({error})") from None
-            at += given.nbytes
+                raise _corrupt(Codec.lz4, f"is no lz4 frame ({error})") from None
+            at += chunk.nbytes
             if part:
                 output.add(part)
             elif at == data.nbytes and stream.needs_input and not stream.eof:
-                raise _damaged(Codec.lz4, "ends before its end mark")
+                raise _corrupt(Codec.lz4, "ends before its end mark")
         at -= len(stream.unused_data or b"")
-        most = _BEGINNING
+        chunk_size = _FIRST_SLICE
         more = at < data.nbytes
     return output.join()
 
 
-def _lz4_least(data: memoryview) -> int:
-    """What one frame of few blocks holds at least: all but the last of them are full.
+def _lz4_min_size(data: memoryview) -> int:
+    """Return the minimum decompressed size of one frame: all blocks but the last are full.
 
-    Raises CorruptRecordError if the data is not that.
+    Raises CorruptRecordError if the data is not one frame of at most `MAX_SCANNED_BLOCKS` blocks.
     """
     try:
         flags, kind = _LZ4_START.unpack_from(data)
@@ -398,16 +406,16 @@ def _lz4_least(data: memoryview) -> int:
                     break
                 return max(0, before - 1) * (1 << 8 + 2 * (kind >> 4 & 7))
             at += (length & 0x7FFF_FFFF) + trailer
-    except struct.error:  # it ends before
+    except struct.error:  # the data is truncated
         pass
-    raise _damaged(Codec.lz4, "is not one frame of few blocks")
+    raise _corrupt(Codec.lz4, "is not one frame of few blocks")
 
 
 # -- zstd -----------------------------------------------------------------------------------------
 
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _ZSTD_MAX_BLOCK: Final = 128 * 1024
-_ZSTD_WINDOW: Final = 8 * _MIB  # that of level 19; the levels above it have up to 128 MiB
+_ZSTD_WINDOW: Final = 8 * _MIB  # of level 19; higher levels have up to 128 MiB
 _ZSTD_RLE_BLOCK: Final = 1
 _ZSTD_COMPRESSED_BLOCK: Final = 2
 _ZSTD_RESERVED_BLOCK: Final = 3
@@ -429,26 +437,26 @@ def _zstd_decompress(data: memoryview, limit: int) -> Decompressed:
         over = ""
         try:
             frame = _zstd_frame(data, at)
-            # The library keeps a window beside its output, as large as the frame asks for.
-            most = output.left if frame.window <= _ZSTD_WINDOW else output.left // 2
-            if frame.declared is not None and frame.declared > min(frame.bound, most):
-                raise _damaged(
+            # The library allocates a window besides its output, as large as the frame declares.
+            max_size = output.left if frame.window <= _ZSTD_WINDOW else output.left // 2
+            if frame.declared is not None and frame.declared > min(frame.bound, max_size):
+                raise _corrupt(
                     Codec.zstd, f"declares {frame.declared} bytes, more than it may hold"
                 )
-            if frame.bound > most:
-                over = f", or decompresses to more than {most} bytes"
-            # At least 1: to zstandard 0 means "whatever the frame declares".
-            room = max(1, min(frame.bound, most))
+            if frame.bound > max_size:
+                over = f", or decompresses to more than {max_size} bytes"
+            # At least 1: for zstandard 0 means the size that the frame declares.
+            room = max(1, min(frame.bound, max_size))
             output.add(decompressor.decompress(data[at : frame.end], max_output_size=room))
         except zstandard.ZstdError as error:
-            raise _damaged(Codec.zstd, f"is no zstd frame ({error}){over}") from None
+            raise _corrupt(Codec.zstd, f"is no zstd frame ({error}){over}") from None
         at = frame.end
         more = at < data.nbytes
     return output.join()
 
 
 class _ZstdFrame(NamedTuple):
-    """Where a frame ends, the most that its blocks can hold, what it declares, its window."""
+    """Describes a frame: its end, what its blocks can hold, its declared size and its window."""
 
     end: int
     bound: int
@@ -456,8 +464,8 @@ class _ZstdFrame(NamedTuple):
     window: int
 
 
-def _zstd_alone(data: memoryview) -> _ZstdFrame | None:
-    """What there is to know of the one frame that the data is; None if that is not soon known."""
+def _single_zstd_frame(data: memoryview) -> _ZstdFrame | None:
+    """Scan data that is one frame; return None if it is not, or has too many blocks."""
     zstandard = _module("zstandard")
     try:
         frame = _zstd_frame(data, 0, MAX_SCANNED_BLOCKS)
@@ -467,33 +475,33 @@ def _zstd_alone(data: memoryview) -> _ZstdFrame | None:
 
 
 def _zstd_frame(data: memoryview, at: int, blocks: int = sys.maxsize) -> _ZstdFrame:
-    """What there is to know of the frame at `at` before it is read, if it has no more blocks.
+    """Scan the frame at `at`, which may have at most `blocks` blocks, without decompressing it.
 
-    The library's streaming readers take a cut-off frame for a complete one, and its one-shot reader
-    allocates what the frame declares; walking the blocks' headers answers both.
+    The library's streaming readers accept a truncated frame, and its one-shot reader allocates the
+    declared size. Scanning the headers of the blocks avoids both.
     """
     zstandard = _module("zstandard")
     parameters = zstandard.get_frame_parameters(data[at:])
     if parameters.dict_id:
-        raise _damaged(Codec.zstd, "needs a dictionary")
+        raise _corrupt(Codec.zstd, "needs a dictionary")
     at += zstandard.frame_header_size(data[at:])
     bound = 0
     last = 0
     while not last:
         if not blocks:
-            raise _damaged(Codec.zstd, "has too many blocks")
+            raise _corrupt(Codec.zstd, "has too many blocks")
         blocks -= 1
         if data.nbytes - at < 3:
-            raise _damaged(Codec.zstd, "ends before its last block")
+            raise _corrupt(Codec.zstd, "ends before its last block")
         block = int.from_bytes(data[at : at + 3], "little")
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
         if kind == _ZSTD_RESERVED_BLOCK or size > _ZSTD_MAX_BLOCK:
-            raise _damaged(Codec.zstd, "has a block of an impossible kind or size")
+            raise _corrupt(Codec.zstd, "has a block of an impossible kind or size")
         bound += _ZSTD_MAX_BLOCK if kind == _ZSTD_COMPRESSED_BLOCK else size
         at += 3 + (1 if kind == _ZSTD_RLE_BLOCK else size)
     at += 4 if parameters.has_checksum else 0
     if at > data.nbytes:
-        raise _damaged(Codec.zstd, "ends inside a block")
+        raise _corrupt(Codec.zstd, "ends inside a block")
     declared = parameters.content_size
     known = declared != zstandard.CONTENTSIZE_UNKNOWN
     return _ZstdFrame(at, bound, declared if known else None, parameters.window_size)
@@ -507,7 +515,7 @@ _COMPRESSORS: Final[dict[Codec, Callable[[Buffer, int | None], bytes]]] = {
     Codec.zstd: _zstd_compress,
 }
 _DECOMPRESSORS: Final[dict[Codec, Callable[[memoryview, int], Decompressed]]] = {
-    Codec.none: _take,
+    Codec.none: _check_size,
     Codec.gzip: _gzip_decompress,
     Codec.snappy: _snappy_decompress,
     Codec.lz4: _lz4_decompress,

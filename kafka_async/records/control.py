@@ -1,4 +1,4 @@
-"""The markers that end transactions, as the batches that a log has them in. Pure."""
+"""Encodes the control batches that end transactions in a log. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode_control_batch(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The marker that ends a producer's transaction in a partition's log."""
+    """Encode the control batch that ends a producer's transaction in a partition's log."""
     section = kernel.OpenBatch(None, HEADER_SIZE)
     section.append(timestamp, *encode_marker(kind, coordinator_epoch))
     return encode_batch(

@@ -1,12 +1,12 @@
-"""Message sets of magic 0 and 1, read only: logs that were written before Kafka 0.11.
+"""Reads message sets of magic 0 and 1, which Kafka wrote before version 0.11.
 
-An entry is an offset, a size and a message; a compressed one is a message whose value is a message
-set. Inside it magic 0 gives absolute offsets, magic 1 offsets relative to the first, so that the
-wrapper's offset (the last one's) is needed to make them absolute.
+An entry is an offset, a size and a message. A compressed message has a message set as its value,
+the offsets of which are absolute in magic 0. In magic 1 they are relative to the first one, and the
+offset of the wrapper, which is that of the last message, makes them absolute.
 
     offset 8  size 4  crc 4  magic 1  attributes 1  [timestamp 8]  key 4+  value 4+
 
-lz4 data inside magic 0 has a header checksum that Kafka got wrong; as in Java it is not looked at.
+Kafka computed the header checksum of lz4 frames in magic 0 wrongly; as in Java it is not checked.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 
     from kafka_async.kernel import Record
 
-# The size field of the smallest message: CRC, magic, attributes, (timestamp,) two null fields.
 MIN_LENGTH: Final = (14, 22)
-"""The least that an entry's size field may say, by magic."""
+"""Minimum of an entry's size field in bytes, by magic.
+
+That is CRC, magic, attributes, timestamp in magic 1, and two null fields.
+"""
 
 _PREFIX: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -37,11 +39,11 @@ _SIZE_AT_END: Final = 12
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _NO_TIMESTAMP: Final = -1
-_MAX_OFFSET: Final = (1 << 63) - 1  # nobody could ask for what comes after it
+_MAX_OFFSET: Final = (1 << 63) - 1  # not valid: the next offset would not fit into int64
 
 
 class Head(NamedTuple):
-    """The fixed fields of an entry; `timestamp` is -1 in magic 0."""
+    """Holds the fixed fields of an entry; `timestamp` is -1 in magic 0."""
 
     offset: int
     size: int
@@ -52,7 +54,7 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of a message set, with its absolute offset."""
+    """Holds one entry of a message set, with its absolute offset."""
 
     offset: int
     timestamp: int
@@ -61,25 +63,25 @@ class Entry(NamedTuple):
 
 
 class LegacyRecordReader:
-    """Records that were parsed all at once, given as a `kernel.RecordReader` gives its own."""
+    """Returns parsed records some at a time, with the methods of `kernel.RecordReader`."""
 
     def __init__(self, records: list[Record]) -> None:
         self._records = records
 
     @property
     def done(self) -> bool:
-        """Whether there are no more."""
+        """True if all records were returned."""
         return not self._records
 
     def read(self, count: int, size: int) -> list[Record]:
-        """The next so many, whatever their size."""
+        """Return the next `count` records; `size` is ignored."""
         records = self._records[:count]
         del self._records[:count]
         return records
 
 
 def read_head(raw: memoryview) -> Head:
-    """The fixed fields of an entry that is as long as `MIN_LENGTH` asks for."""
+    """Read the fixed fields of an entry, which has at least `MIN_LENGTH` bytes."""
     offset, size, crc, magic, attributes = _PREFIX.unpack_from(raw)
     timestamp = _NO_TIMESTAMP
     if magic == 1:
@@ -110,7 +112,7 @@ def _field(raw: memoryview, at: int) -> tuple[bytes | None, int]:
 
 
 def check_crc(raw: memoryview, topic: str | None, partition: int | None, offset: int) -> None:
-    """Raise CorruptRecordError if the entry's bytes are not those that were written."""
+    """Raise CorruptRecordError if the entry's CRC does not match its bytes."""
     if zlib.crc32(raw[_AFTER_CRC_AT:]) != _PREFIX.unpack_from(raw)[2]:
         raise CorruptRecordError(
             "the message's CRC does not match its bytes",
@@ -123,10 +125,10 @@ def check_crc(raw: memoryview, topic: str | None, partition: int | None, offset:
 def read_records(
     raw: memoryview, topic: str, partition: int, start: int, limit: int
 ) -> tuple[list[Record], int]:
-    """The records from offset `start` on of one entry, which may be a compressed message set.
+    """Return the records of one entry from offset `start` on, and its decompressed size in bytes.
 
-    And how many bytes it was decompressed to, 0 if it is not compressed. Raises CorruptRecordError,
-    with topic, partition and offset, if it is damaged or decompresses to more than `limit` bytes.
+    The entry may be a compressed message set; otherwise the size is 0. Raises CorruptRecordError,
+    with topic, partition and offset, if it is corrupt or decompresses to more than `limit` bytes.
     """
     head = read_head(raw)
     try:
@@ -139,7 +141,7 @@ def read_records(
         raise CorruptRecordError(
             error.message, topic=topic, partition=partition, offset=head.offset
         ) from error
-    # The wrapper's attribute counts: a broker that stamps its own time rewrites only the wrapper.
+    # A broker that sets the append time rewrites only the wrapper, so its attribute counts.
     append_time = head.magic == 1 and head.attributes & _LOG_APPEND_TIME
     records = [
         kernel.Record(
@@ -158,13 +160,13 @@ def read_records(
 
 
 def _unwrap(outer: Head, value: bytes | None, limit: int) -> tuple[list[Entry], int]:
-    """The entries inside a compressed one, with absolute offsets, and what they are in bytes."""
+    """Return the entries of a compressed one, with absolute offsets, and their size in bytes."""
     number = outer.attributes & _CODEC_BITS
     if number > Codec.lz4 or value is None:
         raise CorruptRecordError("a compressed message names no codec of its magic, or is empty")
     codec = Codec(number)
     if codec is Codec.lz4 and outer.magic == 0:
-        value = lz4_header.with_right_checksum(value)
+        value = lz4_header.with_correct_checksum(value)
     data = memoryview(compression.decompress(codec, value, limit))
     entries: list[Entry] = []
     for raw in _iter_raw(data):

@@ -1,4 +1,4 @@
-"""The header checksum of lz4 frames, which Kafka got wrong before message sets of magic 1."""
+"""Corrects the header checksum of lz4 frames, which Kafka computed wrongly in magic 0."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MASK: Final = 0xFFFF_FFFF
 _PRIMES: Final = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
 
 
-def with_right_checksum(frame: Buffer) -> bytes:
-    """The frame with the checksum that its header should have; the rest is as it was."""
+def with_correct_checksum(frame: Buffer) -> bytes:
+    """Return the frame with a correct header checksum."""
     fixed = bytearray(frame)
     flags = fixed[_FLAGS_AT] if len(fixed) > _FLAGS_AT else 0
     at = _FLAGS_AT + _FLAGS_AND_BLOCK_SIZE
@@ -28,7 +28,7 @@ def with_right_checksum(frame: Buffer) -> bytes:
 
 
 def xxh32(data: bytes | bytearray) -> int:
-    """XXH32, with the seed 0, of fewer than 16 bytes: a header has at most 14."""
+    """Return XXH32 with the seed 0 of fewer than 16 bytes; a header has at most 14."""
     state = _PRIMES[4] + len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):

@@ -1,4 +1,4 @@
-"""What the record in a control batch says: how a transaction ended. Pure."""
+"""Encodes and decodes transaction markers, the records of control batches. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ENDS: Final[dict[int, End]] = {number: end for end, number in _TYPES.items()}
 
 
 class ControlMarker(NamedTuple):
-    """What a control batch says: how a transaction ended, by which coordinator's epoch.
+    """Tells how a transaction ended, and the epoch of the coordinator that ended it.
 
-    `kind` is "other" for control records that concern brokers only.
+    `kind` is "other" for control records that only brokers use.
     """
 
     kind: Literal["commit", "abort", "other"]
@@ -31,12 +31,12 @@ OTHER: Final = ControlMarker("other", -1)
 
 
 def encode_marker(end: End, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """The key and the value of the record that ends a transaction."""
+    """Return the key and the value of the record that ends a transaction."""
     return _KEY.pack(0, _TYPES[end]), _VALUE.pack(0, coordinator_epoch)
 
 
 def decode_marker(key: bytes | None, value: bytes | None) -> ControlMarker:
-    """What the record says. Raises CorruptRecordError if it cannot be read."""
+    """Decode a control record; raise CorruptRecordError if it is malformed."""
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordError("the control record has no type")
     end = _ENDS.get(_KEY.unpack_from(key)[1])

@@ -1,8 +1,8 @@
-"""From what an application gives to one form of call: function(topic, headers, data).
+"""Turns serializers and deserializers into functions of (topic, headers, data).
 
-The form of a function is decided once, when a client is made. Three required positional parameters
-are (topic, headers, value); any other function, and one without a readable signature such as `int`,
-takes the value alone and is not called for null.
+The form of a function is determined once, when a client is made. A function with three required
+positional parameters takes (topic, headers, value). Any other function, including one without a
+readable signature such as `int`, takes the value alone and is not called for null.
 """
 
 from __future__ import annotations
@@ -26,10 +26,17 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def serializer(option: str, given: object) -> Serialize | None:
-    """Return the serializer that an option holds, as a function of three arguments.
+    """Return the serializer of an option as a function of three arguments.
+
+    Args:
+        option: Name of the option, for errors.
+        given: Value of the option.
+
+    Returns:
+        The function; None if the option is not set.
 
     Raises:
-        InvalidConfigurationError: `given` is no function, is async, or takes other arguments.
+        InvalidConfigurationError: `given` is not a function, is async, or takes other arguments.
     """
     if given is None:
         return None
@@ -44,7 +51,7 @@ def serializer(option: str, given: object) -> Serialize | None:
         if data is None or isinstance(data, _BYTES):
             return cast("bytes | None", data)
         if inspect.iscoroutine(data):
-            cast("Coroutine[Any, Any, Any]", data).close()  # it is never awaited
+            cast("Coroutine[Any, Any, Any]", data).close()  # avoids the warning: never awaited
         raise TypeError(f"{wanted}, not {type(data).__name__}")
 
     def of_one(topic: str, headers: Headers, value: Any) -> bytes | None:
@@ -61,10 +68,17 @@ def serializer(option: str, given: object) -> Serialize | None:
 
 
 def deserializer(option: str, given: object) -> Deserialize | None:
-    """Return the deserializer that an option holds, as a function of three arguments.
+    """Return the deserializer of an option as a function of three arguments.
+
+    Args:
+        option: Name of the option, for errors.
+        given: Value of the option.
+
+    Returns:
+        The function; None if the option is not set.
 
     Raises:
-        InvalidConfigurationError: `given` is no function, is async, or takes other arguments.
+        InvalidConfigurationError: `given` is not a function, is async, or takes other arguments.
     """
     if given is None:
         return None
@@ -79,20 +93,20 @@ def deserializer(option: str, given: object) -> Deserialize | None:
 
 
 def takes_topic_and_headers(function: AnyFunction) -> bool:
-    """Return whether a function has exactly three required positional parameters."""
+    """Return True if a function has exactly three required positional parameters."""
     signature = _signature(function)
     return signature is not None and len(_required(signature)) == 3
 
 
 def _function(option: str, given: object, role: str, argument: str) -> AnyFunction:
-    """Return the function of an option: `given`, or its method for this role; check it."""
+    """Check and return the function of an option: `given`, or its method `role`."""
     found = getattr(given, role, given)
     wanted = f"a function ({argument}) or (topic, headers, {argument}), or an object of serde"
     if isinstance(given, type) and found is not given:
         raise InvalidConfigurationError(f"{option}: {given.__name__} is a class: make an object")
     if not callable(found):
         raise InvalidConfigurationError(f"{option} must be {wanted}, not {found!r:.60}")
-    call = getattr(found, "__call__", found)  # noqa: B004  # of an object: the method
+    call = getattr(found, "__call__", found)  # noqa: B004  # the method of a callable object
     if any(map(inspect.iscoroutinefunction, (found, call))) or inspect.isasyncgenfunction(found):
         raise InvalidConfigurationError(
             f"{option} is async, and records are converted without waiting: give {wanted}; await "

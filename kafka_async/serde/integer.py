@@ -1,4 +1,4 @@
-"""Whole numbers."""
+"""Serializer and deserializer of integers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ class Integer:
 
     Args:
         bits: 32, as Java's IntegerSerializer, or 64, as its LongSerializer.
+
+    Raises:
+        ValueError: `bits` is another number.
     """
 
     def __init__(self, bits: int = 32) -> None:
@@ -33,7 +36,7 @@ class Integer:
             raise ValueError(f"{value} does not fit in {self._bits} bits{cure}") from None
 
     def deserialize(self, data: bytes) -> int:
-        """Return the number that the bytes are."""
+        """Return the number that the bytes encode."""
         if len(data) != self._size:
             other = JAVA.get(len(data) * 8)
             cure = "" if other is None else f": {other} wrote them, take bits={len(data) * 8}"

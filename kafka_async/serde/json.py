@@ -1,4 +1,4 @@
-"""JSON."""
+"""Serializer and deserializer of JSON."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 class Json:
     """Serializes and deserializes values as compact JSON in UTF-8.
 
-    NaN and infinity are refused: they are no JSON, and other languages cannot read them.
+    NaN and infinity raise SerializationError: JSON does not have them, and other languages cannot
+    read them.
 
     Args:
-        default: Called with an object that JSON has no form for; returns one that it has. Without
+        default: Function that converts an object without a JSON form to one that has one. Without
             it such an object raises SerializationError.
     """
 
@@ -27,5 +28,5 @@ class Json:
         return self._encode(value)
 
     def deserialize(self, data: bytes) -> Any:
-        """Return what the JSON says."""
+        """Return the value of the JSON."""
         return json.loads(data)

@@ -1,4 +1,4 @@
-"""Pydantic models, and every other type that pydantic can validate."""
+"""Serializer and deserializer of pydantic models and other types that pydantic validates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Pydantic(Generic[T]):
     """Serializes and deserializes a pydantic type as JSON, under its aliases.
 
-    Both directions validate: a value that is no `model` raises SerializationError when it is sent,
-    bytes that are none raise RecordDeserializationError when they are read.
+    Both directions validate: a value that does not fit `model` raises SerializationError when it is
+    sent, and bytes that do not fit raise RecordDeserializationError when they are read.
 
     Args:
         model: A BaseModel, or any type that pydantic's TypeAdapter takes.
@@ -37,5 +37,5 @@ class Pydantic(Generic[T]):
         return self._adapter.dump_json(self._adapter.validate_python(value), by_alias=True)
 
     def deserialize(self, data: bytes) -> T:
-        """Return the value that the JSON says."""
+        """Return the validated value of the JSON."""
         return self._adapter.validate_json(data)

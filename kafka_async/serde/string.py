@@ -1,4 +1,4 @@
-"""Text."""
+"""Serializer and deserializer of text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ class String:
     """Serializes and deserializes str, as Java's StringSerializer does.
 
     Args:
-        encoding: Name of a Python codec.
+        encoding: Name of a Python codec, by default utf-8.
+
+    Raises:
+        LookupError: There is no such codec.
     """
 
     def __init__(self, encoding: str = "utf-8") -> None:

@@ -1,6 +1,6 @@
-"""Offset ranges of a Spark read: pure arithmetic, in the JSON that Spark's own connector writes.
+"""Offset ranges of a Spark read, and the JSON of Spark's Kafka connector. Pure.
 
-An offset is the next one to read. -2 stands for the earliest and -1 for the latest, as in
+An offset is the next one to read; -2 is the earliest and -1 the latest, as in
 `{"clicks": {"0": 23, "1": -2}}`.
 """
 
@@ -25,7 +25,7 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets from `start` to before `end` of one partition: what one Spark task reads."""
+    """Holds the offsets of one partition that a Spark task reads: `start` <= offset < `end`."""
 
     topic: str
     partition: int
@@ -34,12 +34,12 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets it spans; not all of them need hold a record."""
+        """Number of offsets; there may be fewer records."""
         return self.end - self.start
 
 
 def parse_offsets(text: str, option: str) -> Offsets:
-    """Read the JSON of an option; raises InvalidConfigurationError naming the option."""
+    """Parse the JSON of an option; InvalidConfigurationError names the option."""
     example = '{"topic": {"0": 23, "1": -2}}'
     try:
         topics = json.loads(text)
@@ -50,18 +50,19 @@ def parse_offsets(text: str, option: str) -> Offsets:
         }
     except (ValueError, AttributeError) as error:
         raise InvalidConfigurationError(
-            f"{option} is no offsets JSON ({error}): write {example}, -2 earliest, -1 latest"
+            f"{option} is not valid JSON of offsets ({error}): write {example}, -2 is the earliest "
+            "offset, -1 the latest"
         ) from error
 
 
 def _offset(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
-        raise ValueError(f"{value!r} is no offset")
+        raise ValueError(f"{value!r} is not an offset")
     return value
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """The JSON of offsets, topics and partitions in order."""
+    """Return the JSON of offsets, sorted by topic and partition."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -69,13 +70,13 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def parse_assignment(text: str) -> list[TopicPartition]:
-    """Read `{"topic": [0, 1]}`, the `assign` option."""
+    """Parse the option `assign`, as in `{"topic": [0, 1]}`."""
     try:
         topics = cast("dict[str, list[int]]", json.loads(text))
         return [TopicPartition(topic, int(p)) for topic, all_ in topics.items() for p in all_]
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidConfigurationError(
-            f'assign is no partitions JSON ({error}): write {{"topic": [0, 1]}}'
+            f'assign is not valid JSON of partitions ({error}): write {{"topic": [0, 1]}}'
         ) from error
 
 
@@ -85,10 +86,11 @@ def plan(
     ends: Mapping[TopicPartition, int],
     available: Mapping[TopicPartition, tuple[int, int]],
 ) -> list[OffsetRange]:
-    """The ranges to read: asked-for bounds against the (earliest, latest) that there are.
+    """Return the ranges to read; empty ones are left out.
 
-    A bound that is missing, EARLIEST or LATEST is taken from `available`; others stay as they are,
-    so that an offset which retention has removed shows when it is read. Empty ranges are left out.
+    `available` has the earliest and the latest offset of each partition. They replace bounds that
+    are missing, EARLIEST or LATEST. Other bounds are not changed, so that the caller notices
+    offsets that retention has removed.
     """
     ranges: list[OffsetRange] = []
     for tp in sorted(partitions):
@@ -110,10 +112,10 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges until there are `min_partitions` of them and none is above `max_records`.
+    """Split ranges into at least `min_partitions`, each of at most `max_records` offsets.
 
-    A range gets parts in proportion to its share of all offsets, at least one, of sizes that
-    differ by one at most.
+    The number of parts of a range is proportional to its size and at least one; their sizes differ
+    by at most one.
     """
     parts = list(ranges)
     if max_records is not None:

@@ -1,4 +1,4 @@
-"""The options of `format("kafka_async")`, under the names that Spark's own Kafka connector has."""
+"""Options of `format("kafka_async")`, with the names of Spark's Kafka connector."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KNOWN: Final = (
 )
 NAMED: Final = {"earliest": EARLIEST, "latest": LATEST}
 
-# Spark's connector forbids these too: the source decides them itself.
+# Spark's connector rejects these options too.
 FORBIDDEN: Final = {
     "kafka.group.id": "the source joins no group",
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -48,7 +48,7 @@ FORBIDDEN: Final = {
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What to read. Exactly one of `topics`, `pattern` and `partitions` is set."""
+    """Holds a reader's options; exactly one of `topics`, `pattern` and `partitions` is set."""
 
     consumer: Mapping[str, object]
     topics: tuple[str, ...] | None = None
@@ -64,14 +64,14 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where to write: `topic` overrides the column of that name."""
+    """Holds a writer's options; `topic` overrides the column of that name."""
 
     producer: Mapping[str, object]
     topic: str | None = None
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read and check a reader's options; raises InvalidConfigurationError naming the option."""
+    """Parse and check a reader's options; InvalidConfigurationError names the option."""
     given = _given(options)
     named = [name for name in SOURCES if name in given]
     if len(named) != 1:
@@ -99,7 +99,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read and check a writer's options; raises InvalidConfigurationError naming the option."""
+    """Parse and check a writer's options; InvalidConfigurationError names the option."""
     given = _given(options)
     properties = _properties(options)
     ProducerConfig.from_properties(properties)
@@ -107,7 +107,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
-    """Our options under their proper spelling: Spark hands them over in any case."""
+    """Return the source's own options with their canonical names; Spark passes any letter case."""
     spelling = {name.lower(): name for name in KNOWN}
     given: dict[str, str] = {}
     for key, value in options.items():
@@ -157,5 +157,5 @@ def _count(given: Mapping[str, str], option: str) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise InvalidConfigurationError(f"{option}={text!r} is no number of at least 1")
+        raise InvalidConfigurationError(f"{option}={text!r} is not a number of at least 1")
     return int(text)

@@ -1,7 +1,7 @@
-"""The batch reader: ranges planned on the driver, a task a range, Arrow batches from the kernel.
+"""Reads offset ranges as Arrow batches; the driver plans the ranges, each task reads one.
 
-The driver asks for the bounds of every partition once, so all tasks of a read see the same end.
-With read_committed the end is the last stable offset: what is open then is not waited for.
+The driver fetches the offsets of every partition once, so all tasks of a read use the same end.
+With read_committed the end is the last stable offset: open transactions are not waited for.
 """
 
 from __future__ import annotations
@@ -27,21 +27,18 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.options import SourceOptions
 
-# Arrow batches of about so many rows: larger ones gain nothing, smaller ones cost a hand-over each.
-ROWS_PER_BATCH: Final = 32_768
-
-# Seconds that a topic may take to appear: it may have been created a moment ago.
-LOOKUP: Final = 10.0
-
-# Seconds without any data after which a task gives up, and Spark may try it elsewhere.
-PATIENCE: Final = 120.0
-
-# Seconds of one wait: a range may end in markers and aborted records, which bring no batch.
-LOOK: Final = 0.25
+MAX_ROWS_PER_BATCH: Final = 32_768
+"""Rows of an Arrow batch; larger batches are not faster, and each batch has a fixed cost."""
+METADATA_TIMEOUT: Final = 10.0
+"""Seconds that a topic may take to appear in the metadata after it was created."""
+NO_DATA_TIMEOUT: Final = 120.0
+"""Seconds without data after which a task fails; Spark may run it again elsewhere."""
+POLL_TIMEOUT: Final = 0.25
+"""Seconds per poll; a range may end in markers and aborted records, which return no batch."""
 
 
 class RangePartition(InputPartition):
-    """One task's share of a read."""
+    """Holds the offset range that one task reads."""
 
     def __init__(self, value: OffsetRange) -> None:
         super().__init__(value)
@@ -55,10 +52,10 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the read; asks the cluster for partitions and offsets."""
+        """Fetch partitions and offsets from the cluster and return the ranges to read."""
         options = self._options
         with blocking.Consumer.from_properties(options.consumer, partitions=()) as consumer:
-            chosen = self._chosen(consumer)
+            chosen = self._select_partitions(consumer)
             available = {
                 tp: (earliest, latest)
                 for (tp, earliest), latest in zip(
@@ -70,7 +67,7 @@ class BatchReader(DataSourceReader):
         starts = _bounds(options.starting, chosen)
         ends = _bounds(options.ending, chosen)
         ranges = plan(chosen, starts, ends, available)
-        ranges = [self._without_lost(whole, available) for whole in ranges]
+        ranges = [self._clip_to_available(whole, available) for whole in ranges]
         parts = split(
             ranges, min_partitions=options.min_partitions, max_records=options.max_records
         )
@@ -84,24 +81,25 @@ class BatchReader(DataSourceReader):
         properties = {**self._options.consumer, "auto_offset_reset": "none"}
         with blocking.Consumer.from_properties(properties, partitions=[tp]) as consumer:
             consumer.seek(tp, part.start)
-            quiet = 0.0
+            without_data = 0.0
             while (before := consumer.position(tp)) < part.end:
-                batches = consumer.poll_batches(timeout=LOOK)
-                moved = bool(batches) or consumer.position(tp) > before
-                quiet = 0.0 if moved else quiet + LOOK
-                if quiet >= PATIENCE:
+                batches = consumer.poll_batches(timeout=POLL_TIMEOUT)
+                progressed = bool(batches) or consumer.position(tp) > before
+                without_data = 0.0 if progressed else without_data + POLL_TIMEOUT
+                if without_data >= NO_DATA_TIMEOUT:
                     raise KafkaTimeoutError(
-                        f"no data for {PATIENCE:.0f} s, yet the partition goes on to {part.end}",
+                        f"no data for {NO_DATA_TIMEOUT:.0f} s, yet the partition goes on to "
+                        f"{part.end}",
                         topic=tp.topic,
                         partition=tp.partition,
                         offset=before,
                     )
                 for batch in batches:
                     rows = batch.to_arrow(end=part.end, headers=self._options.include_headers)
-                    for start in range(0, rows.num_rows, ROWS_PER_BATCH):
-                        yield rows.slice(start, ROWS_PER_BATCH)
+                    for start in range(0, rows.num_rows, MAX_ROWS_PER_BATCH):
+                        yield rows.slice(start, MAX_ROWS_PER_BATCH)
 
-    def _chosen(self, consumer: blocking.Consumer) -> list[TopicPartition]:
+    def _select_partitions(self, consumer: blocking.Consumer) -> list[TopicPartition]:
         options = self._options
         if options.partitions is not None:
             return list(options.partitions)
@@ -116,19 +114,19 @@ class BatchReader(DataSourceReader):
         return [
             TopicPartition(topic, partition)
             for topic in topics
-            for partition in consumer.partitions_for(topic, timeout=LOOKUP)
+            for partition in consumer.partitions_for(topic, timeout=METADATA_TIMEOUT)
         ]
 
-    def _without_lost(
+    def _clip_to_available(
         self, whole: OffsetRange, available: dict[TopicPartition, tuple[int, int]]
     ) -> OffsetRange:
-        """The range, cut to what there still is if failOnDataLoss is off."""
+        """Return the range; if failOnDataLoss is off, clip it to the available offsets."""
         earliest, latest = available[TopicPartition(whole.topic, whole.partition)]
         if earliest <= whole.start and whole.end <= latest:
             return whole
         if self._options.fail_on_data_loss:
             raise OffsetOutOfRangeError(
-                f"offsets {whole.start} to {whole.end} are asked for, but the partition holds "
+                f"offsets {whole.start} to {whole.end} are requested, but the partition holds "
                 f"{earliest} to {latest}: set other offsets, or failOnDataLoss=false",
                 topic=whole.topic,
                 partition=whole.partition,
@@ -137,5 +135,5 @@ class BatchReader(DataSourceReader):
         return OffsetRange(whole.topic, whole.partition, start, max(start, min(whole.end, latest)))
 
 
-def _bounds(asked: Offsets | int, chosen: Sequence[TopicPartition]) -> Offsets:
-    return dict.fromkeys(chosen, asked) if isinstance(asked, int) else asked
+def _bounds(given: Offsets | int, chosen: Sequence[TopicPartition]) -> Offsets:
+    return dict.fromkeys(chosen, given) if isinstance(given, int) else given

@@ -1,4 +1,4 @@
-"""The data source that Spark sees: its name, its columns, and who reads and writes them."""
+"""The data source class that Spark loads: its name, columns, reader and writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
     except ImportError:
 
         class DataSource:
-            """Stands in for pyspark's base class, so that this module can be imported."""
+            """Replaces pyspark's base class so that this module can be imported without it."""
 
             def __init__(self, options: MutableMapping[str, str]) -> None:
                 raise IllegalStateError(
@@ -36,33 +36,33 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class KafkaDataSource(DataSource):
-    """`format("kafka_async")`: the columns and options of Spark's own Kafka connector, no jar.
+    """Implements `format("kafka_async")` with the columns and options of Spark's Kafka connector.
 
-    Reads in batches (subscribe, subscribePattern or assign; startingOffsets, endingOffsets,
-    minPartitions, maxRecordsPerPartition, includeHeaders, failOnDataLoss, kafka.*), and writes the
-    columns value, and if there are such key, headers, topic and partition. Writing is at least
-    once: a task that Spark repeats writes its rows again.
+    It reads in batches, with the options subscribe, subscribePattern or assign, startingOffsets,
+    endingOffsets, minPartitions, maxRecordsPerPartition, includeHeaders, failOnDataLoss and
+    kafka.*. It writes the column value and, if they exist, the columns key, headers, topic and
+    partition. Writing is at least once: a task that Spark repeats writes its rows again.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The short name for `format`."""
+        """Return the name for `format`."""
         return "kafka_async"
 
     def schema(self) -> str:
-        """The columns that a read has; `headers` only with the option includeHeaders."""
+        """Return the columns of a read; `headers` only with the option includeHeaders."""
         with_headers = _lower(self.options).get("includeheaders", "").lower() == "true"
         return f"{COLUMNS}, {HEADERS}" if with_headers else COLUMNS
 
     def reader(self, schema: StructType) -> BatchReader:
-        """A reader of everything between two sets of offsets."""
+        """Return a reader of the records between two sets of offsets."""
         from kafka_async.spark.options import source_options
         from kafka_async.spark.reader import BatchReader
 
         return BatchReader(source_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
-        """A writer to one topic, or to the topics that a column names."""
+        """Return a writer to one topic, or to the topics in the column topic."""
         from kafka_async.spark.options import sink_options
         from kafka_async.spark.writer import ArrowWriter, check_columns
 

@@ -1,7 +1,7 @@
-"""The Arrow writer: rows in, records out, acknowledged before a task reports success.
+"""Writes rows of Arrow batches as records; a task succeeds once all are acknowledged.
 
-At least once: Spark may run a task twice, and the second run writes its rows again. Each task has
-one idempotent producer, so retries inside a run write nothing twice.
+Delivery is at least once: Spark may run a task twice, and the second run writes its rows again.
+Each task has one idempotent producer, so retries within a run do not duplicate records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafka_async.spark.options import SinkOptions
 
-# Arrow arrays by column name; their element types differ, so they are Any to the checker.
+# Arrow arrays by column name; Any, because their element types differ.
 Columns = dict[str, Any]
 
 TYPES: Final = {
@@ -36,21 +36,21 @@ TYPES: Final = {
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """What one task wrote."""
+class TaskCommitMessage(WriterCommitMessage):
+    """Tells the driver how many records a task wrote."""
 
     records: int
 
 
 def check_columns(schema: StructType, options: SinkOptions, *, overwrite: bool) -> None:
-    """Refuse columns that are no record, naming the column; raises InvalidConfigurationError."""
+    """Check that the columns form records; InvalidConfigurationError names a wrong column."""
     if overwrite:
         raise InvalidConfigurationError('a topic cannot be overwritten: use mode("append")')
     names = {column.name: column.dataType.simpleString() for column in schema.fields}
     for name, kind in names.items():
         if name not in TYPES:
             raise InvalidConfigurationError(
-                f"column {name} is no part of a record: select only " + ", ".join(TYPES)
+                f"column {name} is not part of a record: select only " + ", ".join(TYPES)
             )
         if kind not in TYPES[name]:
             raise InvalidConfigurationError(
@@ -68,15 +68,15 @@ class ArrowWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Written:
-        """Send every row and wait until all are acknowledged; raises DeliveryError."""
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskCommitMessage:
+        """Send every row and wait until all are acknowledged; raise DeliveryError otherwise."""
         written = 0
         with blocking.Producer.from_properties(self._options.producer) as producer:
             for rows in iterator:
                 self._send(producer, rows)
                 written += rows.num_rows
             producer.flush()
-        return Written(written)
+        return TaskCommitMessage(written)
 
     def _send(self, producer: blocking.Producer, rows: pyarrow.RecordBatch) -> None:
         columns: Columns = {name: rows.column(name) for name in rows.schema.names}

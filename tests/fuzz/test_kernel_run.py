@@ -53,7 +53,7 @@ def test_a_short_run_finds_nothing_and_reaches_the_parsers(home: Path, seeded: i
         assert int(found[2]) > 200, said
         assert re.search(rf"^AddressSanitizer +{target} +[1-9]\d* inputs$", said, re.M), said
         assert re.search(rf"^cost +{target} +[1-9]\d* inputs, at most", said, re.M), said
-    for function in ("ckernel_take_row", "ckernel_take_field", "ckernel_skip_headers"):
+    for function in ("ckernel_read_row", "ckernel_read_field", "ckernel_skip_headers"):
         some, edges = map(int, re.findall(rf"(\d+) of +(\d+)  f {function}$", said, re.M)[0])
         assert some >= 0.8 * edges, said
     assert said.endswith("no findings\n")
@@ -73,8 +73,8 @@ def kernel_without(folder: Path, module: str, bound: str, instead: str) -> Path:
 @pytest.mark.parametrize(
     ("target", "module", "bound", "instead"),
     [
-        ("sections", "_ckernel", "length < -1 or length > left(cursor)", "length < -1"),
-        ("messages", "_ccodec", "    if r.end - r.at < size:\n        unsure()\n", ""),
+        ("sections", "_ckernel", "length < -1 or length > remaining(cursor)", "length < -1"),
+        ("messages", "_ccodec", "    if r.end - r.at < size:\n        fall_back()\n", ""),
     ],
 )
 def test_a_missing_bound_is_found_and_can_be_replayed(

@@ -9,5 +9,5 @@ from tests.kernel import kernels
 
 @pytest.fixture(params=kernels.NAMES)
 def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    """Every test of this room holds for both kernels."""
+    """Return a kernel: every test that uses it runs on both kernels."""
     return kernels.load(request.param)

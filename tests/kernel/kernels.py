@@ -1,4 +1,4 @@
-"""Both kernels, whichever the run was started with."""
+"""Loads both kernels, whichever the test run uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MODULES = {"python": "_pykernel", "c": "_ckernel"}
 
 
 def load(name: str) -> ModuleType:
-    """The kernel; a compiled one that is not there skips, and fails where CI=true."""
+    """Return the kernel's module; skip if it is not built, or raise ImportError if CI=true."""
     try:
         return importlib.import_module(f"kafka_async.kernel.{_MODULES[name]}")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Columns: the same records, as the buffers of Arrow arrays."""
+"""Tests of `parse_columns`: records as the buffers of Arrow arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ints(code: str, data: bytes) -> list[int]:
 
 
 def values(column: BinaryColumn) -> list[bytes | None]:
-    """A column read back by the rules of the Arrow format."""
+    """Read a column by the rules of the Arrow format."""
     ends = ints("i", column.offsets)
     assert ends[0] == 0
     assert ends[-1] == len(column.data)
@@ -40,7 +40,7 @@ def values(column: BinaryColumn) -> list[bytes | None]:
     ]
 
 
-def test_columns_hold_what_the_records_hold(kernel: ModuleType) -> None:
+def test_columns_contain_the_same_fields_as_records(kernel: ModuleType) -> None:
     columns = kernel.parse_columns([FIRST, SECOND], "topic", 3)
     assert columns.rows == 4
     assert values(columns.keys) == [b"k", None, b"", b"kk"]
@@ -51,12 +51,12 @@ def test_columns_hold_what_the_records_hold(kernel: ModuleType) -> None:
     assert columns.headers is None
 
 
-def test_a_column_without_nulls_has_no_bitmap(kernel: ModuleType) -> None:
+def test_column_without_nulls_has_no_validity_bitmap(kernel: ModuleType) -> None:
     columns = kernel.parse_columns([SECOND], "topic", 3)
     assert columns.keys == BinaryColumn(None, array("i", [0, 2]).tobytes(), b"kk")
 
 
-def test_headers_are_lists_into_two_columns(kernel: ModuleType) -> None:
+def test_headers_column_lists_names_and_values(kernel: ModuleType) -> None:
     headers = kernel.parse_columns([FIRST, SECOND], "topic", 3, headers=True).headers
     assert headers.validity == b"\x01"
     assert ints("i", headers.offsets) == [0, 2, 2, 2, 2]
@@ -75,7 +75,7 @@ def test_header_names_become_valid_utf8(kernel: ModuleType) -> None:
     ("start", "end", "offsets"),
     [(0, 1001, [1000]), (1001, 2000, [1001, 1005]), (1002, 5000, [1005, 2000]), (9000, 9999, [])],
 )
-def test_only_the_offsets_asked_for(
+def test_columns_contain_only_requested_offsets(
     kernel: ModuleType, start: int, end: int, offsets: list[int]
 ) -> None:
     columns = kernel.parse_columns([FIRST, SECOND], "topic", 3, start, end, True)
@@ -83,21 +83,21 @@ def test_only_the_offsets_asked_for(
     assert len(values(columns.values)) == columns.rows == len(offsets)
 
 
-def test_no_sections_at_all(kernel: ModuleType) -> None:
+def test_columns_of_no_sections_are_empty(kernel: ModuleType) -> None:
     columns = kernel.parse_columns([], "topic", 3, headers=True)
     assert columns.rows == 0
     assert columns.keys == BinaryColumn(None, b"\0\0\0\0", b"")
     assert columns.headers.validity is None
 
 
-def test_bitmaps_of_more_than_a_byte(kernel: ModuleType) -> None:
+def test_validity_bitmap_of_more_than_one_byte(kernel: ModuleType) -> None:
     keys = [None if n % 3 else b"%d" % n for n in range(100)]
     data = section(*(record(delta=n, key=key) for n, key in enumerate(keys)))
     assert values(kernel.parse_columns([data], "topic", 3).keys) == keys
 
 
 @pytest.mark.parametrize("cut", range(1, len(bytes(FIRST.data))))
-def test_columns_are_validated_like_records(kernel: ModuleType, cut: int) -> None:
+def test_columns_raise_the_same_error_as_records(kernel: ModuleType, cut: int) -> None:
     broken = FIRST._replace(data=bytes(FIRST.data)[:cut])
 
     def error(read: Any) -> tuple[object, ...]:
@@ -110,7 +110,7 @@ def test_columns_are_validated_like_records(kernel: ModuleType, cut: int) -> Non
     )
 
 
-def test_buffers_are_released_even_after_damage(kernel: ModuleType) -> None:
+def test_buffers_are_released_after_corrupt_section(kernel: ModuleType) -> None:
     good, bad = bytearray(bytes(FIRST.data)), bytearray(b"\xff" * 50)
     with pytest.raises(CorruptRecordError):
         kernel.parse_columns([FIRST._replace(data=good), FIRST._replace(data=bad)], "topic", 3)
@@ -118,18 +118,18 @@ def test_buffers_are_released_even_after_damage(kernel: ModuleType) -> None:
     bad.clear()
 
 
-# -- sections that are not what they seem ---------------------------------------------------------
+# -- sections that change or report wrong sizes ---------------------------------------------------
 
 
-class Understating(list[Any]):
-    """A list that says it is empty."""
+class ListWithWrongLength(list[Any]):
+    """Reports that it is empty."""
 
     def __len__(self) -> int:
         return 0
 
 
-class Growing:
-    """A section whose list gets a thousand more while it is read."""
+class GrowingList:
+    """Adds a thousand sections to its list while it is read."""
 
     def __init__(self) -> None:
         self.sections: list[Any] = [self]
@@ -146,19 +146,19 @@ class Growing:
         return getattr(FIRST, name)
 
 
-def test_a_list_that_understates_its_length_is_read_whole(kernel: ModuleType) -> None:
-    columns = kernel.parse_columns(Understating([FIRST] * 1000), "topic", 3)
+def test_reads_all_sections_of_list_with_wrong_length(kernel: ModuleType) -> None:
+    columns = kernel.parse_columns(ListWithWrongLength([FIRST] * 1000), "topic", 3)
     assert columns.rows == 3000
 
 
-def test_a_list_that_grows_meanwhile_is_read_as_it_was(kernel: ModuleType) -> None:
-    growing = Growing()
+def test_ignores_sections_added_while_reading(kernel: ModuleType) -> None:
+    growing = GrowingList()
     assert kernel.parse_columns(growing.sections, "topic", 3).rows == 3
     assert len(growing.sections) > 1000
 
 
-class Changing:
-    """A section that overwrites the last bytes of another, which was read before."""
+class OverwritingSection:
+    """Overwrites the last bytes of another section that was read before."""
 
     def __init__(self, data: bytearray, written: bytes) -> None:
         self._data = data
@@ -172,19 +172,19 @@ class Changing:
         return SECOND[index]
 
 
-# Instead of an empty name and a null: a name beyond the end, a null one, a value beyond the end, a
-# number that has none.
+# They replace an empty name and a null value by: a name beyond the end, a null name, a value beyond
+# the end, an unterminated varint.
 HEADER = varint(1) + field(b"") + field(None)
 CHANGED = [b"\x7e\x01", b"\x01\x01", b"\x00\x7e", b"\x80\x80"]
 REFUSED = r"header's name is null|ends inside a field"
 
 
-# The kernel in plain Python has a copy of what it read.
+# Only for the compiled kernel: the one in plain Python copies what it reads.
 @pytest.mark.parametrize("written", CHANGED)
-def test_a_header_that_is_changed_after_it_was_validated_is_corrupt(written: bytes) -> None:
+def test_header_changed_after_validation_is_corrupt(written: bytes) -> None:
     kernel = kernels.load("c")
     data = bytearray(record(headers=HEADER))
-    sections = [section(count=1)._replace(data=data), Changing(data, written)]
+    sections = [section(count=1)._replace(data=data), OverwritingSection(data, written)]
     with pytest.raises(CorruptRecordError, match=REFUSED) as caught:
         kernel.parse_columns(sections, "topic", 3, headers=True)
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("topic", 3, 1000)

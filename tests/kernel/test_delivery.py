@@ -1,4 +1,4 @@
-"""A handle answers nothing itself: it asks the outcome of its batch."""
+"""Tests of `Delivery`, which delegates to the outcome of its batch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.types import RecordMetadata
 
 
-class Batch:
-    """An outcome that is known."""
+class KnownOutcome:
+    """The outcome of a batch that is done."""
 
     done = True
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.asked: list[Any] = []
+        self.awaited: list[Any] = []
 
     def wait(self, delivery: Any) -> Generator[Any, None, RecordMetadata]:
-        self.asked.append(delivery)
+        self.awaited.append(delivery)
         yield from ()
         return self.result(delivery)
 
@@ -36,22 +36,25 @@ class Batch:
 
 
 @pytest.mark.asyncio
-async def test_awaiting_a_handle_asks_its_batch(kernel: ModuleType) -> None:
-    batch = Batch()
-    delivery = kernel.Delivery(batch, 5, 9_000)
+async def test_awaiting_delivery_returns_metadata_from_its_outcome(kernel: ModuleType) -> None:
+    outcome = KnownOutcome()
+    delivery = kernel.Delivery(outcome, 5, 9_000)
     assert await delivery == RecordMetadata("t", 0, 105, 9_000)
     assert await delivery == RecordMetadata("t", 0, 105, 9_000)
-    assert batch.asked == [delivery, delivery]
+    assert outcome.awaited == [delivery, delivery]
 
 
 @pytest.mark.asyncio
-async def test_awaiting_a_failed_handle_raises(kernel: ModuleType) -> None:
+async def test_awaiting_failed_delivery_raises(kernel: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="refused"):
-        await kernel.Delivery(Batch(RuntimeError("refused")), 0, 0)
+        await kernel.Delivery(KnownOutcome(RuntimeError("refused")), 0, 0)
 
 
-def test_a_handle_that_is_not_awaited(kernel: ModuleType) -> None:
-    good, bad = kernel.Delivery(Batch(), 1, 2), kernel.Delivery(Batch(RuntimeError("no")), 1, 2)
+def test_delivery_tells_result_and_exception_without_await(kernel: ModuleType) -> None:
+    good, bad = (
+        kernel.Delivery(KnownOutcome(), 1, 2),
+        kernel.Delivery(KnownOutcome(RuntimeError("no")), 1, 2),
+    )
     assert good.done()
     assert good.result() == RecordMetadata("t", 0, 101, 2)
     assert good.exception() is None
@@ -60,20 +63,20 @@ def test_a_handle_that_is_not_awaited(kernel: ModuleType) -> None:
         bad.result()
 
 
-def test_a_handle_without_an_outcome(kernel: ModuleType) -> None:
+def test_delivery_without_outcome_raises_illegal_state(kernel: ModuleType) -> None:
     delivery = kernel.Delivery(None, 1, 2)
-    for question in (delivery.done, delivery.result, delivery.exception):
+    for method in (delivery.done, delivery.result, delivery.exception):
         with pytest.raises(IllegalStateError):
-            question()
+            method()
 
 
-def test_a_handle_never_changes(kernel: ModuleType) -> None:
-    delivery = kernel.Delivery(Batch(), 1, 2)
+def test_delivery_is_immutable(kernel: ModuleType) -> None:
+    delivery = kernel.Delivery(KnownOutcome(), 1, 2)
     for name in ("outcome", "index", "timestamp"):
         with pytest.raises(AttributeError):
             setattr(delivery, name, 5)
 
 
-def test_a_repr_says_whether_it_is_done(kernel: ModuleType) -> None:
-    assert repr(kernel.Delivery(Batch(), 1, 2)) == "<Delivery index=1 timestamp=2 done>"
+def test_delivery_repr_tells_if_it_is_done(kernel: ModuleType) -> None:
+    assert repr(kernel.Delivery(KnownOutcome(), 1, 2)) == "<Delivery index=1 timestamp=2 done>"
     assert repr(kernel.Delivery(None, 1, 2)) == "<Delivery index=1 timestamp=2 pending>"

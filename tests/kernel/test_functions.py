@@ -1,4 +1,4 @@
-"""The kernel's small functions, and how a kernel is chosen."""
+"""Tests of the kernel's small functions and of the selection of a kernel."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ VARINTS = {
 
 
 @pytest.mark.parametrize("key", MURMUR2)
-def test_murmur2_is_javas(kernel: ModuleType, key: bytes) -> None:
+def test_murmur2_matches_java(kernel: ModuleType, key: bytes) -> None:
     assert kernel.murmur2(key) == MURMUR2[key]
     assert kernel.murmur2(bytearray(key)) == MURMUR2[key]
 
 
-def test_murmur2_of_every_length(kernel: ModuleType) -> None:
+def test_murmur2_differs_for_every_length(kernel: ModuleType) -> None:
     data = bytes(range(256))
     hashes = {kernel.murmur2(data[:size]) for size in range(256)}
     assert len(hashes) == 256
     assert all(-(1 << 31) <= value < 1 << 31 for value in hashes)
 
 
-def test_murmur2_wants_bytes(kernel: ModuleType) -> None:
+def test_murmur2_of_str_raises_type_error(kernel: ModuleType) -> None:
     with pytest.raises(TypeError):
         kernel.murmur2("text")
 
 
 @pytest.mark.parametrize("value", VARINTS)
-def test_varints_both_ways(kernel: ModuleType, value: int) -> None:
+def test_varint_round_trip(kernel: ModuleType, value: int) -> None:
     data = bytes.fromhex(VARINTS[value])
     assert kernel.encode_varint(value) == data
     assert kernel.decode_varint(b"!" + data + b"!", 1, 64) == (value, 1 + len(data))
@@ -68,7 +68,7 @@ def test_varints_both_ways(kernel: ModuleType, value: int) -> None:
 
 
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1])
-def test_varints_have_64_bits(kernel: ModuleType, value: int) -> None:
+def test_encode_varint_beyond_64_bits_raises(kernel: ModuleType, value: int) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         kernel.encode_varint(value)
 
@@ -87,12 +87,14 @@ def test_varints_have_64_bits(kernel: ModuleType, value: int) -> None:
         (b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\0", 0, 64),
     ],
 )
-def test_varints_that_are_none(kernel: ModuleType, data: bytes, position: int, bits: int) -> None:
+def test_decode_malformed_varint_raises_corrupt_record(
+    kernel: ModuleType, data: bytes, position: int, bits: int
+) -> None:
     with pytest.raises(CorruptRecordError):
         kernel.decode_varint(data, position, bits)
 
 
-# -- choosing -------------------------------------------------------------------------------------
+# -- selection of a kernel ------------------------------------------------------------------------
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -111,27 +113,27 @@ PRINT = "from kafka_async import kernel; print(kernel.IMPLEMENTATION, kernel.mur
 HIDE_C = "import sys; sys.modules['kafka_async.kernel._ckernel'] = None\n"
 
 
-def test_the_variable_forces_a_kernel(kernel: ModuleType) -> None:
+def test_environment_variable_selects_kernel(kernel: ModuleType) -> None:
     wanted = kernel.IMPLEMENTATION
     assert run(PRINT, KAFKA_ASYNC_KERNEL=wanted).stdout.split() == [wanted, kernel.__name__]
 
 
-def test_plain_python_serves_where_the_compiled_one_is_missing() -> None:
+def test_falls_back_to_python_kernel_if_compiled_one_is_missing() -> None:
     assert run(HIDE_C + PRINT).stdout.split()[0] == "python"
 
 
-def test_a_forced_kernel_that_cannot_be_loaded_is_an_error() -> None:
+def test_selected_kernel_that_cannot_be_loaded_raises_import_error() -> None:
     done = run(HIDE_C + PRINT, KAFKA_ASYNC_KERNEL="c")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("ImportError: KAFKA_ASYNC_KERNEL=c, but")
 
 
-def test_a_kernel_that_does_not_exist_is_an_error() -> None:
+def test_unknown_kernel_raises_import_error() -> None:
     done = run(PRINT, KAFKA_ASYNC_KERNEL="rust")
     assert "'c' or 'python', not 'rust'" in done.stderr.splitlines()[-1]
 
 
-def test_importing_loads_no_codec() -> None:
+def test_import_loads_no_codec() -> None:
     done = run(
         "import sys, kafka_async.kernel, kafka_async.records.batch, kafka_async.records.arrow\n"
         "print([m for m in ('crc32c', 'lz4', 'zstandard', 'cramjam', 'pyarrow', 'asyncio', "

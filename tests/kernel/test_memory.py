@@ -1,4 +1,4 @@
-"""What hostile headers may cost: they are the most that few bytes become as objects."""
+"""Tests of the memory that hostile headers take: they become more objects per byte than others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEADERS: dict[str, tuple[list[bytes], list[bytes | None]]] = {
 
 
 def hostile(names: list[bytes], values: list[bytes | None]) -> bytes:
-    """One record of as many of these headers as fit."""
+    """Encode a record with as many of these headers as fit into SIZE bytes."""
     headers: list[bytes] = []
     size = 0
     for name, value in zip(itertools.cycle(names), itertools.cycle(values), strict=False):
@@ -44,7 +44,7 @@ def hostile(names: list[bytes], values: list[bytes | None]) -> bytes:
 
 
 def peak(call: Callable[[], object]) -> int:
-    call()  # what is made once is made
+    call()  # makes the objects that are made only once
     tracemalloc.start()
     try:
         call()
@@ -79,10 +79,10 @@ ONE: dict[str, Callable[[int], bytes]] = {
 COUNT = 2_000
 
 
-# An offset of three bytes is misread at first: what that gives is not to be kept.
+# The fast path misreads an offset of three bytes, and must not keep what it has misread.
 @pytest.mark.parametrize("first", [0, 100_000])
 @pytest.mark.parametrize("headers", ONE.values(), ids=ONE)
-def test_many_small_records_do_so_too(
+def test_many_small_records_take_at_most_32_times_their_bytes(
     kernel: ModuleType, headers: Callable[[int], bytes], first: int
 ) -> None:
     deltas = range(first, first + COUNT)

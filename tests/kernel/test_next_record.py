@@ -1,4 +1,4 @@
-"""What an `async for` awaits: records at hand at once, everything else by `more`."""
+"""Tests of `NextRecord`: returns fetched records without a coroutine, else awaits `more`."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ import pytest
 pytestmark = pytest.mark.asyncio
 
 
-class Hand:
-    """A `NextRecord` of some records, and its clock; what is not at hand is -1."""
+class Stream:
+    """Holds a `NextRecord` of some records and its clock; `more` returns -1."""
 
     def __init__(self, kernel: ModuleType, records: list[Any]) -> None:
         self.now = 0.0
-        self.asked = 0
+        self.more_calls = 0
         self.next = kernel.NextRecord(lambda: self.now, self._more)
         self.next.records, self.next.until = records, 1.0
-        self.stream = kernel.RecordIterator(self.next)
+        self.iterator = kernel.RecordIterator(self.next)
 
     async def _more(self) -> Any:
-        self.asked += 1
+        self.more_calls += 1
         await asyncio.sleep(0)
         return -1
 
 
-async def test_records_at_hand_are_given_in_order_and_then_more_is_asked_for(
+async def test_returns_fetched_records_in_order_then_awaits_more(
     kernel: ModuleType,
 ) -> None:
-    hand = Hand(kernel, [10, 11])
-    assert (await hand.next, hand.next.at, hand.asked) == (10, 1, 0)
-    assert (await hand.next, hand.next.at, hand.asked) == (11, 2, 0)
-    assert (await hand.next, hand.next.at, hand.asked) == (-1, 2, 1)
-    hand.next.records, hand.next.at = [12], 0
-    assert (await hand.next, hand.asked) == (12, 1)
+    stream = Stream(kernel, [10, 11])
+    assert (await stream.next, stream.next.at, stream.more_calls) == (10, 1, 0)
+    assert (await stream.next, stream.next.at, stream.more_calls) == (11, 2, 0)
+    assert (await stream.next, stream.next.at, stream.more_calls) == (-1, 2, 1)
+    stream.next.records, stream.next.at = [12], 0
+    assert (await stream.next, stream.more_calls) == (12, 1)
 
 
-async def test_nothing_is_given_at_once_when_the_time_is_up(kernel: ModuleType) -> None:
-    hand = Hand(kernel, [10, 11])
-    hand.now = 1.0
-    assert (await hand.next, hand.next.at) == (-1, 0)
-    hand.next.until = 1.5
-    assert (await hand.next, hand.next.at) == (10, 1)
+async def test_awaits_more_once_the_time_limit_has_passed(kernel: ModuleType) -> None:
+    stream = Stream(kernel, [10, 11])
+    stream.now = 1.0
+    assert (await stream.next, stream.next.at) == (-1, 0)
+    stream.next.until = 1.5
+    assert (await stream.next, stream.next.at) == (10, 1)
 
 
-async def test_a_new_one_has_nothing_at_hand(kernel: ModuleType) -> None:
+async def test_new_next_record_has_no_records(kernel: ModuleType) -> None:
     first = kernel.NextRecord(lambda: 0.0, lambda: None)
     assert (first.records, first.at, first.until) == ([], 0, float("-inf"))
 
 
-async def test_what_a_tuple_is_given_as(kernel: ModuleType) -> None:
-    """A value in a StopIteration is taken apart where it is not wrapped with care."""
-    assert await Hand(kernel, [(1, 2)]).next == (1, 2)
+async def test_tuple_is_returned_unchanged(kernel: ModuleType) -> None:
+    """A StopIteration unpacks a tuple unless the tuple is wrapped."""
+    assert await Stream(kernel, [(1, 2)]).next == (1, 2)
 
 
-async def test_what_more_raises_is_raised(kernel: ModuleType) -> None:
+async def test_exception_of_more_is_raised(kernel: ModuleType) -> None:
     async def fail() -> Any:
         raise LookupError("none")
 
@@ -65,39 +65,39 @@ async def test_what_more_raises_is_raised(kernel: ModuleType) -> None:
         await kernel.NextRecord(lambda: 0.0, fail)
 
 
-async def test_a_record_is_taken_when_it_is_awaited_not_before(kernel: ModuleType) -> None:
-    hand = Hand(kernel, [10, 11])
-    pending = [anext(hand.stream), anext(hand.stream)]
-    assert hand.next.at == 0
+async def test_record_is_consumed_when_awaited(kernel: ModuleType) -> None:
+    stream = Stream(kernel, [10, 11])
+    pending = [anext(stream.iterator), anext(stream.iterator)]
+    assert stream.next.at == 0
     assert [await one for one in pending] == [10, 11]
 
 
-async def test_it_can_be_awaited_by_a_task(kernel: ModuleType) -> None:
-    stream = Hand(kernel, [10]).stream
-    assert await asyncio.wait_for(anext(stream), 5) == 10
-    assert await asyncio.wait_for(anext(stream), 5) == -1
+async def test_task_can_await_next_record(kernel: ModuleType) -> None:
+    iterator = Stream(kernel, [10]).iterator
+    assert await asyncio.wait_for(anext(iterator), 5) == 10
+    assert await asyncio.wait_for(anext(iterator), 5) == -1
 
 
-async def test_a_cancelled_wait_takes_nothing(kernel: ModuleType) -> None:
-    hand = Hand(kernel, [10])
-    waiting = asyncio.ensure_future(anext(hand.stream))
+async def test_cancelled_await_consumes_no_record(kernel: ModuleType) -> None:
+    stream = Stream(kernel, [10])
+    waiting = asyncio.ensure_future(anext(stream.iterator))
     waiting.cancel()
     await asyncio.wait({waiting})
-    assert (waiting.cancelled(), hand.next.at) == (True, 0)
+    assert (waiting.cancelled(), stream.next.at) == (True, 0)
 
 
-async def test_an_async_for_goes_through_all(kernel: ModuleType) -> None:
-    hand = Hand(kernel, list(range(100)))
+async def test_async_for_iterates_all_records(kernel: ModuleType) -> None:
+    stream = Stream(kernel, list(range(100)))
     seen: list[Any] = []
-    async for record in hand.stream:
+    async for record in stream.iterator:
         if record == -1:
             break
         seen.append(record)
-    assert (seen, hand.asked) == (list(range(100)), 1)
+    assert (seen, stream.more_calls) == (list(range(100)), 1)
 
 
-async def test_a_traced_async_for_does_so_too(kernel: ModuleType) -> None:
-    """The interpreter takes another way then."""
+async def test_async_for_under_profiler_iterates_all_records(kernel: ModuleType) -> None:
+    """The interpreter calls `__next__` instead of the slot am_send under a profiler."""
     seen: list[Any] = []
 
     def ignore(*_: object) -> None:
@@ -105,7 +105,7 @@ async def test_a_traced_async_for_does_so_too(kernel: ModuleType) -> None:
 
     sys.setprofile(ignore)
     try:
-        async for record in Hand(kernel, [(1, 2), 11]).stream:
+        async for record in Stream(kernel, [(1, 2), 11]).iterator:
             if record == -1:
                 break
             seen.append(record)

@@ -1,4 +1,4 @@
-"""Writing: what an open batch takes, refuses and gives."""
+"""Tests of `OpenBatch`: appending records and closing the batch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def section(kernel: ModuleType, *records: tuple[Any, ...], capacity: int = 1 << 
         ),
     ],
 )
-def test_a_record_is_laid_out_as_kafka_says(
+def test_record_has_kafkas_wire_format(
     kernel: ModuleType, record: tuple[Any, ...], expected: str
 ) -> None:
     assert section(kernel, record).hex() == expected.replace(" ", "")
@@ -49,14 +49,14 @@ def test_timestamps_and_offsets_are_relative_to_the_first_record(kernel: ModuleT
     assert written.hex() == "0c0000000101000c0002020101000c007f04010100"
 
 
-def test_lengths_of_more_than_one_byte(kernel: ModuleType) -> None:
+def test_writes_lengths_of_more_than_one_byte(kernel: ModuleType) -> None:
     written = section(kernel, (TIME, None, b"x" * 100))
-    # 107 bytes of body zigzag to 214, the value's 100 to 200: two bytes each.
+    # The lengths 107 and 100 are 214 and 200 as zigzag numbers, two bytes each.
     assert written[:8].hex() == "d60100000001c801"
     assert written[8:] == b"x" * 100 + b"\0"
 
 
-def test_a_batch_counts_what_it_holds(kernel: ModuleType) -> None:
+def test_tracks_count_size_and_timestamps(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
     assert (batch.count, batch.size, batch.base_timestamp, batch.max_timestamp) == (0, 0, -1, -1)
     batch.append(TIME + 5, None, b"abc")
@@ -69,7 +69,7 @@ def test_a_batch_counts_what_it_holds(kernel: ModuleType) -> None:
     assert len(batch.seal()) == size
 
 
-def test_a_handle_knows_its_place(kernel: ModuleType) -> None:
+def test_delivery_has_index_timestamp_and_outcome(kernel: ModuleType) -> None:
     outcome = object()
     batch = kernel.OpenBatch(outcome, 1000)
     first, second = batch.append(TIME, None, b"a"), batch.append(TIME + 1, None, b"b")
@@ -78,7 +78,7 @@ def test_a_handle_knows_its_place(kernel: ModuleType) -> None:
     assert batch.outcome is outcome
 
 
-def test_what_does_not_fit_changes_nothing(kernel: ModuleType) -> None:
+def test_record_that_does_not_fit_changes_nothing(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 40)
     assert batch.append(TIME, None, b"x" * 20) is not None
     before = (batch.count, batch.size, batch.max_timestamp)
@@ -88,7 +88,7 @@ def test_what_does_not_fit_changes_nothing(kernel: ModuleType) -> None:
     assert batch.count == 2
 
 
-def test_a_record_fits_to_the_last_byte(kernel: ModuleType) -> None:
+def test_record_fits_up_to_the_last_byte(kernel: ModuleType) -> None:
     # Two records of eight bytes: sixteen are enough, fifteen are not.
     exact, short = kernel.OpenBatch(None, 16), kernel.OpenBatch(None, 15)
     for batch in (exact, short):
@@ -97,13 +97,13 @@ def test_a_record_fits_to_the_last_byte(kernel: ModuleType) -> None:
     assert short.append(TIME, None, b"b") is None
 
 
-def test_the_first_record_is_always_taken(kernel: ModuleType) -> None:
+def test_first_record_is_always_accepted(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 0)
     assert batch.append(TIME, b"key", b"x" * 5000) is not None
     assert batch.append(TIME, None, None) is None
 
 
-def test_an_extended_batch_takes_what_did_not_fit(kernel: ModuleType) -> None:
+def test_extended_batch_accepts_record_that_did_not_fit(kernel: ModuleType) -> None:
     # Records of eight bytes.
     batch = kernel.OpenBatch(None, 8)
     assert batch.append(TIME, None, b"a") is not None
@@ -118,20 +118,20 @@ def test_an_extended_batch_takes_what_did_not_fit(kernel: ModuleType) -> None:
     assert batch.seal() == section(kernel, *once)
 
 
-def test_a_batch_never_shrinks(kernel: ModuleType) -> None:
+def test_extend_never_lowers_capacity(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 16)
     for capacity in (16, 15, 0):
         batch.extend(capacity)
         assert batch.capacity == 16
-    taken = [batch.append(TIME, None, value) for value in (b"a", b"b", b"c")]
-    assert [one is None for one in taken] == [False, False, True]
+    deliveries = [batch.append(TIME, None, value) for value in (b"a", b"b", b"c")]
+    assert [delivery is None for delivery in deliveries] == [False, False, True]
     for capacity in (-1, 1 << 31):
         with pytest.raises(ValueError, match="capacity"):
             batch.extend(capacity)
     assert (batch.capacity, batch.count) == (16, 2)
 
 
-def test_the_buffer_grows_past_any_first_guess(kernel: ModuleType) -> None:
+def test_buffer_grows_beyond_initial_size(kernel: ModuleType) -> None:
     values = [bytes([n % 256]) * (n * 7 % 3000) for n in range(400)]
     batch = kernel.OpenBatch(None, 1 << 30)
     for value in values:
@@ -145,7 +145,7 @@ def parsed(data: bytes, count: int) -> tuple[Any, ...]:
     return Section(data, count, 0, max(count - 1, 0), TIME, TIME, 0)
 
 
-def test_sealing_ends_the_batch(kernel: ModuleType) -> None:
+def test_closed_batch_accepts_no_records(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 100)
     batch.append(TIME, None, b"a")
     assert not batch.sealed
@@ -158,7 +158,7 @@ def test_sealing_ends_the_batch(kernel: ModuleType) -> None:
     assert batch.count == 1
 
 
-def test_an_empty_batch_seals_to_nothing(kernel: ModuleType) -> None:
+def test_closing_empty_batch_returns_no_bytes(kernel: ModuleType) -> None:
     assert kernel.OpenBatch(None, 10).seal() == b""
 
 
@@ -181,7 +181,7 @@ def test_an_empty_batch_seals_to_nothing(kernel: ModuleType) -> None:
         ((1.5, None, b""), TypeError),
     ],
 )
-def test_what_cannot_be_written_is_refused_and_changes_nothing(
+def test_invalid_record_raises_and_changes_nothing(
     kernel: ModuleType, arguments: tuple[Any, ...], error: type[Exception]
 ) -> None:
     batch = kernel.OpenBatch(None, 1000)
@@ -194,7 +194,7 @@ def test_what_cannot_be_written_is_refused_and_changes_nothing(
     assert batch.count == 1
 
 
-def test_the_extremes_of_time(kernel: ModuleType) -> None:
+def test_accepts_minimum_and_maximum_timestamps(kernel: ModuleType) -> None:
     latest = (1 << 63) - 2
     batch = kernel.OpenBatch(None, 1000)
     batch.append(latest, None, None)
@@ -204,16 +204,14 @@ def test_the_extremes_of_time(kernel: ModuleType) -> None:
 
 
 class Milliseconds:
-    """A number of somebody's own, as numpy's are."""
+    """An integer-like number, as numpy's are."""
 
     def __index__(self) -> int:
         return 7
 
 
 @pytest.mark.parametrize(("given", "kept"), [(True, 1), (Milliseconds(), 7)])
-def test_any_whole_number_is_a_timestamp_and_becomes_a_plain_one(
-    kernel: ModuleType, given: Any, kept: int
-) -> None:
+def test_integer_like_timestamp_becomes_int(kernel: ModuleType, given: Any, kept: int) -> None:
     batch = kernel.OpenBatch(None, 1000)
     delivery = batch.append(given, None, b"value")
     times = (delivery.timestamp, batch.base_timestamp, batch.max_timestamp)
@@ -221,12 +219,12 @@ def test_any_whole_number_is_a_timestamp_and_becomes_a_plain_one(
 
 
 @pytest.mark.parametrize("capacity", [-1, 1 << 31])
-def test_a_capacity_is_a_positive_int32(kernel: ModuleType, capacity: int) -> None:
+def test_capacity_outside_int32_raises(kernel: ModuleType, capacity: int) -> None:
     with pytest.raises(ValueError, match="capacity"):
         kernel.OpenBatch(None, capacity)
 
 
-def test_any_buffer_is_copied(kernel: ModuleType) -> None:
+def test_buffers_are_copied(kernel: ModuleType) -> None:
     key, value = bytearray(b"key"), memoryview(b"a value")[2:]
     batch = kernel.OpenBatch(None, 1000)
     batch.append(TIME, key, value)
@@ -235,7 +233,7 @@ def test_any_buffer_is_copied(kernel: ModuleType) -> None:
 
 
 class Name(str):
-    """A name of somebody's own, as an enum's are: it is written as it is spelled."""
+    """A subclass of str with another `__str__`, as enums have; its characters are written."""
 
     __slots__ = ()
 
@@ -243,7 +241,7 @@ class Name(str):
         return "not this"
 
 
-def test_headers_are_any_pairs_of_a_name_and_bytes(kernel: ModuleType) -> None:
+def test_accepts_any_pairs_of_name_and_bytes_as_headers(kernel: ModuleType) -> None:
     given = [[Name("ä"), bytearray(b"x")], ("b", memoryview(b"y")), ["c", None]]
     plain = (("ä", b"x"), ("b", b"y"), ("c", None))
     expected = section(kernel, (TIME, None, b"v", plain))
@@ -253,7 +251,7 @@ def test_headers_are_any_pairs_of_a_name_and_bytes(kernel: ModuleType) -> None:
 
 @pytest.mark.parametrize("capacity", [64, 5000, 1 << 17, (1 << 20) - 1, 1 << 20, 1 << 30])
 @pytest.mark.parametrize("size", [0, 1, 510, 4090, 70_000])
-def test_a_section_is_what_was_written_whatever_the_buffer_was(
+def test_section_is_correct_for_any_capacity_and_record_size(
     kernel: ModuleType, capacity: int, size: int
 ) -> None:
     batch = kernel.OpenBatch(None, capacity)
@@ -267,30 +265,32 @@ def test_a_section_is_what_was_written_whatever_the_buffer_was(
     assert [record.value for record in records] == [b"%d" % (n % 10) * size for n in range(count)]
 
 
-class Meddling(list[Any]):
-    """Headers that do something to the batch while they are read."""
+class CallingHeaders(list[Any]):
+    """Calls a function while the headers are read."""
 
-    def __init__(self, meddle: Callable[[], object]) -> None:
+    def __init__(self, function: Callable[[], object]) -> None:
         super().__init__([("name", b"x")])
-        self._meddle = meddle
+        self._function = function
 
     def __iter__(self) -> Iterator[Any]:
-        meddle, self._meddle = self._meddle, int
-        meddle()
+        function, self._function = self._function, int
+        function()
         return super().__iter__()
 
 
-def test_a_batch_that_is_sealed_while_headers_are_read_takes_nothing(kernel: ModuleType) -> None:
+def test_closing_batch_while_headers_are_read_raises(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
     batch.append(TIME, None, b"a")
     with pytest.raises(IllegalStateError):
-        batch.append(TIME, None, b"b", Meddling(batch.seal))
+        batch.append(TIME, None, b"b", CallingHeaders(batch.seal))
     assert (batch.count, batch.size) == (1, 0)
 
 
-def test_a_record_that_comes_while_headers_are_read_is_before(kernel: ModuleType) -> None:
+def test_record_appended_while_headers_are_read_comes_first(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
-    outer = batch.append(TIME, None, b"b", Meddling(partial(batch.append, TIME + 5, None, b"a")))
+    outer = batch.append(
+        TIME, None, b"b", CallingHeaders(partial(batch.append, TIME + 5, None, b"a"))
+    )
     assert (outer.index, batch.count, batch.base_timestamp) == (1, 2, TIME + 5)
     alone = kernel.OpenBatch(None, 1000)
     alone.append(TIME + 5, None, b"a")
@@ -298,15 +298,15 @@ def test_a_record_that_comes_while_headers_are_read_is_before(kernel: ModuleType
     assert batch.seal() == alone.seal()
 
 
-def test_a_repr_says_how_full(kernel: ModuleType) -> None:
+def test_open_batch_repr_tells_size_and_state(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 100)
     batch.append(TIME, None, b"a")
     assert repr(batch) == "<OpenBatch 1 records, 8 of 100 bytes>"
     batch.seal()
-    assert repr(batch) == "<OpenBatch 1 records, sealed>"
+    assert repr(batch) == "<OpenBatch 1 records, closed>"
 
 
-def test_the_size_bound_is_a_bound(kernel: ModuleType) -> None:
+def test_record_size_bound_is_an_upper_bound(kernel: ModuleType) -> None:
     for key, value, headers in [
         (None, None, ()),
         (b"k" * 1000, b"v" * 70_000, [("h" * 300, b"x" * 200), ("ä", None)]),
@@ -323,7 +323,7 @@ COPIES: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("duplicate", COPIES)
-def test_a_batch_and_its_buffer_have_one_owner(
+def test_batch_and_delivery_cannot_be_copied_or_pickled(
     kernel: ModuleType, duplicate: Callable[[Any], object]
 ) -> None:
     batch = kernel.OpenBatch(None, 1000)

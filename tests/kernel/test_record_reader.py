@@ -1,4 +1,4 @@
-"""Reading a section some records at a time: what each call gives, and where damage is met."""
+"""Tests of `RecordReader`: reading a section some records at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafka_async.errors import CorruptRecordError
-from kafka_async.kernel._shared import Fault, corrupt
+from kafka_async.kernel._shared import Corruption, corrupt_record_error
 from tests.kernel.wire import field, record, section, varint
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def offsets(records: list[Any]) -> list[int]:
 
 
 def slices(reader: Any, count: int) -> list[Any]:
-    """All that it gives, so many records at a time."""
+    """Read all records, `count` at a time."""
     found: list[Any] = []
     while not reader.done:
         found += reader.read(count)
@@ -32,7 +32,7 @@ def slices(reader: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("count", [1, 3, 20, 21, (1 << 63) - 1])
-def test_slices_are_the_whole(kernel: ModuleType, count: int) -> None:
+def test_slices_contain_all_records(kernel: ModuleType, count: int) -> None:
     headers = varint(2) + field(b"name") + field(b"value") + field("ä".encode()) + field(None)
     data = section(
         *(record(delta=n * 3, time=n // 2, key=b"k" * n, headers=headers) for n in range(20))
@@ -43,7 +43,7 @@ def test_slices_are_the_whole(kernel: ModuleType, count: int) -> None:
     assert len(whole) == 16
 
 
-def test_a_call_gives_so_many_and_the_next_goes_on(kernel: ModuleType) -> None:
+def test_read_returns_count_records_and_continues(kernel: ModuleType) -> None:
     reader = kernel.RecordReader(TWENTY, "t", 0)
     assert offsets(reader.read(3)) == [0, 1, 2]
     assert offsets(reader.read(1)) == [3]
@@ -54,7 +54,7 @@ def test_a_call_gives_so_many_and_the_next_goes_on(kernel: ModuleType) -> None:
     assert reader.read(15) == []
 
 
-def test_a_call_ends_once_it_has_read_so_many_bytes(kernel: ModuleType) -> None:
+def test_read_stops_after_size_bytes(kernel: ModuleType) -> None:
     reader = kernel.RecordReader(TWENTY, "t", 0)
     assert offsets(reader.read(20, 1)) == [0]
     assert offsets(reader.read(20, 2 * SIZE)) == [1, 2]
@@ -62,27 +62,27 @@ def test_a_call_ends_once_it_has_read_so_many_bytes(kernel: ModuleType) -> None:
     assert offsets(reader.read(2, 20 * SIZE)) == [6, 7]
 
 
-def test_what_is_left_out_counts(kernel: ModuleType) -> None:
+def test_skipped_records_count(kernel: ModuleType) -> None:
     reader = kernel.RecordReader(TWENTY, "t", 0, -1, 1007)
     assert reader.read(5) == []
     assert not reader.done
     assert offsets(reader.read(5)) == [7, 8, 9]
 
 
-def test_nothing_to_read(kernel: ModuleType) -> None:
+def test_reader_of_empty_section_is_done(kernel: ModuleType) -> None:
     reader = kernel.RecordReader(section(), "t", 0)
     assert reader.done
     assert reader.read(1) == []
 
 
-DAMAGED: dict[str, tuple[Fault, Section, int]] = {
+CORRUPT: dict[str, tuple[Corruption, Section, int]] = {
     "the third record": (
-        Fault.RECORD_LEFTOVER,
+        Corruption.RECORD_LEFTOVER,
         section(record(), record(delta=4), record(delta=5, tail=b"!"), record(delta=6)),
         2,
     ),
     "the third record's headers": (
-        Fault.HEADER,
+        Corruption.HEADER,
         section(
             record(),
             record(delta=1),
@@ -91,73 +91,76 @@ DAMAGED: dict[str, tuple[Fault, Section, int]] = {
         2,
     ),
     "offsets that do not ascend": (
-        Fault.OFFSET_DELTA,
+        Corruption.OFFSET_DELTA,
         section(record(), record(delta=3), record(delta=3)),
         2,
     ),
     "a record less than it claims": (
-        Fault.TRUNCATED,
+        Corruption.TRUNCATED,
         section(record(), record(delta=1), count=3),
         2,
     ),
     "bytes after the last record": (
-        Fault.SECTION_LEFTOVER,
+        Corruption.SECTION_LEFTOVER,
         section(record(), record(delta=1), b"!", count=2),
         2,
     ),
-    "the first record": (Fault.OFFSET_DELTA, section(record(delta=-1)), 0),
+    "the first record": (Corruption.OFFSET_DELTA, section(record(delta=-1)), 0),
 }
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100])
-@pytest.mark.parametrize("case", DAMAGED)
-def test_damage_is_met_where_it_lies_after_all_that_is_before(
+@pytest.mark.parametrize("case", CORRUPT)
+def test_corruption_is_raised_after_all_records_before_it(
     kernel: ModuleType, case: str, count: int
 ) -> None:
-    fault, data, sound = DAMAGED[case]
+    corruption, data, readable = CORRUPT[case]
     reader = kernel.RecordReader(data, "topic", 3)
     found: list[Any] = []
-    while len(found) < sound:
+    while len(found) < readable:
         found += reader.read(count)
-    assert len(found) == sound
+    assert len(found) == readable
     for _ in range(2):
         assert not reader.done
         with pytest.raises(CorruptRecordError) as caught:
             reader.read(count)
         error = caught.value
         assert (error.message, error.topic, error.partition) == (
-            corrupt(fault).message,
+            corrupt_record_error(corruption).message,
             "topic",
             3,
         )
         assert error.offset == (found[-1].offset + 1 if found else 1000)
 
 
-@pytest.mark.parametrize("case", DAMAGED)
-def test_all_at_once_is_all_or_nothing(kernel: ModuleType, case: str) -> None:
-    fault, data, _ = DAMAGED[case]
+@pytest.mark.parametrize("case", CORRUPT)
+def test_parse_records_raises_for_any_corruption(kernel: ModuleType, case: str) -> None:
+    corruption, data, _ = CORRUPT[case]
     with pytest.raises(CorruptRecordError) as caught:
         kernel.parse_records(data, "topic", 3)
-    assert caught.value.message == corrupt(fault).message
+    assert caught.value.message == corrupt_record_error(corruption).message
 
 
 @pytest.mark.parametrize(
-    ("data", "fault"),
+    ("data", "corruption"),
     [
-        (section(record(), count=-1), Fault.COUNT),
-        (section(record(), count=1 << 30), Fault.COUNT),
-        (section(record(), base=-1), Fault.OFFSETS),
+        (section(record(), count=-1), Corruption.COUNT),
+        (section(record(), count=1 << 30), Corruption.COUNT),
+        (section(record(), base=-1), Corruption.OFFSETS),
     ],
 )
-def test_a_section_that_cannot_be_is_refused_at_once(
-    kernel: ModuleType, data: Section, fault: Fault
+def test_impossible_section_raises_in_constructor(
+    kernel: ModuleType, data: Section, corruption: Corruption
 ) -> None:
     with pytest.raises(CorruptRecordError) as caught:
         kernel.RecordReader(data, "topic", 3)
-    assert (caught.value.message, caught.value.topic) == (corrupt(fault).message, "topic")
+    assert (caught.value.message, caught.value.topic) == (
+        corrupt_record_error(corruption).message,
+        "topic",
+    )
 
 
-def test_the_sections_bytes_are_let_go(kernel: ModuleType) -> None:
+def test_reader_releases_the_buffer(kernel: ModuleType) -> None:
     buffer = bytearray(bytes(TWENTY.data))
     reader = kernel.RecordReader(TWENTY._replace(data=memoryview(buffer)), "t", 0)
     assert offsets(reader.read(2)) == [0, 1]
@@ -165,6 +168,6 @@ def test_the_sections_bytes_are_let_go(kernel: ModuleType) -> None:
     buffer.clear()  # would raise if anything still referred to it
 
 
-def test_a_reader_has_one_owner(kernel: ModuleType) -> None:
+def test_reader_cannot_be_pickled(kernel: ModuleType) -> None:
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         pickle.dumps(kernel.RecordReader(TWENTY, "t", 0))

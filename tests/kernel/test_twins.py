@@ -1,4 +1,4 @@
-"""The twins agree: on what they write, what they read, and what they say about random bytes."""
+"""Tests that both kernels agree: on bytes they write, records they read, and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fields(record: Any) -> tuple[object, ...]:
 
 
 def read(kernel: Any, data: Section) -> object:
-    """What reading gives, in a form that compares: records, or all of the error."""
+    """Return records, or all fields of the error, in a form that can be compared."""
     try:
         return [fields(record) for record in kernel.parse_records(data, "t", 1, 2, 3)]
     except CorruptRecordError as error:
@@ -40,7 +40,7 @@ def read(kernel: Any, data: Section) -> object:
 
 
 def read_in_slices(kernel: Any, data: Section) -> object:
-    """What reading two or three records at a time gives: what each call did, up to an error."""
+    """Return the result of each call of `read` for two or three records, up to an error."""
     calls: list[object] = []
     try:
         reader = kernel.RecordReader(data, "t", 1, 2, 3)
@@ -69,7 +69,7 @@ def agree(twins: tuple[Any, Any], data: Section) -> object:
 
 
 @given(records=RECORDS, capacity=st.integers(0, 3000))
-def test_they_write_the_same_bytes_and_read_back_what_was_written(
+def test_kernels_write_the_same_bytes_and_read_them_back(
     twins: tuple[Any, Any], records: list[Any], capacity: int
 ) -> None:
     batches = [kernel.OpenBatch(None, capacity) for kernel in twins]
@@ -92,7 +92,7 @@ def test_they_write_the_same_bytes_and_read_back_what_was_written(
 
 
 @given(data=st.binary(max_size=200), count=st.integers(-2, 40), base=st.integers(-2, 1000))
-def test_they_say_the_same_of_random_bytes(
+def test_kernels_agree_on_random_bytes(
     twins: tuple[Any, Any], data: bytes, count: int, base: int
 ) -> None:
     agree(twins, Section(data, count, base, 50, 1_000, 2_000, 0))
@@ -127,7 +127,7 @@ LIES = st.builds(
     kind=st.integers(0, 1),
 )
 @settings(max_examples=400)
-def test_they_say_the_same_of_records_that_nearly_are_some(
+def test_kernels_agree_on_nearly_valid_records(
     twins: tuple[Any, Any],
     records: list[bytes],
     count: int | None,
@@ -150,7 +150,7 @@ GOOD = b"".join(
 
 @given(changes=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=3))
 @settings(max_examples=400)
-def test_they_say_the_same_of_flipped_bytes(
+def test_kernels_agree_on_flipped_bytes(
     twins: tuple[Any, Any], changes: list[tuple[int, int]]
 ) -> None:
     data = bytearray(GOOD)
@@ -160,13 +160,13 @@ def test_they_say_the_same_of_flipped_bytes(
 
 
 @given(data=st.binary(max_size=100))
-def test_they_hash_alike(twins: tuple[Any, Any], data: bytes) -> None:
+def test_kernels_agree_on_murmur2(twins: tuple[Any, Any], data: bytes) -> None:
     python, compiled = twins
     assert python.murmur2(data) == compiled.murmur2(data)
 
 
 @given(value=st.integers(-(1 << 63), (1 << 63) - 1))
-def test_they_write_varints_alike(twins: tuple[Any, Any], value: int) -> None:
+def test_kernels_agree_on_encoding_varints(twins: tuple[Any, Any], value: int) -> None:
     python, compiled = twins
     data = python.encode_varint(value)
     assert data == compiled.encode_varint(value)
@@ -175,7 +175,7 @@ def test_they_write_varints_alike(twins: tuple[Any, Any], value: int) -> None:
 
 
 @given(data=st.binary(max_size=12), bits=st.sampled_from([32, 64]))
-def test_they_read_varints_alike(twins: tuple[Any, Any], data: bytes, bits: int) -> None:
+def test_kernels_agree_on_decoding_varints(twins: tuple[Any, Any], data: bytes, bits: int) -> None:
     def decode(kernel: Any) -> object:
         try:
             return kernel.decode_varint(data, 0, bits)
@@ -186,7 +186,7 @@ def test_they_read_varints_alike(twins: tuple[Any, Any], data: bytes, bits: int)
     assert decode(python) == decode(compiled)
 
 
-def test_they_have_the_same_names(twins: tuple[Any, Any]) -> None:
+def test_kernels_have_the_same_public_names(twins: tuple[Any, Any]) -> None:
     python, compiled = twins
     for kind in ("Record", "Delivery", "OpenBatch", "TopicOpenBatches"):
         ours = {name for name in dir(getattr(python, kind)) if not name.startswith("_")}
@@ -195,7 +195,7 @@ def test_they_have_the_same_names(twins: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
-def test_help_is_the_same_in_both_kernels(twins: tuple[Any, Any], name: str) -> None:
+def test_kernels_have_the_same_docstrings(twins: tuple[Any, Any], name: str) -> None:
     python, compiled = (inspect.getdoc(getattr(kernel.RecordAppender, name)) for kernel in twins)
     assert python
     assert compiled == python

@@ -1,4 +1,4 @@
-"""Records written field by field, so that each field can be made to lie."""
+"""Encodes records field by field, so that tests can make each field invalid."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def record(
     tail: bytes = b"",
     length: int | None = None,
 ) -> bytes:
-    """`headers` is their count and what follows; `length` replaces the right one."""
+    """Encode a record; `headers` includes their count, `length` replaces the correct length."""
     body = b"\0" + varint(time) + varint(delta) + field(key) + field(value) + headers + tail
     return varint(len(body) if length is None else length) + body
 
 
 def section(*records: bytes, count: int | None = None, base: int = 1000, last: int = 99) -> Section:
-    """A section with room for gaps between offsets, as compaction leaves them."""
+    """Return a section that allows gaps between offsets, as compaction leaves them."""
     number = len(records) if count is None else count
     return Section(b"".join(records), number, base, last, 5_000, 9_000, 0)

@@ -8,7 +8,7 @@ from tests.kernel import kernels
 
 @pytest.fixture(params=kernels.NAMES)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The rooms above the kernel use this one for the length of a test; its name."""
+    """Make the packages above the kernel use this one during a test; return its name."""
     module = kernels.load(request.param)
     names = ("Record", "RecordReader", "parse_records", "parse_columns")
     for name in ("OpenBatch", "Delivery", "murmur2", *names):

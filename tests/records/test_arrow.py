@@ -1,4 +1,4 @@
-"""Batches as Arrow: the columns of Spark's Kafka source."""
+"""Tests of the conversion of batches to Arrow."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def row(offset: int, time: int, value: bytes | None = b"v", key: bytes | None = 
     }
 
 
-def test_the_columns_are_sparks() -> None:
+def test_columns_match_sparks_kafka_source() -> None:
     schema: Any = arrow_schema(headers=True)
     assert [[field.name, str(field.type)] for field in schema] == [
         ["key", "binary"],
@@ -72,7 +72,7 @@ def test_the_columns_are_sparks() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_become_rows(codec: str) -> None:
+def test_converts_records_to_rows(codec: str) -> None:
     first = batch(
         ProducerRecord("t", b"v", timestamp=TIME),
         ProducerRecord("t", None, b"k", timestamp=TIME + 1),
@@ -87,7 +87,7 @@ def test_records_become_rows(codec: str) -> None:
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_rows_are_what_java_reads(name: str) -> None:
+def test_rows_match_records_read_by_java(name: str) -> None:
     rows = convert(bytes.fromhex(CASES[name]["hex"]), headers=True)
     assert [
         (row["offset"], row["key"], row["value"], row["headers"], row["timestampType"])
@@ -110,17 +110,17 @@ def test_rows_are_what_java_reads(name: str) -> None:
     ]
 
 
-def test_only_the_range_asked_for() -> None:
+def test_converts_only_requested_offsets() -> None:
     data = batch(*(ProducerRecord("t", b"%d" % n, timestamp=TIME) for n in range(10)))
     assert [row["offset"] for row in convert(data, start=3, end=6)] == [3, 4, 5]
     assert convert(data, start=10) == []
 
 
-def test_no_batches_are_no_rows() -> None:
+def test_no_batches_give_no_rows() -> None:
     assert convert(b"", headers=True) == []
 
 
-def test_nothing_points_into_the_buffer() -> None:
+def test_arrow_batch_does_not_reference_the_buffer() -> None:
     buffer = bytearray(batch(ProducerRecord("t", b"v", timestamp=TIME)))
     views = list(iter_batches(buffer))
     table = to_arrow(views, topic="t", partition=3)
@@ -128,7 +128,7 @@ def test_nothing_points_into_the_buffer() -> None:
     assert table.to_pylist() == [row(0, TIME)]
 
 
-def test_pandas_is_not_imported_which_would_hold_the_loop_for_a_fifth_of_a_second() -> None:
+def test_does_not_import_pandas() -> None:
     program = f"""
 import sys
 from kafka_async.records.arrow import to_arrow
@@ -142,14 +142,14 @@ print(*{{"pyarrow", "pandas"}} & set(sys.modules))
     assert done.stdout == "pyarrow\n"
 
 
-def test_a_time_beyond_microseconds() -> None:
+def test_timestamp_beyond_microseconds_is_corrupt() -> None:
     data = batch(ProducerRecord("t", b"v", timestamp=1 << 62))
     with pytest.raises(CorruptRecordError, match="microseconds") as caught:
         convert(data)
     assert (caught.value.topic, caught.value.partition) == ("t", 3)
 
 
-def test_damage_is_named() -> None:
+def test_corruption_names_topic_partition_and_offset() -> None:
     data = bytearray(batch(ProducerRecord("t", b"v"), base_offset=7))
     data[-1] = 9
     struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
@@ -158,12 +158,12 @@ def test_damage_is_named() -> None:
     assert caught.value.offset == 7
 
 
-def test_old_message_sets_are_refused() -> None:
+def test_message_sets_are_not_supported() -> None:
     with pytest.raises(UnsupportedForMessageFormatError):
         convert(bytes.fromhex(CASES["v1-none"]["hex"]))
 
 
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_raises_invalid_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InvalidConfigurationError, match="pip install"):
         arrow_schema()

@@ -1,4 +1,4 @@
-"""Batches: framing, walking a fetched buffer, what a leader changes, and what is corrupt."""
+"""Tests of record batches: encoding, iterating over a buffer, changes by a leader, corruption."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def framed(
 
 
 def tampered(batch: bytes, at: int, code: str, value: int) -> bytes:
-    """The batch with one field changed and its CRC made right again."""
+    """Return the batch with one field changed and a correct CRC."""
     out = bytearray(batch)
     struct.pack_into(code, out, at, value)
     struct.pack_into(">I", out, 17, crc32c.crc32c(bytes(out[21:])))
     return bytes(out)
 
 
-# -- what is written ------------------------------------------------------------------------------
+# -- encoding -------------------------------------------------------------------------------------
 
 
-def test_a_header_is_61_bytes_in_kafkas_order() -> None:
+def test_header_has_61_bytes_in_kafkas_order() -> None:
     batch = encode_batch(
         b"payload",
         codec=Codec.lz4,
@@ -91,7 +91,7 @@ def test_a_header_is_61_bytes_in_kafkas_order() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_comes_back(codec: Codec) -> None:
+def test_batch_round_trip(codec: Codec) -> None:
     (view,) = iter_batches(framed(codec, 1000), topic="t", partition=2)
     assert view.header.codec is codec
     assert (view.base_offset, view.last_offset, view.next_offset) == (1000, 1004, 1005)
@@ -102,7 +102,7 @@ def test_a_batch_comes_back(codec: Codec) -> None:
     assert [r.offset for r in view.records(start=1003)] == [1003, 1004]
 
 
-def test_the_same_batch_is_framed_for_any_producer() -> None:
+def test_same_batch_can_be_framed_for_any_producer() -> None:
     batch = RecordBatch.build(records(), "gzip")
     (plain,) = iter_batches(batch.frame())
     (ours,) = iter_batches(
@@ -116,22 +116,22 @@ def test_the_same_batch_is_framed_for_any_producer() -> None:
     assert (batch.count, batch.base_timestamp, batch.max_timestamp) == (5, TIME, TIME + 4)
 
 
-def test_records_without_a_time_take_the_batchs() -> None:
+def test_records_without_timestamp_get_the_default() -> None:
     batch = RecordBatch.build([ProducerRecord("t", b"v")], timestamp=TIME)
     assert batch.base_timestamp == TIME
 
 
-def test_a_batch_needs_records_and_a_codec_that_exists() -> None:
+def test_empty_batch_or_unknown_codec_raises() -> None:
     with pytest.raises(ValueError, match="at least one"):
         RecordBatch.build([])
     with pytest.raises(ValueError, match="none, gzip, snappy, lz4, zstd, not 'rar'"):
         RecordBatch.build(records(), "rar")
 
 
-# -- what a leader changes ------------------------------------------------------------------------
+# -- changes by a leader --------------------------------------------------------------------------
 
 
-def test_assigning_offsets_leaves_the_crc_alone() -> None:
+def test_assigning_offsets_does_not_change_the_crc() -> None:
     before = RecordBatch.build(records()).frame()
     after = assign_offsets(before, 123, 45)
     assert after[17:] == before[17:]
@@ -140,14 +140,14 @@ def test_assigning_offsets_leaves_the_crc_alone() -> None:
     view.check_crc()
 
 
-def test_assigning_time_makes_it_log_append_time() -> None:
+def test_assigning_append_time_sets_log_append_time() -> None:
     (view,) = iter_batches(assign_offsets(framed(Codec.zstd), 10, 1, TIME + 999))
     assert view.header.timestamp_type == 1
     assert {(r.timestamp, r.timestamp_type) for r in view.records()} == {(TIME + 999, 1)}
 
 
 @pytest.mark.parametrize("kind", ["commit", "abort"])
-def test_a_marker_comes_back(kind: Any) -> None:
+def test_transaction_marker_round_trip(kind: Any) -> None:
     batch = encode_control_batch(
         kind,
         producer_id=4242,
@@ -166,10 +166,10 @@ def test_a_marker_comes_back(kind: Any) -> None:
     assert len(view.records()) == 1
 
 
-# -- walking a buffer -----------------------------------------------------------------------------
+# -- iterating over a buffer ----------------------------------------------------------------------
 
 
-def test_batches_in_a_row() -> None:
+def test_iterates_consecutive_batches() -> None:
     parts = [framed(codec, 100 * n) for n, codec in enumerate(CODECS)]
     views = list(iter_batches(b"".join(parts), topic="t", partition=0))
     assert [view.base_offset for view in views] == [0, 100, 200, 300, 400]
@@ -177,13 +177,13 @@ def test_batches_in_a_row() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(framed())))
-def test_a_tail_that_is_cut_off_is_legal(cut: int) -> None:
+def test_truncated_last_batch_is_legal(cut: int) -> None:
     first = framed()
     views = list(iter_batches(first + framed(base_offset=5)[:cut], topic="t", partition=0))
     assert [view.base_offset for view in views] == [0]
 
 
-def test_views_do_not_copy() -> None:
+def test_views_do_not_copy_the_buffer() -> None:
     buffer = bytearray(framed())
     (view,) = iter_batches(buffer)
     buffer[-1] ^= 1
@@ -191,7 +191,7 @@ def test_views_do_not_copy() -> None:
         view.check_crc()
 
 
-def test_an_empty_buffer_has_no_batches() -> None:
+def test_empty_buffer_has_no_batches() -> None:
     assert list(iter_batches(b"")) == []
 
 
@@ -210,7 +210,7 @@ def test_an_empty_buffer_has_no_batches() -> None:
         (23, ">i", -1, "ends before it begins"),
     ],
 )
-def test_where_the_next_batch_cannot_be_found(at: int, code: str, value: int, says: str) -> None:
+def test_raises_where_next_batch_cannot_be_found(at: int, code: str, value: int, says: str) -> None:
     second = tampered(framed(base_offset=5), at, code, value)
     walk = iter_batches(framed() + second, topic="t", partition=3)
     assert next(walk).base_offset == 0
@@ -219,11 +219,11 @@ def test_where_the_next_batch_cannot_be_found(at: int, code: str, value: int, sa
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
 
 
-def test_a_length_beyond_the_buffer_is_a_cut_off_tail() -> None:
+def test_length_beyond_the_buffer_is_a_truncated_batch() -> None:
     assert list(iter_batches(tampered(framed(), 8, ">i", (1 << 31) - 1))) == []
 
 
-# -- damage ---------------------------------------------------------------------------------------
+# -- corruption -----------------------------------------------------------------------------------
 
 
 def corrupt(batch: bytes, match: str | None = None) -> CorruptRecordError:
@@ -235,53 +235,55 @@ def corrupt(batch: bytes, match: str | None = None) -> CorruptRecordError:
 
 
 @pytest.mark.parametrize("at", range(17, len(framed())))
-def test_the_crc_covers_every_byte_after_it(at: int) -> None:
+def test_crc_covers_every_byte_after_it(at: int) -> None:
     batch = bytearray(framed(base_offset=9))
     batch[at] ^= 0x40
     assert corrupt(bytes(batch), "CRC does not match").offset == 9
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_does_not_exist(codec: int) -> None:
+def test_unknown_codec_is_corrupt(codec: int) -> None:
     corrupt(tampered(framed(), 21, ">h", codec), f"names codec {codec}")
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_codec_that_is_not_the_right_one(codec: Codec) -> None:
+def test_wrong_codec_is_corrupt(codec: Codec) -> None:
     other = CODECS[1 + codec % 4]
     error = corrupt(tampered(framed(codec, 20), 21, ">h", other), other.name)
     assert error.offset == 20
 
 
 @pytest.mark.parametrize("count", [-1, 0, 4, 6, 1000, (1 << 31) - 1])
-def test_a_count_that_lies(count: int) -> None:
+def test_wrong_record_count_is_corrupt(count: int) -> None:
     corrupt(tampered(framed(), 57, ">i", count))
 
 
-def test_a_last_offset_that_lies() -> None:
+def test_wrong_last_offset_is_corrupt() -> None:
     corrupt(tampered(framed(), 23, ">i", 3), "out of order or beyond")
 
 
-def test_a_timestamp_that_overflows() -> None:
+def test_timestamp_overflow_is_corrupt() -> None:
     corrupt(tampered(framed(), 27, ">q", (1 << 63) - 2), "timestamp")
 
 
-def test_offsets_beyond_64_bits() -> None:
+def test_offsets_beyond_64_bits_are_corrupt() -> None:
     with pytest.raises(CorruptRecordError, match="legal range"):
         list(iter_batches(assign_offsets(framed(), (1 << 63) - 3, 0)))
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_larger_than_the_limit(codec: Codec) -> None:
+def test_batch_larger_than_the_limit_is_corrupt(codec: Codec) -> None:
     (view,) = iter_batches(framed(codec, count=200))
     if codec is Codec.none:
-        assert len(view.records(limit=10)) == 200  # nothing is inflated: the frame bounds it
+        assert (
+            len(view.records(limit=10)) == 200
+        )  # uncompressed records have no limit but the frame
         return
     with pytest.raises(CorruptRecordError):
         view.records(limit=100)
 
 
-def test_a_batch_that_compaction_emptied() -> None:
+def test_reads_batch_emptied_by_compaction() -> None:
     empty = encode_batch(
         b"", codec=Codec.zstd, count=0, base_timestamp=-1, max_timestamp=-1, producer_id=4
     )
@@ -290,7 +292,7 @@ def test_a_batch_that_compaction_emptied() -> None:
     assert view.next_offset == 12
 
 
-# -- markers that lie -----------------------------------------------------------------------------
+# -- malformed markers ----------------------------------------------------------------------------
 
 
 def control(*pairs: tuple[bytes | None, bytes | None]) -> ControlMarker:
@@ -313,10 +315,10 @@ def control(*pairs: tuple[bytes | None, bytes | None]) -> ControlMarker:
 COMMIT, ABORT, EPOCH = b"\0\0\0\x01", b"\0\0\0\0", b"\0\0\0\0\0\x09"
 
 
-def test_markers_as_they_come() -> None:
+def test_decodes_control_records() -> None:
     assert control((COMMIT, EPOCH)) == ("commit", 9)
     assert control((ABORT, EPOCH)) == ("abort", 9)
-    # Of several the first counts, as for Java; versions to come may add to both fields.
+    # Only the first record counts, as in Java; newer versions may add fields to key and value.
     assert control((ABORT, EPOCH), (COMMIT, EPOCH)) == ("abort", 9)
     assert control((b"\0\x05\0\x01more", b"\0\x05\0\0\0\x09more")) == ("commit", 9)
     assert control((b"\0\0\0\x02", None)) == ("other", -1)
@@ -325,7 +327,7 @@ def test_markers_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("pair", [(None, EPOCH), (b"\0\0\0", EPOCH), (ABORT, None), (ABORT, b"\0")])
-def test_markers_that_cannot_be_read(pair: tuple[bytes | None, bytes | None]) -> None:
+def test_malformed_control_records_are_corrupt(pair: tuple[bytes | None, bytes | None]) -> None:
     with pytest.raises(CorruptRecordError):
         control(pair)
 
@@ -350,7 +352,7 @@ SLOW = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 @SLOW
 @given(written=RECORDS, codec=st.sampled_from(CODECS), base=st.integers(0, 1 << 60))
-def test_whatever_is_written_is_read(
+def test_written_records_are_read_back(
     written: list[ProducerRecord], codec: Codec, base: int
 ) -> None:
     batch = assign_offsets(RecordBatch.build(written, codec.name).frame(), base, 3)
@@ -360,8 +362,8 @@ def test_whatever_is_written_is_read(
     ]
 
 
-def damage(data: bytes) -> CorruptRecordError | None:
-    """What is wrong with a buffer, None if it can be read; any other exception is a bug."""
+def read_error(data: bytes) -> CorruptRecordError | None:
+    """Return the CorruptRecordError of reading a buffer; any other exception is a bug."""
     try:
         for view in iter_batches(data, topic="t", partition=0):
             view.records()
@@ -373,7 +375,7 @@ def damage(data: bytes) -> CorruptRecordError | None:
 @SLOW
 @given(data=st.binary(max_size=300))
 def test_random_bytes_are_batches_or_corrupt(data: bytes) -> None:
-    error = damage(data)
+    error = read_error(data)
     assert error is None or (error.topic, error.partition) == ("t", 0)
 
 
@@ -382,10 +384,10 @@ def test_random_bytes_are_batches_or_corrupt(data: bytes) -> None:
 def test_random_sections_are_records_or_corrupt(codec: Codec, data: bytes, count: int) -> None:
     for payload in (data, compress(codec, data)):
         batch = encode_batch(payload, codec=codec, count=count, base_timestamp=0, max_timestamp=0)
-        error = damage(batch)
+        error = read_error(batch)
         assert error is None or (error.topic, error.partition) == ("t", 0)
 
 
-def test_reprs_name_the_place() -> None:
+def test_repr_names_partition_and_offsets() -> None:
     (view,) = iter_batches(framed(base_offset=10), topic="t", partition=3)
     assert repr(view) == f"<batch t-3 offsets 10-14, {len(framed())} bytes>"

@@ -1,4 +1,4 @@
-"""The checksum's function: where it comes from, and what comes with it."""
+"""Tests of loading the checksum function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print(*sys.modules)
 """
 
 
-def test_the_checksum_is_loaded_without_what_its_package_has_for_a_command() -> None:
+def test_loads_checksum_without_the_packages_command() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
     )
@@ -37,7 +37,7 @@ def test_the_checksum_is_loaded_without_what_its_package_has_for_a_command() -> 
     assert {"argparse", "email", "importlib.metadata", "crc32c"}.isdisjoint(loaded.split())
 
 
-def test_the_checksum_is_its_packages_where_that_is_laid_out_otherwise(
+def test_falls_back_to_the_package_without_extension_module(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nothing(*_: object) -> None:

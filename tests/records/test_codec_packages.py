@@ -1,4 +1,4 @@
-"""Codec packages are imported when they are first needed, by several threads at once perhaps."""
+"""Tests of importing codec packages on first use, by several threads at a time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NAME = "cramjam"
 
 
 class SlowLoader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads something like cramjam, and stops half-way until it may go on."""
+    """Loads a replacement of cramjam, and pauses while its module is incomplete."""
 
     def __init__(self) -> None:
-        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.started, self.may_continue = threading.Event(), threading.Event()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -38,15 +38,15 @@ class SlowLoader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        self.begun.set()
-        assert self.may_go_on.wait(10)
+        self.started.set()
+        assert self.may_continue.wait(10)
         module.__dict__["snappy"] = SimpleNamespace(compress_raw=bytes)
 
 
-def test_a_package_that_another_thread_is_importing_is_waited_for(
+def test_waits_for_package_imported_by_another_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importlib.import_module(NAME)  # to be put back in the end
+    importlib.import_module(NAME)  # monkeypatch restores it
     loader = SlowLoader()
     monkeypatch.setattr(sys, "meta_path", [loader, *sys.meta_path])
     monkeypatch.setattr(compression, "_LOADED", {})
@@ -58,10 +58,10 @@ def test_a_package_that_another_thread_is_importing_is_waited_for(
 
     first, second = threading.Thread(target=use), threading.Thread(target=use)
     first.start()
-    assert loader.begun.wait(10)
+    assert loader.started.wait(10)
     second.start()
-    second.join(0.1)  # long enough to take what is half made, if it did not wait
-    loader.may_go_on.set()
+    second.join(0.1)  # long enough to use the incomplete module, if it did not wait
+    loader.may_continue.set()
     first.join()
     second.join()
     assert [data.endswith(b"value") for data in done] == [True, True]

@@ -1,4 +1,4 @@
-"""Codecs: what goes in comes out, and nothing comes out that should not."""
+"""Tests of the codecs: round trips, limits and malformed streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = b"the quick brown fox jumps over the lazy dog " * 5000
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("size", [0, 1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 200_001])
-def test_what_goes_in_comes_out(codec: Codec, size: int) -> None:
+def test_round_trip_of_every_codec(codec: Codec, size: int) -> None:
     noise = random.randbytes(size)
     for data in (WORDS[:size], noise):
         packed = compress(codec, data)
@@ -39,14 +39,14 @@ def test_what_goes_in_comes_out(codec: Codec, size: int) -> None:
 
 
 @given(codec=st.sampled_from(CODECS), data=st.binary(max_size=2000))
-def test_anything_comes_out_again(codec: Codec, data: bytes) -> None:
+def test_round_trip_of_arbitrary_data(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, memoryview(data))) == data
 
 
 @pytest.mark.parametrize(
     ("codec", "low", "high"), [(Codec.gzip, 1, 9), (Codec.lz4, 1, 12), (Codec.zstd, 1, 19)]
 )
-def test_levels_change_the_size_only(codec: Codec, low: int, high: int) -> None:
+def test_levels_change_only_the_size(codec: Codec, low: int, high: int) -> None:
     text = "".join(random.choices(["alpha", "beta", "gamma", "delta ", "x"], k=20_000)).encode()
     quick, small = compress(codec, text, low), compress(codec, text, high)
     assert len(small) < len(quick)
@@ -54,7 +54,7 @@ def test_levels_change_the_size_only(codec: Codec, low: int, high: int) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_more_than_the_limit_is_refused(codec: Codec) -> None:
+def test_output_beyond_the_limit_is_corrupt(codec: Codec) -> None:
     packed = compress(codec, WORDS)
     with pytest.raises(CorruptRecordError):
         decompress(codec, packed, limit=len(WORDS) - 1)
@@ -62,7 +62,7 @@ def test_more_than_the_limit_is_refused(codec: Codec) -> None:
         decompress(codec, packed, limit=0)
 
 
-def test_more_than_the_limit_uncompressed() -> None:
+def test_uncompressed_data_beyond_the_limit_is_corrupt() -> None:
     with pytest.raises(CorruptRecordError):
         decompress(Codec.none, b"12345", limit=4)
 
@@ -72,14 +72,14 @@ def test_every_truncation_is_corrupt(codec: Codec) -> None:
     packed = compress(codec, b"some text, some text, some text, and then some more")
     for cut in range(len(packed)):
         if codec is Codec.snappy and cut == 16:
-            continue  # a header without blocks is a complete stream of nothing
+            continue  # a header without blocks is a complete empty stream
         with pytest.raises(CorruptRecordError):
             decompress(codec, packed[:cut])
 
 
 @pytest.mark.parametrize("codec", PACKED)
 @pytest.mark.parametrize("tail", [b"\0", b"garbage", b"\0" * 100])
-def test_bytes_after_the_end_are_corrupt(codec: Codec, tail: bytes) -> None:
+def test_trailing_bytes_are_corrupt(codec: Codec, tail: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(codec, compress(codec, b"some text") + tail)
 
@@ -92,7 +92,7 @@ def test_random_bytes_are_corrupt(codec: Codec) -> None:
 
 
 @given(codec=st.sampled_from(PACKED), at=st.integers(0, 200), byte=st.integers(0, 255))
-def test_a_changed_byte_gives_data_or_corrupt(codec: Codec, at: int, byte: int) -> None:
+def test_changed_byte_gives_data_or_corrupt(codec: Codec, at: int, byte: int) -> None:
     packed = bytearray(compress(codec, WORDS[:500]))
     packed[at % len(packed)] = byte
     with suppress(CorruptRecordError):
@@ -100,24 +100,24 @@ def test_a_changed_byte_gives_data_or_corrupt(codec: Codec, at: int, byte: int) 
 
 
 @pytest.mark.parametrize("codec", [Codec.gzip, Codec.lz4, Codec.zstd])
-def test_streams_in_a_row_are_one(codec: Codec) -> None:
+def test_concatenated_streams_are_one(codec: Codec) -> None:
     packed = compress(codec, b"first ") + compress(codec, b"") + compress(codec, b"second")
     assert decompress(codec, packed) == b"first second"
     with pytest.raises(CorruptRecordError):
         decompress(codec, packed, limit=11)
 
 
-# -- bombs ----------------------------------------------------------------------------------------
+# -- decompression bombs --------------------------------------------------------------------------
 
 
 def bomb(codec: Codec, size: int) -> bytes:
-    if codec is Codec.zstd:  # without its size, so that nobody can refuse it by that
+    if codec is Codec.zstd:  # without its size, which would be rejected at once
         return zstandard.ZstdCompressor(write_content_size=False).compress(bytes(size))
     return compress(codec, bytes(size))
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_stops_at_the_limit(codec: Codec) -> None:
+def test_decompression_bomb_stops_at_the_limit(codec: Codec) -> None:
     packed = bomb(codec, 64 * MIB)
     decompress(codec, compress(codec, b"load the package first"))
     tracemalloc.start()
@@ -129,14 +129,14 @@ def test_a_bomb_stops_at_the_limit(codec: Codec) -> None:
         tracemalloc.stop()
 
 
-def test_a_bomb_of_many_streams_stops_at_the_limit() -> None:
+def test_decompression_bomb_of_many_streams_stops_at_the_limit() -> None:
     for codec in (Codec.gzip, Codec.lz4, Codec.zstd):
         with pytest.raises(CorruptRecordError):
             decompress(codec, bomb(codec, MIB // 4) * 10, limit=MIB)
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_small_batch_allocates_little(codec: Codec) -> None:
+def test_small_batch_allocates_little_memory(codec: Codec) -> None:
     packed = bomb(codec, 1000)
     decompress(codec, packed)
     tracemalloc.start()
@@ -156,14 +156,14 @@ def raw_snappy(data: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(data))
 
 
-def test_snappy_is_framed_as_java_reads_it() -> None:
+def test_snappy_framing_matches_java() -> None:
     packed = compress(Codec.snappy, WORDS[:40_000])
     assert packed[:16] == XERIAL
     (length,) = struct.unpack_from(">i", packed, 16)
     assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + length])) == WORDS[: 32 * 1024]
 
 
-def test_snappy_without_framing_is_read() -> None:
+def test_reads_snappy_without_framing() -> None:
     assert decompress(Codec.snappy, raw_snappy(WORDS)) == WORDS
 
 
@@ -179,18 +179,18 @@ def test_snappy_without_framing_is_read() -> None:
         struct.pack(">i", 4) + b"\xff\xff\xff\xff",
     ],
 )
-def test_snappy_blocks_that_lie(tail: bytes) -> None:
+def test_malformed_snappy_blocks_are_corrupt(tail: bytes) -> None:
     good = raw_snappy(b"good")
     with pytest.raises(CorruptRecordError):
         decompress(Codec.snappy, XERIAL + struct.pack(">i", len(good)) + good + tail)
 
 
-def test_snappy_from_the_future() -> None:
+def test_newer_snappy_framing_is_corrupt() -> None:
     with pytest.raises(CorruptRecordError, match="version 2"):
         decompress(Codec.snappy, b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2))
 
 
-def test_snappy_that_declares_more_than_it_can_hold() -> None:
+def test_snappy_declaring_impossible_size_is_corrupt() -> None:
     declared = b"\xff\xff\xff\x1f"  # 64 MiB
     with pytest.raises(CorruptRecordError, match="more than it can hold"):
         decompress(Codec.snappy, declared + b"\0" * 100)
@@ -199,7 +199,7 @@ def test_snappy_that_declares_more_than_it_can_hold() -> None:
 # -- lz4 and zstd ---------------------------------------------------------------------------------
 
 
-def test_lz4_blocks_are_independent_as_java_needs_them() -> None:
+def test_lz4_blocks_are_independent_for_java() -> None:
     flags = compress(Codec.lz4, WORDS)[4]
     assert flags >> 6 == 1
     assert flags & 0x20
@@ -207,13 +207,13 @@ def test_lz4_blocks_are_independent_as_java_needs_them() -> None:
 
 
 @pytest.mark.parametrize(("size", "block"), [(60_000, 4), (128 * 1024, 5), (1 << 20, 5)])
-def test_a_batch_of_the_usual_size_is_one_lz4_block(size: int, block: int) -> None:
-    # 4 is 64 KiB and 5 is 256: a small batch makes its reader allocate no more than it holds.
+def test_default_size_batch_is_one_lz4_block(size: int, block: int) -> None:
+    # 4 is 64 KiB and 5 is 256 KiB: reading a small batch allocates no more than its size.
     assert compress(Codec.lz4, bytes(size))[5] >> 4 == block
 
 
 @pytest.mark.parametrize("size", [10, (1 << 63) - 1])
-def test_a_size_that_lies(size: int) -> None:
+def test_wrong_declared_size_is_corrupt(size: int) -> None:
     frame = bytearray(lz4.frame.compress(WORDS, store_size=True))  # pyright: ignore
     struct.pack_into("<Q", frame, 6, size)
     with pytest.raises(CorruptRecordError):
@@ -225,13 +225,13 @@ def test_a_size_that_lies(size: int) -> None:
         decompress(Codec.zstd, packed)
 
 
-def test_zstd_of_the_highest_level_needs_no_window() -> None:
+def test_reads_zstd_of_the_highest_level() -> None:
     stream = zstandard.ZstdCompressor(level=22, write_content_size=False).compressobj()
     packed = stream.compress(WORDS) + stream.flush()
     assert decompress(Codec.zstd, packed, limit=MIB) == WORDS
 
 
-def test_zstd_with_a_checksum() -> None:
+def test_reads_zstd_with_checksum() -> None:
     packed = zstandard.ZstdCompressor(write_checksum=True).compress(WORDS)
     assert decompress(Codec.zstd, packed) == WORDS
     with pytest.raises(CorruptRecordError):
@@ -240,7 +240,7 @@ def test_zstd_with_a_checksum() -> None:
         decompress(Codec.zstd, packed[:-1] + bytes([packed[-1] ^ 1]))
 
 
-def test_zstd_with_a_dictionary() -> None:
+def test_zstd_with_dictionary_is_corrupt() -> None:
     samples: list[bytes | bytearray | memoryview] = [
         os.urandom(8).hex().encode() * 20 for _ in range(200)
     ]
@@ -250,12 +250,12 @@ def test_zstd_with_a_dictionary() -> None:
         decompress(Codec.zstd, packed)
 
 
-def test_gzip_is_not_zlib() -> None:
+def test_zlib_stream_is_not_gzip() -> None:
     with pytest.raises(CorruptRecordError):
         decompress(Codec.gzip, zlib.compress(WORDS))
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compression, "_LOADED", {})
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     with pytest.raises(InvalidConfigurationError, match="pip install lz4"):

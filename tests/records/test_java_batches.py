@@ -1,4 +1,4 @@
-"""Batches that Kafka's Java classes wrote, read here as Java reads them."""
+"""Tests of reading batches that Kafka's Java classes wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unhex(text: str | None) -> bytes | None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_records_are_what_java_reads(name: str) -> None:
+def test_reads_the_same_records_as_java(name: str) -> None:
     for view, batch in zip(views(name), CASES[name]["batches"], strict=True):
         epoch = batch["leader_epoch"] if batch["leader_epoch"] >= 0 else None
         read = [
@@ -50,7 +50,7 @@ def test_records_are_what_java_reads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_batches_are_what_java_reads(name: str) -> None:
+def test_reads_the_same_batch_headers_as_java(name: str) -> None:
     for view, batch in zip(views(name), CASES[name]["batches"], strict=True):
         assert view.last_offset == batch["last_offset"]
         assert view.next_offset == batch["last_offset"] + 1
@@ -74,13 +74,13 @@ def test_batches_are_what_java_reads(name: str) -> None:
         ("v2-leader-change", ("other", -1)),
     ],
 )
-def test_markers_say_what_java_wrote(name: str, marker: tuple[str, int]) -> None:
+def test_reads_markers_written_by_java(name: str, marker: tuple[str, int]) -> None:
     (view,) = views(name)
     assert view.control() == marker
 
 
-def test_our_bytes_are_javas() -> None:
-    """Uncompressed, there is one way to write a batch: Java's records, written again, are equal."""
+def test_writes_the_same_bytes_as_java() -> None:
+    """An uncompressed batch has one encoding: Java's records are written as the same bytes."""
     for name in ("v2-none", "v2-idempotent", "v2-transactional"):
         (view,) = views(name)
         batch = RecordBatch.build(view.records())
@@ -99,7 +99,7 @@ def test_our_bytes_are_javas() -> None:
 
 
 @pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
-def test_batches_of_many_compressed_blocks(codec: str) -> None:
+def test_reads_batches_of_many_compressed_blocks(codec: str) -> None:
     (view,) = iter_batches(bytes.fromhex(LARGE[codec]), topic="t", partition=0)
     assert view.header.codec is Codec[codec]
     read = [(r.offset, r.timestamp, r.key, r.value) for r in view.records()]

@@ -1,4 +1,4 @@
-"""Message sets of magic 0 and 1: what Java's golden batches leave out is mostly damage."""
+"""Tests of message sets of magic 0 and 1, mostly malformed ones; see also test_java_batches.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records.batch import BatchView, iter_batches
 from kafka_async.records.compression import Codec, compress
-from tests.records import judges
+from tests.records import other_clients
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -54,7 +54,7 @@ def read(data: bytes, start: int = 0) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_entries_in_a_row(magic: int) -> None:
+def test_reads_consecutive_entries(magic: int) -> None:
     data = entry(5, b"a", magic=magic, key=b"k") + entry(7, None, magic=magic)
     time = TIME if magic else -1
     assert read(data) == [(5, time, b"k", b"a"), (7, time, None, None)]
@@ -62,8 +62,8 @@ def test_entries_in_a_row(magic: int) -> None:
     assert read(data, start=6) == [(7, time, None, None)]
 
 
-def test_relative_offsets_count_back_from_the_wrappers() -> None:
-    # Compaction removed the second of four.
+def test_relative_offsets_end_at_the_wrappers_offset() -> None:
+    # Compaction has removed the second of four messages.
     data = wrapped(103, entry(0, b"a"), entry(2, b"c"), entry(3, b"d"))
     assert [offset for offset, *_ in read(data)] == [100, 102, 103]
     assert [offset for offset, *_ in read(data, start=102)] == [102, 103]
@@ -71,12 +71,12 @@ def test_relative_offsets_count_back_from_the_wrappers() -> None:
     assert view.next_offset == 104
 
 
-def test_offsets_in_magic_0_are_absolute() -> None:
+def test_magic_0_offsets_are_absolute() -> None:
     data = wrapped(103, entry(100, b"a", magic=0), entry(103, b"d", magic=0), magic=0)
     assert [offset for offset, *_ in read(data)] == [100, 103]
 
 
-def test_the_wrappers_time_counts_where_the_broker_stamps() -> None:
+def test_wrapper_timestamp_applies_for_log_append_time() -> None:
     data = wrapped(1, entry(0, b"a", time=5), entry(1, b"b", time=6), flags=0x08)
     (view,) = views(data)
     assert [(r.timestamp, r.timestamp_type) for r in view.records()] == [(TIME, 1)] * 2
@@ -84,21 +84,21 @@ def test_the_wrappers_time_counts_where_the_broker_stamps() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.none, Codec.gzip])
-def test_another_writers_message_sets(magic: int, codec: int) -> None:
-    legacy = judges.module("kafka", "legacy_records")
+def test_reads_message_sets_of_other_writers(magic: int, codec: int) -> None:
+    legacy = other_clients.record_module("kafka", "legacy_records")
     builder = legacy.LegacyRecordBatchBuilder(magic, codec, batch_size=10_000)
     for n in range(10):
         builder.append(n, TIME + n, b"k%d" % n, b"v%d" % n)
     data = bytes(builder.build())
     if codec and magic:
-        # A producer leaves the wrapper's offset at zero; the broker sets the last one's.
+        # A producer sets the wrapper's offset to zero, a broker to that of the last message.
         data = struct.pack(">q", 9) + data[8:]
     time = TIME if magic else -1
     expected = [(n, time + n * magic, b"k%d" % n, b"v%d" % n) for n in range(10)]
     assert read(data) == expected
 
 
-# -- damage ---------------------------------------------------------------------------------------
+# -- corruption -----------------------------------------------------------------------------------
 
 
 def corrupt(data: bytes, match: str) -> None:
@@ -109,13 +109,13 @@ def corrupt(data: bytes, match: str) -> None:
     assert caught.value.offset == 9
 
 
-def test_a_wrong_crc() -> None:
+def test_wrong_crc_is_corrupt() -> None:
     data = bytearray(entry(9, b"value"))
     data[-1] ^= 1
     corrupt(bytes(data), "CRC")
 
 
-def test_a_wrong_crc_inside() -> None:
+def test_wrong_inner_crc_is_corrupt() -> None:
     inner = bytearray(entry(0, b"value"))
     inner[-1] ^= 1
     corrupt(wrapped(9, bytes(inner)), "CRC")
@@ -139,12 +139,12 @@ def test_a_wrong_crc_inside() -> None:
         (entry(9, b"no gzip", attributes=1), "gzip"),
     ],
 )
-def test_damage_inside(data: bytes, match: str) -> None:
+def test_malformed_inner_message_set_is_corrupt(data: bytes, match: str) -> None:
     corrupt(data, match)
 
 
 @pytest.mark.parametrize(("at", "length"), [(26, 100), (26, -2), (30, 100), (30, -2)])
-def test_field_lengths_that_lie(at: int, length: int) -> None:
+def test_wrong_field_lengths_are_corrupt(at: int, length: int) -> None:
     data = bytearray(entry(9, b"value"))
     struct.pack_into(">i", data, at, length)
     struct.pack_into(">I", data, 12, zlib.crc32(data[16:]))
@@ -152,25 +152,25 @@ def test_field_lengths_that_lie(at: int, length: int) -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(entry(9, b"value", key=b"key"))))
-def test_a_cut_off_tail_is_legal(cut: int) -> None:
+def test_truncated_last_entry_is_legal(cut: int) -> None:
     assert len(views(entry(8, b"first") + entry(9, b"value", key=b"key")[:cut])) == 1
 
 
 @pytest.mark.parametrize(("magic", "size"), [(0, 13), (1, 21), (0, -1), (1, 0)])
-def test_a_size_too_small(magic: int, size: int) -> None:
+def test_too_small_size_is_corrupt(magic: int, size: int) -> None:
     data = bytearray(entry(9, b"value", magic=magic))
     struct.pack_into(">i", data, 8, size)
     with pytest.raises(CorruptRecordError, match="impossible length"):
         views(bytes(data))
 
 
-def test_the_limit_holds_inside() -> None:
+def test_limit_applies_to_inner_message_set() -> None:
     (view,) = views(wrapped(9, entry(0, bytes(10_000))))
     with pytest.raises(CorruptRecordError, match="more than 1000"):
         view.records(limit=1000)
 
 
-def test_there_is_no_section_to_make_columns_of() -> None:
+def test_section_of_message_set_is_not_supported() -> None:
     (view,) = views(entry(9, b"value"))
     with pytest.raises(UnsupportedForMessageFormatError):
         view.section()

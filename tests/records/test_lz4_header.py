@@ -1,4 +1,4 @@
-"""The header checksum that Kafka got wrong in magic 0: mended there, and refused elsewhere."""
+"""Tests of the lz4 header checksum, which is corrected in magic 0 and checked in later ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import iter_batches
 from kafka_async.records.compression import Codec, decompress
-from kafka_async.records.lz4_header import with_right_checksum, xxh32
+from kafka_async.records.lz4_header import with_correct_checksum, xxh32
 from tests.records.test_legacy import entry
 
 frame: Any = lz4.frame
@@ -28,27 +28,27 @@ def spoiled(data: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize(("size", "linked", "block"), SHAPES)
-def test_the_checksum_is_the_librarys(size: bool, linked: bool, block: int) -> None:
+def test_corrected_checksum_matches_the_library(size: bool, linked: bool, block: int) -> None:
     right = compressed(size, linked, block)
     wrong = spoiled(right, 14 if size else 6)
     with pytest.raises(CorruptRecordError, match="headerChecksum"):
         decompress(Codec.lz4, wrong)
-    assert with_right_checksum(wrong) == right
-    assert with_right_checksum(right) == right
+    assert with_correct_checksum(wrong) == right
+    assert with_correct_checksum(right) == right
 
 
 @pytest.mark.parametrize("length", range(7))
-def test_what_ends_inside_its_header_is_left_alone(length: int) -> None:
+def test_truncated_header_is_not_changed(length: int) -> None:
     data = compressed(False, False, 4)[: min(length, 6)]
-    assert with_right_checksum(data) == data
+    assert with_correct_checksum(data) == data
 
 
 @pytest.mark.parametrize(("data", "value"), [(b"", 0x02CC5D05), (b"abc", 0x32D153FF)])
-def test_published_values_of_the_hash(data: bytes, value: int) -> None:
+def test_xxh32_matches_published_values(data: bytes, value: int) -> None:
     assert xxh32(data) == value
 
 
-def test_only_magic_0_is_read_with_a_wrong_checksum() -> None:
+def test_only_magic_0_accepts_a_wrong_checksum() -> None:
     for magic, fails in [(0, False), (1, True)]:
         inner = entry(0, b"value", magic=magic)
         data = spoiled(frame.compress(inner, block_linked=False, store_size=False), 6)

@@ -1,4 +1,4 @@
-"""Other clients as judges: they read what we write, and we read what they write."""
+"""Tests of interoperability: other clients read our batches, and we read theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from kafka_async.records.batch import RecordBatch, assign_offsets, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.types import ProducerRecord
-from tests.records.judges import module
+from tests.records.other_clients import record_module
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -19,20 +19,20 @@ ROWS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = 
     (b"no value", None, []),
     (b"k" * 300, b"some text " * 20_000, []),
 ]
-JUDGES = ["kafka", "aiokafka"]
-# kafka-python reads snappy only with a package of its own; aiokafka with the one that we use.
-PAIRS = [(judge, codec) for judge in JUDGES for codec in Codec]
+CLIENTS = ["kafka", "aiokafka"]
+# kafka-python needs another snappy package than we use; aiokafka needs the same.
+PAIRS = [(client, codec) for client in CLIENTS for codec in Codec]
 PAIRS.remove(("kafka", Codec.snappy))
 
 
-@pytest.mark.parametrize(("judge", "codec"), PAIRS)
-def test_they_read_ours(judge: str, codec: Codec) -> None:
+@pytest.mark.parametrize(("client", "codec"), PAIRS)
+def test_other_clients_read_our_batches(client: str, codec: Codec) -> None:
     batch = RecordBatch.build(
         [ProducerRecord("t", v, k, h, timestamp=TIME - n) for n, (k, v, h) in enumerate(ROWS)],
         codec.name,
     )
     ours = batch.frame(producer_id=42, producer_epoch=3, base_sequence=17, transactional=True)
-    reader = module(judge, "memory_records").MemoryRecords(assign_offsets(ours, 1000, 5))
+    reader = record_module(client, "memory_records").MemoryRecords(assign_offsets(ours, 1000, 5))
     theirs = reader.next_batch()
     assert theirs.validate_crc()
     assert (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence) == (42, 3, 17)
@@ -42,9 +42,9 @@ def test_they_read_ours(judge: str, codec: Codec) -> None:
     assert not reader.has_next()
 
 
-@pytest.mark.parametrize(("judge", "codec"), PAIRS)
-def test_we_read_theirs(judge: str, codec: Codec) -> None:
-    builder = module(judge, "default_records").DefaultRecordBatchBuilder(
+@pytest.mark.parametrize(("client", "codec"), PAIRS)
+def test_reads_batches_of_other_clients(client: str, codec: Codec) -> None:
+    builder = record_module(client, "default_records").DefaultRecordBatchBuilder(
         magic=2,
         compression_type=int(codec),
         is_transactional=True,
@@ -62,9 +62,9 @@ def test_we_read_theirs(judge: str, codec: Codec) -> None:
     assert read == [(n, TIME - n, k, v, h) for n, (k, v, h) in enumerate(ROWS)]
 
 
-@pytest.mark.parametrize("judge", JUDGES)
-def test_uncompressed_we_write_the_same_bytes(judge: str) -> None:
-    builder = module(judge, "default_records").DefaultRecordBatchBuilder(
+@pytest.mark.parametrize("client", CLIENTS)
+def test_writes_the_same_uncompressed_bytes_as_other_clients(client: str) -> None:
+    builder = record_module(client, "default_records").DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
         is_transactional=False,
@@ -78,6 +78,6 @@ def test_uncompressed_we_write_the_same_bytes(judge: str) -> None:
     ours = RecordBatch.build(
         [ProducerRecord("t", v, k, h, timestamp=TIME + n) for n, (k, v, h) in enumerate(ROWS)]
     ).frame(producer_id=42, producer_epoch=3, base_sequence=17)
-    # The leader epoch (bytes 12 to 16) is the broker's to set; what a client puts there varies.
+    # The broker sets the leader epoch (bytes 12 to 16), which differs between clients.
     theirs = bytes(builder.build())
     assert (ours[:12], ours[16:]) == (theirs[:12], theirs[16:])

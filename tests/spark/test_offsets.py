@@ -1,4 +1,4 @@
-"""Offset ranges: Spark's JSON, and cuts that lose and repeat nothing."""
+"""Tests of offset ranges: Spark's JSON, planning and splitting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafka_async.types import TopicPartition
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def test_the_json_is_the_one_of_sparks_own_connector() -> None:
+def test_json_matches_sparks_connector() -> None:
     offsets = parse_offsets('{"b":{"0":7},"a":{"1":-2,"0":-1}}', "startingOffsets")
     assert offsets == {A0: LATEST, A1: EARLIEST, B0: 7}
     assert format_offsets(offsets) == '{"a":{"0":-1,"1":-2},"b":{"0":7}}'
@@ -34,24 +34,24 @@ def test_the_json_is_the_one_of_sparks_own_connector() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"a":1}', '{"a":{"x":1}}', '{"a":{"0":-3}}', '{"a":{"0":true}}']
 )
-def test_json_that_is_none_names_the_option(text: str) -> None:
+def test_invalid_json_error_names_the_option(text: str) -> None:
     with pytest.raises(InvalidConfigurationError, match="startingOffsets"):
         parse_offsets(text, "startingOffsets")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a":1}', '{"a":["x"]}'])
-def test_an_assignment_that_is_none_says_what_to_write(text: str) -> None:
+def test_invalid_assignment_error_shows_an_example(text: str) -> None:
     with pytest.raises(InvalidConfigurationError, match="assign"):
         parse_assignment(text)
 
 
-def test_bounds_come_from_what_is_asked_for_and_what_there_is() -> None:
+def test_plan_combines_requested_and_available_offsets() -> None:
     available = {A0: (10, 100), A1: (0, 50), B0: (5, 5)}
     ranges = plan([A1, B0, A0], {A0: 20, A1: EARLIEST}, {A1: 30}, available)
     assert ranges == [OffsetRange("a", 0, 20, 100), OffsetRange("a", 1, 0, 30)]
 
 
-def test_an_offset_that_retention_removed_is_kept_to_be_noticed() -> None:
+def test_plan_keeps_offsets_removed_by_retention() -> None:
     assert plan([A0], {A0: 3}, {}, {A0: (10, 20)}) == [OffsetRange("a", 0, 3, 20)]
 
 
@@ -62,7 +62,7 @@ ranges_of = st.lists(bounds, max_size=6).map(
 
 
 @given(ranges_of, st.none() | st.integers(1, 40), st.none() | st.integers(1, 700))
-def test_a_split_covers_each_offset_once(
+def test_split_covers_each_offset_once(
     ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> None:
     parts = split(ranges, min_partitions=min_partitions, max_records=max_records)

@@ -1,4 +1,4 @@
-"""Options of format("kafka_async"): Spark's own names, and one clear line for the rest."""
+"""Tests of the options of format("kafka_async")."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_async.types import TopicPartition
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
-def test_defaults_are_those_of_a_batch_read() -> None:
+def test_defaults_match_a_batch_read() -> None:
     options = source_options({**SERVERS, "subscribe": "a, b"})
     assert options.topics == ("a", "b")
     assert (options.starting, options.ending) == (EARLIEST, LATEST)
@@ -24,7 +24,7 @@ def test_defaults_are_those_of_a_batch_read() -> None:
     assert options.consumer == {"bootstrap_servers": "localhost:9092"}
 
 
-def test_names_are_read_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = source_options(
         {
             "KAFKA.BOOTSTRAP.SERVERS": "a:1",
@@ -59,28 +59,28 @@ def test_names_are_read_in_any_case() -> None:
         ({"subscribe": "a", "startingOffsets": "{"}, "startingOffsets"),
     ],
 )
-def test_what_is_wrong_is_named(options: dict[str, str], named: str) -> None:
+def test_error_names_the_invalid_option(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=re.escape(named)):
         source_options({**SERVERS, **options})
 
 
-def test_without_servers_the_error_says_what_to_write() -> None:
+def test_missing_servers_error_shows_an_example() -> None:
     with pytest.raises(InvalidConfigurationError, match="bootstrap"):
         source_options({"subscribe": "a"})
 
 
-def test_the_sink_takes_a_topic_and_producer_options() -> None:
+def test_sink_accepts_topic_and_producer_options() -> None:
     options = sink_options({**SERVERS, "topic": "out", "kafka.compression.type": "zstd"})
     assert options.topic == "out"
     assert options.producer["compression_type"] == "zstd"
 
 
-def test_the_sink_refuses_to_be_transactional_behind_sparks_back() -> None:
+def test_sink_rejects_transactional_id() -> None:
     with pytest.raises(InvalidConfigurationError, match="at-least-once"):
         sink_options({**SERVERS, "kafka.transactional.id": "x"})
 
 
-def test_kafka_options_are_read_as_java_reads_them() -> None:
+def test_kafka_options_accept_java_names() -> None:
     options = {"kafka.bootstrap.servers": "a:1", "kafka.acks": "1", "kafka.linger.ms": "7"}
     made = ProducerConfig.from_properties(sink_options(options).producer)
     assert (made.acks, made.enable_idempotence, made.linger_ms) == (1, False, 7)

@@ -1,4 +1,4 @@
-"""Without pyspark the classes can be imported, and using one says what to install."""
+"""Tests of importing and using the data source without pyspark."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ except IllegalStateError as error:
 """
 
 
-def test_the_error_says_what_to_install() -> None:
+def test_error_says_what_to_install() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
     assert "pip install pyspark pyarrow" in done.stdout
 
 
-def test_the_module_that_spark_finds_imports_nothing_of_ours() -> None:
+def test_spark_entry_module_imports_no_client_code() -> None:
     program = (
         "import pyspark_kafka_async, sys; "
         "print([name for name in sys.modules if name.split('.')[0] == 'kafka_async'])"
@@ -32,5 +32,5 @@ def test_the_module_that_spark_finds_imports_nothing_of_ours() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    # Without pyspark the module cannot be imported, and there is no Spark to look for it.
+    # Without pyspark the module cannot be imported, but then there is no Spark that imports it.
     assert done.stdout.strip() == "[]" or "No module named 'pyspark'" in done.stderr

@@ -1,4 +1,4 @@
-"""Writing to a topic: which open batch takes a record, and when none does."""
+"""Tests of `TopicOpenBatches`: finding the open batch of a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JAVA_HASHES = [-973932308, -790332482, 479470107, -985981536]
 
 
 def topic(kernel: ModuleType, partitions: int, *open_ones: int, capacity: int = ROOM) -> Any:
-    """A topic with empty open batches, whose outcomes are the partitions' numbers."""
+    """Return a topic with empty open batches; their outcomes are the partition numbers."""
     batches = kernel.TopicOpenBatches()
     batches.partitions = partitions
     for partition in open_ones:
@@ -27,20 +27,22 @@ def topic(kernel: ModuleType, partitions: int, *open_ones: int, capacity: int = 
     return batches
 
 
-def test_a_record_goes_to_the_partition_that_it_names(kernel: ModuleType) -> None:
+def test_record_goes_to_given_partition(kernel: ModuleType) -> None:
     batches = topic(kernel, 3, 0, 1, 2)
     delivery = batches.append(TIME, b"key", b"value", (), 2)
     assert (delivery.outcome, delivery.index, delivery.timestamp) == (2, 0, TIME)
 
 
 @pytest.mark.parametrize(("key", "java_hash"), list(zip(KEYS, JAVA_HASHES, strict=True)))
-def test_a_key_decides_as_it_does_for_java(kernel: ModuleType, key: bytes, java_hash: int) -> None:
+def test_key_selects_the_same_partition_as_in_java(
+    kernel: ModuleType, key: bytes, java_hash: int
+) -> None:
     batches = topic(kernel, 12, *range(12))
     batches.sticky = 5
     assert batches.append(TIME, key, b"value").outcome == (java_hash & 0x7FFF_FFFF) % 12
 
 
-def test_a_record_without_a_key_goes_to_the_sticky_partition(kernel: ModuleType) -> None:
+def test_record_without_key_goes_to_sticky_partition(kernel: ModuleType) -> None:
     batches = topic(kernel, 3, 0, 1, 2)
     assert batches.sticky == -1
     assert batches.append(TIME, None, b"value") is None
@@ -48,7 +50,7 @@ def test_a_record_without_a_key_goes_to_the_sticky_partition(kernel: ModuleType)
     assert batches.append(TIME, None, b"value").outcome == 1
 
 
-def test_nothing_is_appended_while_the_topic_is_not_known(kernel: ModuleType) -> None:
+def test_appends_nothing_while_partition_count_is_unknown(kernel: ModuleType) -> None:
     batches = topic(kernel, 0, 0)
     batches.sticky = 0
     assert batches.append(TIME, None, b"value") is None
@@ -57,7 +59,7 @@ def test_nothing_is_appended_while_the_topic_is_not_known(kernel: ModuleType) ->
     assert batches.append_many(TIME, [b"value"], [b"key"]) == []
 
 
-def test_nothing_is_appended_where_no_batch_is_open(kernel: ModuleType) -> None:
+def test_appends_nothing_without_open_batch(kernel: ModuleType) -> None:
     batches = topic(kernel, 3, 0)
     assert batches.append(TIME, None, b"value", (), 1) is None
     assert len(batches) == 1
@@ -68,13 +70,13 @@ def test_nothing_is_appended_where_no_batch_is_open(kernel: ModuleType) -> None:
     assert batches.append_many(TIME, [b"value"], partition=0) == []
 
 
-def test_a_newly_opened_batch_takes_the_place_of_the_one_before(kernel: ModuleType) -> None:
+def test_opening_a_batch_replaces_the_previous_one(kernel: ModuleType) -> None:
     batches = topic(kernel, 1, 0)
     batches.open(0, kernel.OpenBatch("new", ROOM))
     assert batches.append(TIME, None, b"value", (), 0).outcome == "new"
 
 
-def test_headers_are_appended_too(kernel: ModuleType) -> None:
+def test_appends_headers(kernel: ModuleType) -> None:
     batches, batch = topic(kernel, 1), kernel.OpenBatch(None, ROOM)
     batches.open(0, batch)
     batches.append(TIME, b"k", b"v", [("h", b"x")], 0)
@@ -83,14 +85,14 @@ def test_headers_are_appended_too(kernel: ModuleType) -> None:
     assert batch.seal() == alone.seal()
 
 
-def test_a_full_batch_takes_nothing(kernel: ModuleType) -> None:
+def test_full_batch_accepts_no_record(kernel: ModuleType) -> None:
     batches = topic(kernel, 1, 0, capacity=0)
     assert batches.append(TIME, None, b"value", (), 0) is not None
     assert batches.append(TIME, None, b"value", (), 0) is None
 
 
 def sections(kernel: ModuleType, fill: Callable[[Any], object]) -> list[bytes]:
-    """What a topic's open batches hold once they are filled."""
+    """Return the sections of a topic's three batches after `fill` has appended records."""
     batches = topic(kernel, 3)
     each = [kernel.OpenBatch(None, ROOM) for _ in range(3)]
     for partition, batch in enumerate(each):
@@ -102,46 +104,46 @@ def sections(kernel: ModuleType, fill: Callable[[Any], object]) -> list[bytes]:
 
 @pytest.mark.parametrize("partition", [None, 2])
 @pytest.mark.parametrize("keyed", [True, False])
-def test_append_many_is_append_many_times(
+def test_append_many_equals_repeated_append(
     kernel: ModuleType, keyed: bool, partition: int | None
 ) -> None:
     values = [b"%d" % number for number in range(100)]
     keys = [None if number % 5 == 0 else b"k%d" % number for number in range(100)]
 
-    def at_once(batches: Any) -> None:
-        taken = batches.append_many(TIME, values, keys if keyed else None, partition)
-        assert len(taken) == len(values)
+    def append_many(batches: Any) -> None:
+        deliveries = batches.append_many(TIME, values, keys if keyed else None, partition)
+        assert len(deliveries) == len(values)
 
-    def one_by_one(batches: Any) -> None:
+    def append_each(batches: Any) -> None:
         for key, value in zip(keys, values, strict=True):
             batches.append(TIME, key if keyed else None, value, (), partition)
 
-    assert sections(kernel, at_once) == sections(kernel, one_by_one)
+    assert sections(kernel, append_many) == sections(kernel, append_each)
 
 
-def test_append_many_ends_where_a_batch_has_to_be_opened(kernel: ModuleType) -> None:
+def test_append_many_stops_at_partition_without_open_batch(kernel: ModuleType) -> None:
     batches = topic(kernel, 12, *range(12))
     missing = (JAVA_HASHES[2] & 0x7FFF_FFFF) % 12
     batches.close(missing)
-    taken = batches.append_many(TIME, [b"a", b"b", b"c", b"d"], KEYS)
-    assert [delivery.index for delivery in taken] == [0, 0]
-    assert all(delivery.outcome != missing for delivery in taken)
+    deliveries = batches.append_many(TIME, [b"a", b"b", b"c", b"d"], KEYS)
+    assert [delivery.index for delivery in deliveries] == [0, 0]
+    assert all(delivery.outcome != missing for delivery in deliveries)
 
 
-def test_append_many_ends_where_a_batch_is_full(kernel: ModuleType) -> None:
+def test_append_many_stops_when_batch_is_full(kernel: ModuleType) -> None:
     batches = topic(kernel, 1, 0, capacity=16)
     assert len(batches.append_many(TIME, [b"a"] * 5, [b""] * 5)) == 2
     batches = topic(kernel, 1, 0, capacity=16)
     assert len(batches.append_many(TIME, [b"a"] * 5, partition=0)) == 2
 
 
-def test_append_many_wants_a_key_a_value(kernel: ModuleType) -> None:
+def test_append_many_with_fewer_keys_than_values_raises(kernel: ModuleType) -> None:
     with pytest.raises(ValueError, match="1 keys for 2 values"):
         topic(kernel, 1, 0).append_many(TIME, [b"a", b"b"], [None])
 
 
 @pytest.mark.parametrize("bad", [("key", b"value"), (b"key", "value")])
-def test_append_many_keeps_what_it_took_before_a_bad_record(
+def test_append_many_returns_deliveries_before_invalid_record(
     kernel: ModuleType, bad: tuple[Any, Any]
 ) -> None:
     batches = topic(kernel, 1, 0)
@@ -153,35 +155,35 @@ def test_append_many_keeps_what_it_took_before_a_bad_record(
         batches.append(TIME, *bad)
 
 
-class Shrinking(list[bytes]):
-    """Records that are gone, but for the first `left`, once one looks at them."""
+class ShrinkingList(list[bytes]):
+    """Deletes all but the first `kept` items when its length is read."""
 
-    def __init__(self, records: list[bytes], left: int) -> None:
-        super().__init__(records)
-        self._left = left
+    def __init__(self, items: list[bytes], kept: int) -> None:
+        super().__init__(items)
+        self._kept = kept
 
     def __len__(self) -> int:
         count = super().__len__()
-        del self[self._left :]
+        del self[self._kept :]
         return count
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_append_many_keeps_what_it_took_of_values_that_went_away(
+def test_append_many_returns_deliveries_if_values_disappear(
     kernel: ModuleType, keyed: bool
 ) -> None:
     keys = [b"k"] * 5 if keyed else None
     batches = topic(kernel, 1, 0)
     batches.sticky = 0
-    assert len(batches.append_many(TIME, Shrinking([b"v"] * 5, 3), keys)) == 3
+    assert len(batches.append_many(TIME, ShrinkingList([b"v"] * 5, 3), keys)) == 3
     with pytest.raises(IndexError):
-        batches.append_many(TIME, Shrinking([b"v"] * 5, 0), keys)
+        batches.append_many(TIME, ShrinkingList([b"v"] * 5, 0), keys)
     if keyed:
-        assert len(batches.append_many(TIME, [b"v"] * 5, Shrinking([b"k"] * 5, 2))) == 2
+        assert len(batches.append_many(TIME, [b"v"] * 5, ShrinkingList([b"k"] * 5, 2))) == 2
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_append_many_to_a_sealed_batch_says_so(kernel: ModuleType, keyed: bool) -> None:
+def test_append_many_to_closed_batch_raises(kernel: ModuleType, keyed: bool) -> None:
     batches, batch = topic(kernel, 1), kernel.OpenBatch(None, ROOM)
     batches.open(0, batch)
     batch.seal()
@@ -189,12 +191,12 @@ def test_append_many_to_a_sealed_batch_says_so(kernel: ModuleType, keyed: bool) 
         batches.append_many(TIME, [b"v"], [b"k"] if keyed else None, 0)
 
 
-def test_append_many_of_nothing_is_nothing(kernel: ModuleType) -> None:
+def test_append_many_of_no_values_returns_nothing(kernel: ModuleType) -> None:
     assert topic(kernel, 1, 0).append_many(TIME, [], partition=0) == []
 
 
 @pytest.mark.parametrize("timestamp", [-2, 1 << 63])
-def test_a_time_that_cannot_be_is_refused(kernel: ModuleType, timestamp: int) -> None:
+def test_invalid_timestamp_raises(kernel: ModuleType, timestamp: int) -> None:
     batches = topic(kernel, 1, 0)
     with pytest.raises(ValueError, match="timestamp"):
         batches.append(timestamp, b"k", b"v")
@@ -204,7 +206,7 @@ def test_a_time_that_cannot_be_is_refused(kernel: ModuleType, timestamp: int) ->
         batches.append_many(timestamp, [b"v"], partition=0)
 
 
-def test_there_are_no_copies(kernel: ModuleType) -> None:
+def test_open_batches_cannot_be_copied_or_pickled(kernel: ModuleType) -> None:
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError):
             duplicate(topic(kernel, 1, 0))
