@@ -79,7 +79,7 @@ def texts(values: object, name: str) -> list[str]:
     """Return a list of str; raise for a single str, which is iterable too, and for other types."""
     if isinstance(values, str):
         raise TypeError(f"{name} must be a list of names: write [{values!r:.60}]")
-    names = list(several(values, name))
+    names = list(iterable(values, name))
     if all(names) and set(map(type, names)) <= {str}:
         return cast("list[str]", names)  # Saves a call per name: there may be thousands of topics.
     return [text(value, f"each of {name}") for value in names]
@@ -124,7 +124,7 @@ def topic_partitions(values: object, name: str = "partitions") -> list[TopicPart
             f"{name} are TopicPartitions, not {values!r:.60}: topics are subscribed to, by topics= "
             "or subscribe()"
         )
-    return [topic_partition(value, f"each of {name}") for value in several(values, name)]
+    return [topic_partition(value, f"each of {name}") for value in iterable(values, name)]
 
 
 def mapping(value: object, name: str) -> Mapping[object, object]:
@@ -183,7 +183,7 @@ def group_metadata(group: object) -> GroupMetadata:
     return GroupMetadata(text(group, "group"))
 
 
-def several(values: object, name: str) -> Iterable[object]:
+def iterable(values: object, name: str) -> Iterable[object]:
     """Return the iterable; raise for bytes, which are iterable too, and for other types."""
     if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list or another iterable, not {_shown(values)}")

@@ -932,7 +932,7 @@ def raise_for(code: int, message: str | None = None) -> None:
         raise error_for(code, message)
 
 
-def nearest(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:
+def find_by_class(table: Mapping[type[E], T], error: E, *otherwise: T) -> T:
     """Return a table's entry for the error's class or for the nearest base class.
 
     Without an entry, return `otherwise`; a table that covers every error needs none.
@@ -952,7 +952,7 @@ def _category_of_class(error: BaseException) -> Category | None:
     return next((category for cls, category in _CATEGORIES if isinstance(error, cls)), None)
 
 
-def transactional(
+def to_transaction_error(
     error: Exception,
     *,
     commit_sent: bool = False,
@@ -985,11 +985,11 @@ def transactional(
 
 @contextmanager
 def convert_transaction_errors(*, begun: bool = True) -> Generator[None]:
-    """Raise each KafkaError of the block as the error that `transactional` returns for it."""
+    """Raise each KafkaError of the block as converted by `to_transaction_error`."""
     try:
         yield
     except KafkaError as error:
-        converted = transactional(error, begun=begun)
+        converted = to_transaction_error(error, begun=begun)
         if converted is error:
             raise
         raise converted from error

@@ -126,7 +126,7 @@ def unknown_keyword(method: Callable[..., object], unknown: Mapping[str, object]
     return TypeError(f"{owner}.{method.__name__} has no argument {given}{hint}")
 
 
-def explain(client: type, names: Mapping[str, str]) -> None:
+def add_foreign_names(client: type, names: Mapping[str, str]) -> None:
     """Make a client class raise a hint for each method name of other clients."""
     for name, hint in names.items():
         if name in dir(client):

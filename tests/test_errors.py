@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from kafka_async import errors
-from kafka_async.errors import Category, KafkaError, Path, category_of, transactional
+from kafka_async.errors import Category, KafkaError, Path, category_of, to_transaction_error
 
 
 def test_every_code_of_the_protocol_has_a_row_and_one_only() -> None:
@@ -132,7 +132,7 @@ def test_an_error_says_its_category_wherever_it_is_caught() -> None:
     assert errors.TopicAuthorizationError().category is Category.INVALID_CONFIGURATION
     assert errors.OutOfOrderSequenceError().category is None
     late = errors.KafkaTimeoutError("late")
-    assert transactional(late).category is Category.ABORTABLE
+    assert to_transaction_error(late).category is Category.ABORTABLE
 
 
 def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> None:
@@ -147,7 +147,7 @@ def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> Non
         (errors.TopicAuthorizationError("no"), errors.TopicAuthorizationError),
     ]
     for raised, expected in cases:
-        left = transactional(raised)
+        left = to_transaction_error(raised)
         assert type(left) is expected
         assert left is raised or left.__cause__ is raised
 
@@ -169,14 +169,14 @@ def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> Non
 def test_what_leaves_a_transactional_call_has_the_brokers_code_and_no_other(
     raised: Exception, text: str
 ) -> None:
-    left = transactional(raised)
+    left = to_transaction_error(raised)
     assert str(left) == str(pickle.loads(pickle.dumps(left))) == text
     assert getattr(raised, "topic", None) == left.topic
 
 
 def test_a_commit_of_unknown_outcome_is_never_abortable() -> None:
     lost = errors.KafkaConnectionError("reset")
-    left = transactional(lost, commit_sent=True)
+    left = to_transaction_error(lost, commit_sent=True)
     assert type(left) is errors.TransactionOutcomeUnknownError
     assert left.category is Category.APPLICATION_RECOVERABLE
     assert left.__cause__ is lost

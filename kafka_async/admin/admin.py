@@ -19,7 +19,7 @@ from kafka_async.admin.call import Call
 from kafka_async.arguments import check_timeout
 from kafka_async.cluster.client import Client
 from kafka_async.config import ClientConfig
-from kafka_async.foreign_names import ADMIN, check_construction, explain, unknown_keyword
+from kafka_async.foreign_names import ADMIN, add_foreign_names, check_construction, unknown_keyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -300,4 +300,4 @@ class Admin:
         )
 
 
-explain(Admin, ADMIN)
+add_foreign_names(Admin, ADMIN)

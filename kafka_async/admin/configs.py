@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafka_async.admin.call import Outcome, item_error
 from kafka_async.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
-from kafka_async.arguments import instance_of, several, whole_number
+from kafka_async.arguments import instance_of, iterable, whole_number
 from kafka_async.cluster.request_destinations import AnyBroker, Broker
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -49,7 +49,7 @@ async def describe(
                     outcome.results[resource] = {entry.name: _entry(entry) for entry in row.configs}
         return outcome
 
-    return await call.settle(map(_checked, several(resources, "resources")), attempt)
+    return await call.settle(map(_checked, iterable(resources, "resources")), attempt)
 
 
 def _checked(value: object) -> ConfigResource:

@@ -16,8 +16,8 @@ from kafka_async.arguments import (
     MAX_INT16,
     MAX_INT32,
     instance_of,
+    iterable,
     mapping,
-    several,
     text,
     texts,
     whole_number,
@@ -55,7 +55,7 @@ async def create(
     call: Call, topics: Iterable[NewTopic], *, wait: bool, validate_only: bool
 ) -> dict[str, TopicListing]:
     """Create topics; see `Admin.create_topics`."""
-    wanted = {topic.name: topic for topic in map(_checked, several(topics, "new_topics"))}
+    wanted = {topic.name: topic for topic in map(_checked, iterable(topics, "new_topics"))}
 
     async def attempt(names: list[str]) -> Outcome[str, TopicListing]:
         request = CreateTopicsRequest(
@@ -186,7 +186,7 @@ def _checked(topic: object) -> NewTopic:
             instance_of(value, str, f"configs[{key!r}] of {name}")
     for index, brokers in mapping(new.assignments, f"assignments of {name}").items():
         whole_number(index, f"each key of assignments of {name}", low=0, high=MAX_INT32)
-        for broker in several(brokers, f"assignments[{index}] of {name}"):
+        for broker in iterable(brokers, f"assignments[{index}] of {name}"):
             whole_number(broker, f"each broker of {name}-{index}", low=0, high=MAX_INT32)
     return new
 

@@ -30,7 +30,12 @@ from kafka_async.consumer.position_methods import Seeking
 from kafka_async.consumer.rebalance_listener import Callback, Herald, RebalanceListener
 from kafka_async.consumer.statistics import ConsumerStatistics
 from kafka_async.errors import InvalidConfigurationError
-from kafka_async.foreign_names import CONSUMER, check_construction, explain, unknown_keyword
+from kafka_async.foreign_names import (
+    CONSUMER,
+    add_foreign_names,
+    check_construction,
+    unknown_keyword,
+)
 from kafka_async.supervisor import wait_shielded
 
 if TYPE_CHECKING:
@@ -530,7 +535,7 @@ class Consumer(Seeking, Committing, Generic[K, V]):
         return _known(self._subscription.state(topic_partition(partition)).last_stable_offset)
 
 
-explain(Consumer, CONSUMER)
+add_foreign_names(Consumer, CONSUMER)
 
 
 def _known(offset: int) -> int | None:

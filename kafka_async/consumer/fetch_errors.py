@@ -16,7 +16,7 @@ from kafka_async.errors import (
     RetriableError,
     UnknownLeaderEpochError,
     UnknownServerError,
-    nearest,
+    find_by_class,
 )
 
 if TYPE_CHECKING:
@@ -51,4 +51,4 @@ FETCH: Final[Mapping[type[KafkaError], FetchReaction]] = {
 
 def fetch_reaction(error: KafkaError) -> FetchReaction:
     """The row of `FETCH` for an error: that of its class, or of the nearest class above it."""
-    return nearest(FETCH, error)
+    return find_by_class(FETCH, error)

@@ -46,7 +46,7 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
     UnstableOffsetCommitError,
     UnsupportedVersionError,
-    nearest,
+    find_by_class,
 )
 
 
@@ -286,9 +286,9 @@ COMMIT: Final[Mapping[type[KafkaError], CommitReaction]] = {
 
 def reaction(table: Reactions, error: KafkaError) -> Reaction:
     """The row for an error: that of its class, or of the nearest class above it."""
-    return nearest(table, error)
+    return find_by_class(table, error)
 
 
 def commit_reaction(error: KafkaError) -> CommitReaction:
     """The row of `COMMIT` for an error."""
-    return nearest(COMMIT, error)
+    return find_by_class(COMMIT, error)

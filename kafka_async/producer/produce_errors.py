@@ -22,7 +22,7 @@ from kafka_async.errors import (
     RetriableError,
     UnknownProducerIdError,
     UnknownServerError,
-    nearest,
+    find_by_class,
 )
 
 if TYPE_CHECKING:
@@ -69,4 +69,4 @@ DOUBTFUL: Final = (
 
 def reaction_to(error: Exception) -> Reaction:
     """The row of the most specific class that the table has."""
-    return nearest(PRODUCE_ERROR_ACTIONS, error, Reaction.FAIL)
+    return find_by_class(PRODUCE_ERROR_ACTIONS, error, Reaction.FAIL)

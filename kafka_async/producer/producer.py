@@ -24,7 +24,12 @@ from kafka_async.errors import (
     TransactionStateError,
     convert_transaction_errors,
 )
-from kafka_async.foreign_names import PRODUCER, check_construction, explain, unknown_keyword
+from kafka_async.foreign_names import (
+    PRODUCER,
+    add_foreign_names,
+    check_construction,
+    unknown_keyword,
+)
 from kafka_async.producer.accumulator import A_TURN, Accumulator
 from kafka_async.producer.failure_log import FailureLog
 from kafka_async.producer.idempotence import Sequencer
@@ -496,4 +501,4 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             )
 
 
-explain(Producer, PRODUCER)
+add_foreign_names(Producer, PRODUCER)

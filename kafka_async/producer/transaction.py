@@ -17,7 +17,7 @@ from kafka_async.errors import (
     KafkaError,
     TransactionStateError,
     convert_transaction_errors,
-    transactional,
+    to_transaction_error,
 )
 from kafka_async.foreign_names import unknown_keyword
 from kafka_async.producer.transaction_state import State
@@ -201,7 +201,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         self._driver("enqueue").check_open("enqueue")
 
     def _leaving(self, error: KafkaError) -> KafkaError:
-        return transactional(error)
+        return to_transaction_error(error)
 
     def _driver(self, what: str) -> TransactionDriver:
         driver = self._producer.driver

@@ -18,7 +18,7 @@ from kafka_async.errors import (
     KafkaTimeoutError,
     RefreshRetriableError,
     RetriableError,
-    nearest,
+    find_by_class,
 )
 
 if TYPE_CHECKING:
@@ -192,4 +192,4 @@ class CoordinatorCalls:
 
 
 def _reaction_to(error: Exception) -> Reaction:
-    return nearest(COORDINATOR_REACTIONS, error, Reaction.RAISE)
+    return find_by_class(COORDINATOR_REACTIONS, error, Reaction.RAISE)

@@ -29,7 +29,7 @@ from kafka_async.errors import (
     TransactionOutcomeUnknownError,
     category_of,
     convert_transaction_errors,
-    transactional,
+    to_transaction_error,
 )
 from kafka_async.hooks import TransactionEnded
 from kafka_async.producer import transaction_requests as produce_requests
@@ -139,7 +139,7 @@ class TransactionDriver:
         except BaseException as error:
             fatal = category_of(error, Path.TRANSACTION) is Category.APPLICATION_RECOVERABLE
             if fatal and isinstance(error, KafkaError):
-                self.machine.apply(Event.FATAL, transactional(error))
+                self.machine.apply(Event.FATAL, to_transaction_error(error))
             else:
                 self.machine.apply(Event.INIT_FAILED)
             raise
@@ -196,7 +196,7 @@ class TransactionDriver:
         try:
             await self._send_consumed(offsets, group, source, self._deadline(timeout))
         except KafkaError as error:
-            leaves = self._went_wrong(transactional(error))
+            leaves = self._went_wrong(to_transaction_error(error))
             if leaves is error:
                 raise
             raise leaves from error
@@ -259,7 +259,7 @@ class TransactionDriver:
 
     def judge(self, error: Exception) -> Exception:
         """What a failed batch means for the transaction, and what its callers get to see."""
-        return self._went_wrong(transactional(error, path=Path.PRODUCE))
+        return self._went_wrong(to_transaction_error(error, path=Path.PRODUCE))
 
     # -- what is said -----------------------------------------------------------------------------
 
@@ -360,7 +360,7 @@ class TransactionDriver:
                 newest=produce_requests.NEWEST_ADD_PARTITIONS,
             )
         except KafkaError as error:
-            leaves = self._went_wrong(transactional(error))
+            leaves = self._went_wrong(to_transaction_error(error))
             now = self._sender.now()
             for queue in queues:
                 self._accumulator.ledger.fail_waiting(queue, leaves, now)
@@ -431,7 +431,7 @@ class TransactionDriver:
             self.machine.apply(Event.COMMIT_SENT)
 
     def _not_committed(self, error: KafkaError, attempts: Attempts) -> KafkaError:
-        leaves = transactional(error, commit_sent=self.machine.state is State.COMMIT_SENT)
+        leaves = to_transaction_error(error, commit_sent=self.machine.state is State.COMMIT_SENT)
         category = leaves.category
         unknown = category_of(error, Path.TRANSACTION) in (
             Category.RETRIABLE,
@@ -441,7 +441,7 @@ class TransactionDriver:
             self.machine.apply(Event.NO_ANSWER)
             return leaves
         if attempts.unanswered and category is not Category.APPLICATION_RECOVERABLE:
-            lost = transactional(_unanswered(error), commit_sent=True)
+            lost = to_transaction_error(_unanswered(error), commit_sent=True)
             self.machine.apply(Event.NO_ANSWER)
             return lost
         return self._went_wrong(leaves)
@@ -457,7 +457,7 @@ class TransactionDriver:
             await self._wire_empty(deadline - 2 * third)
             await self._end_aborted(deadline - third, deadline, attempts)
         except KafkaError as error:
-            leaves = transactional(error)
+            leaves = to_transaction_error(error)
             if leaves.category is Category.ABORTABLE:  # an abort must not ask for an abort
                 leaves = ApplicationRecoverableError(f"the transaction was not aborted: {error}")
                 leaves.category = Category.APPLICATION_RECOVERABLE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, NoRetu
 
 from typing_extensions import TypeVar
 
-from kafka_async.arguments import instance_of, several, topic_partition
+from kafka_async.arguments import instance_of, iterable, topic_partition
 from kafka_async.clock import time_function
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -179,7 +179,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             raise unknown_keyword(self.send_records, unknown)
         enqueue: Any = self.enqueue  # keys and values are what the serializers take
         deliveries: list[Delivery] = []
-        for at, item in enumerate(several(records, "records")):
+        for at, item in enumerate(iterable(records, "records")):
             try:
                 record = instance_of(item, ProducerRecord, "it")
                 delivery = await enqueue(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafka_async import kernel
-from kafka_async.arguments import several
+from kafka_async.arguments import iterable
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
 from kafka_async.records.checksum import checksum
@@ -250,7 +250,7 @@ class RecordBatch:
                 f"compression is one of {', '.join(Codec.__members__)}, not {compression!r}"
             )
         section = kernel.OpenBatch(None, 0x7FFF_FFFF)
-        for record in cast("Iterable[RecordLike]", several(records, "records")):
+        for record in cast("Iterable[RecordLike]", iterable(records, "records")):
             try:
                 time, headers = record.timestamp, record.headers
             except AttributeError:
