@@ -21,6 +21,9 @@ DEADLINE = 60.0
 SPARK_DEADLINE = 300.0
 """Seconds for one that starts a Java machine, and Python workers for each job."""
 
+COLUMNS = 96
+"""Characters of a code line that fit beside both sidebars of the site."""
+
 SCOPE = "asyncio_default_fixture_loop_scope=function"  # without it pytest-asyncio warns
 PYTEST = ["-m", "pytest", "-q", "-p", "no:anyio", "-o", SCOPE]
 
@@ -65,6 +68,14 @@ def test_every_block_says_whether_it_runs(page: Path) -> None:
     ]
     assert not strange, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
     assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks_of(page)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_fits_the_width_of_the_site(page: Path) -> None:
+    """Longer lines are cut off on a wide screen; drawings scroll."""
+    for block in blocks_of(page):
+        if block.language != "text":
+            assert max(map(len, block.body.splitlines()), default=0) <= COLUMNS, block.place
 
 
 @pytest.mark.timeout(600)

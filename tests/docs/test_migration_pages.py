@@ -260,7 +260,7 @@ def test_the_errors_of_the_table_exist() -> None:
 @pytest.mark.parametrize("client", PAGES)
 def test_the_first_section_says_that_send_waits(client: str) -> None:
     headings = re.findall(r"^## (.+)$", PAGES[client].read_text("utf-8"), re.MULTILINE)
-    assert headings[0] == "First of all: `send` waits for the acknowledgement"
+    assert headings[0] == "`send` waits for the acknowledgement"
 
 
 def test_the_partitioner_of_the_page_is_that_of_librdkafka() -> None:

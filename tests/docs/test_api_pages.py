@@ -1,0 +1,118 @@
+"""The API reference has every public member of its classes, and only those that exist."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import kafka_async
+from tests.docs.markdown_blocks import ROOT
+
+PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+ENTRY = re.compile(r"^::: (?P<path>[\w.]+)\n(?P<options>(?: +.*\n| *\n)*)", re.MULTILINE)
+MEMBERS = re.compile(r"members: \[(?P<names>[^\]]*)\]")
+INTERNAL = {
+    "Client": {
+        *("clock", "coordinator", "coordinators", "finalized_feature", "forget_coordinator"),
+        *("from_config", "connection", "metadata", "metadata_for", "update_leader", "update_leaders"),
+        *("on_metadata", "pause", "refresh_metadata", "request_metadata_update", "responsive"),
+        *("submit", "track_topics", "untrack_topics"),
+    },
+    "ClusterHandle": {"reset"},
+    "Consumer": {"mark_committed", "next_generation", "uncommitted"},
+    "EmbeddedCluster": {
+        *("alive", "write_txn_marker", "call_later", "clock", "controller_id", "coordinator_for"),
+        *("loop", "next_producer_id", "record_failure", "now_ms", "running"),
+    },
+    "Fault": {"hit", "hold"},
+    "Faults": {"take"},
+    "Producer": {"current", "driver", "open_transaction"},
+    "RecordBatch": {"frame", "header", "seal", "size"},
+    "Transaction": {"begin", "heard"},
+}
+"""Members that other packages call and applications do not need, by class."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A directive of a page, with the members that it lists."""
+
+    path: str
+    members: tuple[str, ...]
+
+    def load(self) -> Any:
+        """Import the object that is documented."""
+        parts = self.path.split(".")
+        for length in range(len(parts) - 1, 0, -1):
+            try:
+                found: Any = importlib.import_module(".".join(parts[:length]))
+            except ModuleNotFoundError:
+                continue
+            for name in parts[length:]:
+                found = getattr(found, name)
+            return found
+        raise AssertionError(f"{self.path} does not exist")
+
+
+def entries() -> Iterator[Entry]:
+    for page in PAGES:
+        for match in ENTRY.finditer(page.read_text("utf-8")):
+            members = MEMBERS.search(match["options"])
+            yield Entry(
+                match["path"], tuple(re.findall(r"\w+", members["names"] if members else ""))
+            )
+
+
+ENTRIES = list(entries())
+
+
+def methods(kind: type) -> set[str]:
+    """Return the public methods and properties of a class."""
+    return {
+        name
+        for name in dir(kind)
+        if not name.startswith("_")
+        and isinstance(
+            inspect.getattr_static(kind, name),
+            property | classmethod | staticmethod | type(methods) | type(str.join),
+        )
+    }
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.path)
+def test_documented_object_exists_with_its_members(entry: Entry) -> None:
+    found = entry.load()
+    annotated = set[str]().union(*(vars(base).get("__annotations__", {}) for base in mro(found)))
+    assert [
+        name for name in entry.members if not hasattr(found, name) and name not in annotated
+    ] == []
+
+
+def mro(found: Any) -> tuple[type, ...]:
+    return inspect.getmro(found) if isinstance(found, type) else ()
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.members], ids=lambda entry: entry.path
+)
+def test_page_has_every_public_method(entry: Entry) -> None:
+    kind = entry.load()
+    internal = INTERNAL.get(kind.__name__, set[str]())
+    assert methods(kind) - set(entry.members) - internal == set()
+
+
+def test_every_public_name_has_an_entry() -> None:
+    documented = {entry.path.rpartition(".")[2] for entry in ENTRIES}
+    modules = {"errors", "serde", "types"}
+    assert set(kafka_async.__all__) - modules <= documented
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [page.name for page in PAGES if f"api/{page.name}" not in navigation] == []
