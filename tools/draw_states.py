@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import generated_page
+from kafka_async.embedded.codes import ErrorCode
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.groups import state as coordinator
 from kafka_async.embedded.transactions import state as embedded_transactions
 from kafka_async.group import state as member
@@ -169,7 +169,7 @@ def matrix(table: Mapping[Any, Mapping[Any, Any]], states: Sequence[enum.Enum]) 
 
 def name(value: enum.Enum) -> str:
     """What a person reads for a state, an event, a reaction or a code."""
-    if isinstance(value, Code):
+    if isinstance(value, ErrorCode):
         return value.name
     if isinstance(value, coordinator.GroupState):
         return value.wire or value.value[0]

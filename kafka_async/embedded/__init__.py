@@ -1,12 +1,12 @@
-"""An embedded Kafka cluster: real protocol, real sockets, several brokers, faults by rule, no Java.
+"""A Kafka cluster inside the Python process: real protocol and sockets, fault injection, no Java.
 
-For development and tests only: it keeps everything in memory and authenticates nobody. In the
-caller's loop:
+For development and tests only: all data is in memory, and there is no authentication. In the
+caller's event loop:
 
     async with EmbeddedCluster(brokers=3) as cluster:
         ... cluster.bootstrap_servers
 
-in a thread of its own, for tests and blocking code:
+in a separate thread, for tests and blocking code:
 
     with run_in_thread(brokers=3) as cluster:
         cluster.create_topic("clicks", 6)
@@ -17,14 +17,14 @@ or as a process, `python -m kafka_async.embedded`.
 from __future__ import annotations
 
 from kafka_async.embedded.cluster import EmbeddedCluster, Failure
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.faults import Fault, Faults
 from kafka_async.embedded.threads import BlockingCluster, run_in_thread
 
 __all__ = [
     "BlockingCluster",
-    "Code",
     "EmbeddedCluster",
+    "ErrorCode",
     "Failure",
     "Fault",
     "Faults",

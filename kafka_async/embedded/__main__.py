@@ -1,8 +1,8 @@
-"""Run an embedded cluster as a process: `python -m kafka_async.embedded --port 9092 --brokers 3`.
+"""Runs an embedded cluster as a process: `python -m kafka_async.embedded --port 9092 --brokers 3`.
 
-It prints one line with its bootstrap servers, flushed, when it serves, and ends with status 0 on
-SIGINT or SIGTERM. With --while-stdin it ends with its standard input too: if that is a pipe, then
-together with whoever started it, even by kill -9.
+Once all brokers listen, it prints one line with the bootstrap servers. It exits with status 0 on
+SIGINT or SIGTERM, and with --while-stdin at the end of its standard input: if that is a pipe, the
+process ends with its parent, even if the parent was killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def serve(
     cluster: EmbeddedCluster, announce: Callable[[str], None], stopping: asyncio.Event | None = None
 ) -> None:
-    """Run a cluster until SIGINT or SIGTERM (or `stopping`); `announce` gets its addresses."""
+    """Run a cluster until SIGINT, SIGTERM or `stopping`; call `announce` with its addresses."""
     stop = asyncio.Event() if stopping is None else stopping
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -39,20 +39,22 @@ async def serve(
 
 
 def ports_from(first: int, brokers: int) -> list[int]:
-    """Consecutive ports from the first on; all free ones for 0."""
+    """Return consecutive ports from `first` on; free ports if it is 0."""
     return [first + index if first else 0 for index in range(brokers)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the arguments, serve, and return the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m kafka_async.embedded",
         description="A Kafka cluster in memory, for development and tests only.",
     )
-    parser.add_argument("--port", type=int, default=9092, help="of the first broker; 0: free ones")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="port of the first broker; 0: free ports"
+    )
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument(
-        "--while-stdin", action="store_true", help="end when standard input does, too"
+        "--while-stdin", action="store_true", help="exit at the end of standard input, too"
     )
     options = parser.parse_args(arguments)
     cluster = EmbeddedCluster(options.brokers, ports=ports_from(options.port, options.brokers))
@@ -77,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _watch_standard_input(stopping: asyncio.Event) -> None:
-    """Set the event when standard input ends; a daemon thread waits for that."""
+    """Set the event at the end of standard input, from a daemon thread."""
     loop = asyncio.get_running_loop()
 
     def watch() -> None:
@@ -86,13 +88,13 @@ def _watch_standard_input(stopping: asyncio.Event) -> None:
         try:
             loop.call_soon_threadsafe(stopping.set)
         except RuntimeError:
-            pass  # the loop is closed: it has ended already
+            pass  # the process is stopping already
 
     threading.Thread(target=watch, name="standard input", daemon=True).start()
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loop where that is installed: a process of its own may choose."""
+    """Return uvloop's loop factory if uvloop is installed."""
     try:
         import uvloop
     except ImportError:

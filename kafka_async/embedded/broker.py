@@ -1,17 +1,22 @@
-"""One broker of the embedded cluster: an address, a listener, its connections."""
+"""A broker of the embedded cluster."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.fetch_sessions import FetchSessions
+from kafka_async.embedded.fetch_sessions import FetchSessionCache
 
 if TYPE_CHECKING:
-    from kafka_async.embedded.network import Connection
+    from kafka_async.embedded.network import ClientConnection
 
 
 class Broker:
-    """A node: it is `alive` while it listens."""
+    """Holds a broker's address, connections and fetch sessions.
+
+    Attributes:
+        alive: True while the broker listens.
+        epoch: The broker epoch, incremented by each start.
+    """
 
     def __init__(self, node_id: int, host: str, port: int, rack: str | None = None) -> None:
         self.id = node_id
@@ -20,14 +25,14 @@ class Broker:
         self.rack = rack
         self.alive = False
         self.epoch = 0
-        self.connections: set[Connection] = set()
-        self.fetch_sessions = FetchSessions()
+        self.connections: set[ClientConnection] = set()
+        self.fetch_sessions = FetchSessionCache()
 
-    def begin(self) -> None:
-        """It listens (again): what it kept in memory for its clients is gone."""
+    def on_started(self) -> None:
+        """Mark the broker as alive, in a new epoch and without fetch sessions."""
         self.alive = True
         self.epoch += 1
-        self.fetch_sessions = FetchSessions()
+        self.fetch_sessions = FetchSessionCache()
 
     def __repr__(self) -> str:
         state = "alive" if self.alive else "stopped"

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from kafka_async.embedded.settings import Settings
 
 Check: TypeAlias = Callable[[Any], str | None]
-"""Return what is wrong with a parsed value, None if it is legal."""
+"""Returns the reason why a parsed value is not valid, else None."""
 
 
 class ConfigType(enum.IntEnum):
-    """The type of a configuration's value, as DescribeConfigs numbers it."""
+    """Enumerates types of configurations, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -29,7 +29,7 @@ class ConfigType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """The origin of a configuration's value, as DescribeConfigs numbers it."""
+    """Enumerates sources of configurations, with their numbers in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_DEFAULT_BROKER = 3
@@ -38,7 +38,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A configuration that a value can come from, and the value that it has."""
+    """Holds a configuration that a value can come from, and its value."""
 
     name: str
     value: str
@@ -46,7 +46,7 @@ class Synonym(NamedTuple):
 
 
 class TopicConfig(NamedTuple):
-    """A topic configuration; `broker_name` is the broker configuration that its default is from."""
+    """Describes a topic configuration; its default comes from the broker's `broker_name`."""
 
     type: ConfigType
     default: str
@@ -55,7 +55,7 @@ class TopicConfig(NamedTuple):
 
 
 class BrokerConfig(NamedTuple):
-    """A broker configuration; `setting` is the attribute of `Settings` that holds its value."""
+    """Describes a broker configuration; `setting` is its attribute of `Settings`."""
 
     type: ConfigType
     default: str
@@ -77,8 +77,8 @@ def _between(low: int, high: int) -> Check:
 
 
 def _one_of(*choices: str) -> Check:
-    words = f"String must be one of: {', '.join(choices)}"
-    return lambda value: None if value in choices else words
+    message = f"String must be one of: {', '.join(choices)}"
+    return lambda value: None if value in choices else message
 
 
 def _gzip_level(level: int) -> str | None:
@@ -176,8 +176,10 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
         _BOOLEAN, "false", "unclean.leader.election.enable"
     ),
 }
-"""All topic configurations. The log follows those that bound what is written and kept; the others
-are kept and described, and change nothing.
+"""All topic configurations.
+
+The log applies limits, retention, segment sizes and timestamp rules. The others are stored and
+described, without an effect.
 """
 
 BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
@@ -208,24 +210,25 @@ BROKER_CONFIGS: Final[dict[str, BrokerConfig]] = {
         _INT, "604800000", "transactional_id_expiration_ms"
     ),
 }
-"""The broker configurations that `Settings` holds; a real broker has some 350."""
+"""The broker configurations in `Settings`; Apache Kafka has about 350."""
 
 _FROM_SETTINGS: Final = ("message.max.bytes", "min.insync.replicas")
-"""Broker configurations of `Settings` that are the default of a topic configuration."""
+"""Broker configurations that are defaults of topic configurations."""
 
 _BITS: Final = {_INT: 31, _LONG: 63}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def is_list(name: str) -> bool:
-    """Return whether a topic configuration is a list, which values are appended to."""
+    """Return True if a topic configuration is a list."""
     return name in TOPIC_CONFIGS and TOPIC_CONFIGS[name].type is ConfigType.LIST
 
 
 def parse(name: str, text: str) -> str:
     """Return a topic configuration's value in the form in which a broker describes it.
 
-    Raises InvalidConfigError for a value that the configuration refuses.
+    Raises:
+        InvalidConfigError: The value is not valid.
     """
     config = TOPIC_CONFIGS[name]
     value = _parsed(name, config.type, text.strip())
@@ -286,9 +289,9 @@ def check_configs(configs: Mapping[str, str]) -> None:
 
 
 def synonyms(settings: Settings, name: str, own: Mapping[str, str]) -> list[Synonym]:
-    """Return the origins of a topic configuration's value; the first is the one that counts.
+    """Return the sources of a topic configuration's value, the effective one first.
 
-    `own` are the topic's own configurations. A configuration can have none.
+    `own` are the configurations of the topic. Some configurations have no source.
     """
     config = TOPIC_CONFIGS[name]
     found: list[Synonym] = []
@@ -302,7 +305,7 @@ def synonyms(settings: Settings, name: str, own: Mapping[str, str]) -> list[Syno
 
 
 def broker_synonyms(settings: Settings, name: str) -> list[Synonym]:
-    """Return the origins of a broker configuration's value; the first is the one that counts."""
+    """Return the sources of a broker configuration's value, the effective one first."""
     config, value = BROKER_CONFIGS[name], broker_value(settings, name)
     found = [Synonym(name, config.default, ConfigSource.DEFAULT)]
     # Since eligible leader replicas (KIP-966) the minimum is a dynamic default of all brokers.
@@ -321,9 +324,12 @@ def broker_value(settings: Settings, name: str) -> str:
 
 
 def effective_configs(settings: Settings, own: Mapping[str, str]) -> dict[str, str]:
-    """Return all configurations of a topic, as a broker describes them.
+    """Return all configurations of a topic in the form in which a broker describes them.
 
-    `own` are those that the topic was given. Raises InvalidConfigError.
+    `own` are the configurations of the topic.
+
+    Raises:
+        InvalidConfigError: A value is not valid.
     """
     return {
         name: origins[0].value if (origins := synonyms(settings, name, own)) else config.default

@@ -1,16 +1,17 @@
-"""What a handler is given, how it is registered, and what the coordinators owe the cluster.
+"""The interfaces between request handlers, coordinators and the cluster.
 
-A handler answers one request of one API:
+A handler processes one request of one API:
 
     async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse: ...
 
-It runs in the cluster's loop, one at a time a connection, and reads no more of that connection
-until it has answered, as a broker does. It may wait (a join, a fetch without data); it runs to
-its end even if its client has gone, and is cancelled only when its broker stops. Bad input is
-answered with an error code; an exception is a bug of ours, is kept in `cluster.failures`, and is
-answered with UNKNOWN_SERVER_ERROR where the API has room for it.
+Handlers run in the cluster's event loop, one at a time per connection: as on a broker, the next
+request of a connection is read after the response was written. A handler may wait, as JoinGroup and
+Fetch do. It runs to its end even if the client disconnects, and is cancelled only when its broker
+stops. Invalid requests get a response with an error code. An exception is a bug of the embedded
+cluster: it is added to `EmbeddedCluster.failures`, and the response has UNKNOWN_SERVER_ERROR if the
+API has a field for an error code.
 
-A room lists its handlers as `ROUTES: tuple[Route, ...]`; `routes.py` puts the rooms together.
+`routes.py` lists the handlers.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Where a request came in. `received` is the loop's time, in seconds."""
+    """Describes the origin of a request. `received` is the event loop's time in seconds."""
 
     cluster: EmbeddedCluster
     broker: Broker
@@ -39,7 +40,7 @@ class RequestContext:
     received: float
 
     def describe(self) -> str:
-        """The request's API, version and broker, for a log line."""
+        """Return the request's API, version and broker for a log message."""
         return f"{api.lookup(self.api_key).name} v{self.version} at broker {self.broker.id}"
 
 
@@ -48,10 +49,10 @@ Handler = Callable[[RequestContext, Any], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table of APIs: a key, the versions that are answered, and who answers.
+    """Maps an API and its supported versions to a handler.
 
     A handler that returns None sends no response (Produce with acks=0). `advertised` is the lowest
-    version in ApiVersions where that is not `lowest`.
+    version in ApiVersions if it is not `lowest`.
     """
 
     api_key: int
@@ -62,11 +63,11 @@ class Route:
 
     @property
     def lowest_advertised(self) -> int:
-        """The lowest version that ApiVersions names."""
+        """The lowest version in ApiVersions."""
         return self.lowest if self.advertised is None else self.advertised
 
     def narrowed(self, low: int, high: int) -> Route | None:
-        """Return the route with the versions from `low` to `high` only; None if none is left."""
+        """Return the route limited to versions `low` to `high`; None without a version."""
         lowest, highest = max(low, self.lowest), min(high, self.highest)
         if lowest > highest:
             return None
@@ -75,21 +76,20 @@ class Route:
 
 
 class Coordinator(Protocol):
-    """What the cluster tells a coordinator room; the room's state is shared by all brokers.
+    """Defines the calls from the cluster to a coordinator.
 
-    `groups.GroupCoordinator(cluster)` and `transactions.TransactionCoordinator(cluster)` are made
-    in the cluster's constructor, before there is a loop: `cluster.loop`, `cluster.clock` and
-    timers exist from the start on.
+    All brokers share one `GroupCoordinator` and one `TransactionCoordinator`. The cluster's
+    constructor creates them; its event loop, clock and timers are available after `start`.
     """
 
-    def placement_changed(self) -> None:
-        """Brokers came or went: `cluster.coordinator_for` may have moved keys.
+    def on_brokers_changed(self) -> None:
+        """Handle a broker's start or stop, which may have changed `cluster.coordinator_for`.
 
-        Handlers that a stopped broker ran were cancelled already; what is parked at a broker that
-        lost its key is to be answered NOT_COORDINATOR.
+        Handlers of a stopped broker were cancelled before. Pending requests at a broker that is no
+        longer the coordinator fail with NOT_COORDINATOR.
         """
         ...
 
     def close(self) -> None:
-        """The cluster stops: handlers and `cluster.call_later` timers are about to be cancelled."""
+        """Handle the cluster's stop, before it cancels handlers and `call_later` timers."""
         ...

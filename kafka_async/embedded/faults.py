@@ -1,11 +1,11 @@
-"""Faults by rule: which requests are hit, how often, and what happens to them.
+"""Fault injection: rules that delay, fail or drop requests.
 
     fault = cluster.faults.add(api="Produce", topic="t", error="REQUEST_TIMED_OUT", count=2)
     ...
-    await fault.wait(2)          # until it has hit twice
+    await fault.wait(2)          # until it has been applied twice
 
-Rules may be added, removed and waited for from any thread. The first rule that matches, in the
-order of adding, is the one that acts.
+Rules may be added, removed and waited for from any thread. The first matching rule, in the order in
+which they were added, is applied.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from kafka_async.embedded.codes import Code
-from kafka_async.embedded.refusal import mentions
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_responses import topic_partitions_in
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.protocol.api import lookup
 from kafka_async.protocol.registry import Api
@@ -30,8 +30,8 @@ Predicate: TypeAlias = Callable[["RequestContext", Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Which requests a rule is about; None is any. See `Faults.add`."""
+class RequestFilter:
+    """Selects requests; None selects any. See `Faults.add`."""
 
     api_key: int | None
     broker: int | None
@@ -39,26 +39,26 @@ class Target:
     partition: int | None
     when: Predicate | None
 
-    def concerns(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a topic and partition of a request are meant."""
+    def selects(self, topic: str | None, partition: int | None) -> bool:
+        """Return True if the rule selects this topic and partition of a request."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
     def matches(self, context: RequestContext, request: Any) -> bool:
-        """Whether a request is meant."""
+        """Return True if the rule selects a request."""
         if self.api_key not in (None, context.api_key):
             return False
         if self.broker not in (None, context.broker.id):
             return False
         if (self.topic, self.partition) != (None, None) and not any(
-            self.concerns(*mention) for mention in mentions(context, request)
+            self.selects(*pair) for pair in topic_partitions_in(context, request)
         ):
             return False
         return self.when is None or self.when(context, request)
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What happens to a request that is hit. See `Faults.add`."""
+class FaultEffect:
+    """Describes the effect of a rule on a request. See `Faults.add`."""
 
     error: int | None
     applied: bool
@@ -69,93 +69,111 @@ class Effect:
 
 
 class Fault:
-    """A rule, and what it has done so far; made by `Faults.add`."""
+    """Represents a rule; created by `Faults.add`.
 
-    def __init__(self, target: Target, effect: Effect, *, skip: int, count: int | None) -> None:
+    Attributes:
+        hits: Number of requests that the rule was applied to.
+    """
+
+    def __init__(
+        self, target: RequestFilter, effect: FaultEffect, *, skip: int, count: int | None
+    ) -> None:
         self.target = target
         self.effect = effect
         self.hits = 0
         self._skip = skip
-        self._left = count
+        self._remaining = count
         self._released = threading.Event()
-        self._held: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-        self._waiting: list[tuple[int, Future[None]]] = []
+        self._hanging: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
+        self._waiters: list[tuple[int, Future[None]]] = []
         self._lock = threading.Lock()
         if not effect.hang:
             self._released.set()
 
     @property
-    def spent(self) -> bool:
-        """Whether it has hit as often as it may."""
-        return self._left == 0
+    def exhausted(self) -> bool:
+        """True if the rule has been applied `count` times."""
+        return self._remaining == 0
 
     def hit(self) -> bool:
-        """Count a match; False if it is still one to be let pass, or if there are none left."""
+        """Count a match; return False if the rule skips it or is exhausted."""
         with self._lock:
             if self._skip:
                 self._skip -= 1
                 return False
-            if self._left == 0:
+            if self._remaining == 0:
                 return False
-            if self._left is not None:
-                self._left -= 1
+            if self._remaining is not None:
+                self._remaining -= 1
             self.hits += 1
-            reached = [future for count, future in self._waiting if count <= self.hits]
-            self._waiting = [entry for entry in self._waiting if entry[0] > self.hits]
+            reached = [future for count, future in self._waiters if count <= self.hits]
+            self._waiters = [entry for entry in self._waiters if entry[0] > self.hits]
         for future in reached:
             future.set_result(None)
         return True
 
-    async def hold(self) -> None:
-        """In a hit request: wait the delay out, and until `release` if it hangs."""
+    async def apply_delay(self) -> None:
+        """Wait for the rule's delay, and until `release` if the rule hangs."""
         if self.effect.delay:
             await asyncio.sleep(self.effect.delay)
         if self._released.is_set():
             return
-        held = asyncio.get_running_loop(), asyncio.Event()
+        hanging = asyncio.get_running_loop(), asyncio.Event()
         with self._lock:
-            self._held.add(held)
+            self._hanging.add(hanging)
         try:
             if not self._released.is_set():
-                await held[1].wait()
+                await hanging[1].wait()
         finally:
             with self._lock:
-                self._held.discard(held)
+                self._hanging.discard(hanging)
 
     def release(self) -> None:
-        """Let go on what hangs, and what would have hung."""
+        """Resume the requests that hang; later ones do not hang."""
         self._released.set()
         with self._lock:
-            held = tuple(self._held)
-        for loop, event in held:
+            hanging = tuple(self._hanging)
+        for loop, event in hanging:
             loop.call_soon_threadsafe(event.set)
 
     def remove(self) -> None:
-        """Hit nothing any more; what hangs goes on."""
+        """Remove the rule and resume the requests that hang."""
         with self._lock:
-            self._left = 0
+            self._remaining = 0
         self.release()
 
     async def wait(self, hits: int = 1) -> None:
-        """Until it has hit so often; in any loop."""
-        await asyncio.wrap_future(self._reached(hits))
+        """Wait until the rule has been applied this many times, in any event loop.
+
+        Args:
+            hits: Number of requests.
+        """
+        await asyncio.wrap_future(self._future_of_hits(hits))
 
     def wait_blocking(self, hits: int = 1, timeout: float | None = None) -> None:
-        """As `wait`, for threads without a loop; raises TimeoutError after `timeout` seconds."""
-        self._reached(hits).result(timeout)
+        """Wait as `wait` does, in a thread without an event loop.
 
-    def _reached(self, hits: int) -> Future[None]:
+        Args:
+            hits: Number of requests.
+            timeout: Maximum time in seconds. Default: unlimited.
+
+        Raises:
+            TimeoutError: The time has passed.
+        """
+        self._future_of_hits(hits).result(timeout)
+
+    def _future_of_hits(self, hits: int) -> Future[None]:
         future: Future[None] = Future()
         with self._lock:
             if self.hits < hits:
-                self._waiting.append((hits, future))
+                self._waiters.append((hits, future))
                 return future
         future.set_result(None)
         return future
 
 
 class Faults:
-    """The rules of one cluster."""
+    """Holds the fault rules of a cluster."""
 
     def __init__(self) -> None:
         self._rules: tuple[Fault, ...] = ()
@@ -178,36 +196,46 @@ class Faults:
         hang: bool = False,
         throttle: float = 0.0,
     ) -> Fault:
-        """Add a rule.
+        """Add a rule; without an effect it only counts requests.
 
-        Which requests: `api` (key or name), `broker`, `topic`, `partition`, and
-        `when(context, request)`; what is not given matches everything. The first `skip` matches
-        pass, the next `count` are hit (None: all).
+        Args:
+            api: Key or name of the API. Default: any.
+            broker: Id of the broker. Default: any.
+            topic: Topic in the request. Default: any.
+            partition: Partition in the request. Default: any.
+            when: Predicate of the request's context and the request. Default: always true.
+            skip: Number of matching requests to let pass first.
+            count: Number of requests that the rule is applied to; None for all.
+            error: Error code or its name, returned for the selected topic and partition.
+            applied: Handle the request first; the delay, hang or error affects its response only.
+            delay: Seconds to wait before the request is handled.
+            disconnect: Reset the connection "before" or "after" the request is handled.
+            hang: Hold the request until `Fault.release`.
+            throttle: Throttle time of the response in seconds; the broker mutes the connection for
+                this time, as with a quota (KIP-219).
 
-        What happens: a `delay` in seconds; `hang` until `Fault.release`; `disconnect` "before"
-        the request is handled or "after" it; `error` (code or name) as the answer, only for the
-        topic and partition that are named, in place of handling; `throttle` in seconds, the
-        response's throttle time, for which the broker mutes the connection after the response as
-        a quota does (KIP-219). With `applied` the request is handled first: the delay, the hang or
-        the error then concerns its response alone.
-        With none of these the rule only counts.
+        Returns:
+            The rule.
+
+        Raises:
+            InvalidConfigurationError: There is no such API or error.
         """
-        target = Target(_api_key(api), broker, topic, partition, when)
-        effect = Effect(_code(error), applied, delay, disconnect, hang, throttle)
+        target = RequestFilter(_api_key(api), broker, topic, partition, when)
+        effect = FaultEffect(_code(error), applied, delay, disconnect, hang, throttle)
         rule = Fault(target, effect, skip=skip, count=count)
         with self._lock:
-            self._rules = (*(kept for kept in self._rules if not kept.spent), rule)
+            self._rules = (*(kept for kept in self._rules if not kept.exhausted), rule)
         return rule
 
     def clear(self) -> None:
-        """Remove all rules; what hangs goes on."""
+        """Remove all rules and resume the requests that hang."""
         with self._lock:
             rules, self._rules = self._rules, ()
         for rule in rules:
             rule.remove()
 
-    def take(self, context: RequestContext, request: Any) -> Fault | None:
-        """The rule that hits a request, counted; None if none does."""
+    def match(self, context: RequestContext, request: Any) -> Fault | None:
+        """Return the rule that applies to a request, and count it; None without one."""
         for rule in self._rules:
             if rule.target.matches(context, request) and rule.hit():
                 return rule
@@ -219,7 +247,7 @@ def _api_key(name: int | str | None) -> int | None:
         return None
     found = lookup(name)
     if not isinstance(found, Api):
-        raise InvalidConfigurationError(f"{name!r} is no API of Kafka's")
+        raise InvalidConfigurationError(f"{name!r} is not a Kafka API")
     return found.key
 
 
@@ -227,6 +255,6 @@ def _code(error: int | str | None) -> int | None:
     if error is None or isinstance(error, int):
         return error
     try:
-        return Code[error].value
+        return ErrorCode[error].value
     except KeyError:
-        raise InvalidConfigurationError(f"{error!r} is no error of Kafka's") from None
+        raise InvalidConfigurationError(f"{error!r} is not a Kafka error") from None

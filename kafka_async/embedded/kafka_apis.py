@@ -1,14 +1,14 @@
-"""From a frame to the handler of its API and back; where faults are put in and bugs come out."""
+"""Decodes requests, applies fault rules, calls the handler of the API and encodes the response."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import RequestContext
-from kafka_async.embedded.network import Answer, Disconnect
-from kafka_async.embedded.refusal import Refusal
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_responses import ErrorResponseBuilder
+from kafka_async.embedded.network import Disconnect, ResponseFrame
 from kafka_async.errors import DecodeError, EncodeError, UnsupportedVersionError
 from kafka_async.protocol.header import decode_request, decode_request_header, encode_response
 from kafka_async.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -27,16 +27,18 @@ logger = logging.getLogger("kafka_async.embedded")
 API_VERSIONS = 18
 
 
-class Dispatcher:
-    """Answers every request of every broker of a cluster."""
+class KafkaApis:
+    """Handles every request of every broker of a cluster."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
 
-    async def answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
-        """Return the response; raises Disconnect."""
+    async def handle_request(
+        self, broker: Broker, frame: BytesLike, client_host: str
+    ) -> ResponseFrame:
+        """Return the response; raise Disconnect to reset the connection."""
         try:
-            return await self._answer(broker, frame, client_host)
+            return await self._handle_request(broker, frame, client_host)
         except (DecodeError, UnsupportedVersionError) as error:
             raise Disconnect(str(error)) from error
         except Disconnect:
@@ -45,12 +47,14 @@ class Dispatcher:
             self._cluster.record_failure(f"a request at broker {broker.id}", error)
             raise Disconnect("the cluster failed") from error
 
-    async def _answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
+    async def _handle_request(
+        self, broker: Broker, frame: BytesLike, client_host: str
+    ) -> ResponseFrame:
         header, _ = decode_request_header(frame)
         route = self._cluster.routes.get(header.api_key)
         if route is None or not route.lowest <= header.api_version <= route.highest:
-            return Answer(
-                self._unsupported(header.api_key, header.api_version, header.correlation_id)
+            return ResponseFrame(
+                self._unsupported_version(header.api_key, header.api_version, header.correlation_id)
             )
         header, request = decode_request(frame)
         context = RequestContext(
@@ -62,75 +66,83 @@ class Dispatcher:
             client_host=client_host,
             received=self._cluster.loop.time(),
         )
-        fault = self._cluster.faults.take(context, request)
+        fault = self._cluster.faults.match(context, request)
         if fault is None:
-            response = await self._handle(route, context, request)
+            response = await self._call_handler(route, context, request)
         else:
-            response = await self._handle_with(fault, route, context, request)
+            response = await self._apply_fault(fault, route, context, request)
         throttle = 0.0 if fault is None else fault.effect.throttle
         if response is None:
-            return Answer(None, throttle)
+            return ResponseFrame(None, throttle)
         if throttle:
             response.throttle_time_ms = round(throttle * 1000)
         try:
             parts = encode_response(response, header.api_version, header.correlation_id)
-            return Answer(parts, throttle)
+            return ResponseFrame(parts, throttle)
         except (EncodeError, UnsupportedVersionError) as error:
-            self._cluster.record_failure(f"the answer to {context.describe()}", error)
-            raise Disconnect("the answer cannot be written") from error
+            self._cluster.record_failure(f"the response to {context.describe()}", error)
+            raise Disconnect("the response cannot be encoded") from error
 
-    def _unsupported(self, key: int, version: int, correlation_id: int) -> Sequence[BytesLike]:
-        """Only ApiVersions of an unknown version is answered, with version 0 (KIP-511)."""
+    def _unsupported_version(
+        self, key: int, version: int, correlation_id: int
+    ) -> Sequence[BytesLike]:
+        """Return the response to ApiVersions of an unsupported version, in version 0 (KIP-511).
+
+        For other APIs raise Disconnect.
+        """
         route = self._cluster.routes.get(API_VERSIONS)
         if key != API_VERSIONS or route is None:
             raise Disconnect(f"API {key} version {version} is not supported")
         response = ApiVersionsResponse(
-            error_code=Code.UNSUPPORTED_VERSION,
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=key, min_version=route.lowest, max_version=route.highest)],
         )
         return encode_response(response, 0, correlation_id)
 
-    async def _handle(self, route: Route, context: RequestContext, request: Any) -> Any:
-        """The handler's response; UNKNOWN_SERVER_ERROR, and a noted failure, if it raises."""
+    async def _call_handler(self, route: Route, context: RequestContext, request: Any) -> Any:
+        """Return the handler's response; UNKNOWN_SERVER_ERROR if the handler raises."""
         try:
             return await route.handle(context, request)
         except Disconnect:
             raise
         except Exception as error:
             self._cluster.record_failure(context.describe(), error)
-            refused = Refusal(context, Code.UNKNOWN_SERVER_ERROR).whole(request)
-            if refused is None:
-                raise Disconnect(f"{context.describe()} has no room for an error") from error
-            return refused
+            response = ErrorResponseBuilder(context, ErrorCode.UNKNOWN_SERVER_ERROR).build(request)
+            if response is None:
+                message = f"{context.describe()} has no field for an error code"
+                raise Disconnect(message) from error
+            return response
 
-    async def _handle_with(
+    async def _apply_fault(
         self, fault: Fault, route: Route, context: RequestContext, request: Any
     ) -> Any:
         effect = fault.effect
         if not effect.applied:
-            await fault.hold()
+            await fault.apply_delay()
         if effect.disconnect == "before":
-            raise Disconnect("a fault")
+            raise Disconnect("a fault rule")
         if effect.error is None:
-            response = await self._handle(route, context, request)
+            response = await self._call_handler(route, context, request)
         else:
-            refusal = Refusal(context, effect.error, fault.target.concerns)
+            errors = ErrorResponseBuilder(context, effect.error, fault.target.selects)
             if effect.applied:
-                response = refusal.overwrite(await self._handle(route, context, request))
+                response = errors.overwrite(await self._call_handler(route, context, request))
             else:
-                response = await self._refuse(refusal, route, context, request)
+                response = await self._respond_with_error(errors, route, context, request)
         if effect.applied:
-            await fault.hold()
+            await fault.apply_delay()
         if effect.disconnect == "after":
-            raise Disconnect("a fault")
+            raise Disconnect("a fault rule")
         return response
 
-    async def _refuse(
-        self, refusal: Refusal, route: Route, context: RequestContext, request: Any
+    async def _respond_with_error(
+        self, errors: ErrorResponseBuilder, route: Route, context: RequestContext, request: Any
     ) -> Any:
-        refused, rest = refusal.split(request)
-        if refused is None:
-            raise Disconnect(f"a fault: {context.describe()} has no room for an error")
+        """Return the error response for what the rule selects, and handle the rest."""
+        response, rest = errors.split(request)
+        if response is None:
+            message = f"a fault rule: {context.describe()} has no field for an error code"
+            raise Disconnect(message)
         if rest is None:
-            return refused
-        return refusal.merge(await self._handle(route, context, rest), refused)
+            return response
+        return errors.merge(await self._call_handler(route, context, rest), response)

@@ -1,7 +1,7 @@
-"""The log of one partition: what is accepted, where it ends, what may be read. Pure.
+"""The log of one partition: appends, leader epochs, retention, reads. Pure.
 
-Offsets: `start_offset` is the first that is left, `end_offset` the next that will be written (and
-the high watermark, see partition.py), `stable_offset` the first of the oldest open transaction.
+`start_offset` is the log start offset, `end_offset` the log end offset, which is the high watermark
+too (see partition.py), and `last_stable_offset` the first offset of the oldest ongoing transaction.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # here, or the first CRC blocks
+import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # else the first CRC imports it
 
-from kafka_async.embedded.producers import Producers
-from kafka_async.embedded.record_rules import RecordRules
+from kafka_async.embedded.log_segments import LogSegments
+from kafka_async.embedded.producer_state_manager import ProducerStateManager
+from kafka_async.embedded.record_validator import RecordValidator
 from kafka_async.embedded.request_validation import producer_batch, validate_batch
-from kafka_async.embedded.segments import Segments
 from kafka_async.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from kafka_async.embedded.producers import AbortedTransaction
-    from kafka_async.embedded.segments import StoredBatch
+    from kafka_async.embedded.log_segments import StoredBatch
+    from kafka_async.embedded.producer_state_manager import AbortedTxn
 
 ControlRecordType: TypeAlias = Literal["commit", "abort"]
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
-NEVER: Final = 2**63 - 1
-NEWEST_PRODUCE: Final = 13
+MAX_LONG: Final = 2**63 - 1
+LATEST_PRODUCE_VERSION: Final = 13
 
 
-class Appended(NamedTuple):
-    """Where a batch is.
+class LogAppendInfo(NamedTuple):
+    """Describes an appended batch, or the earlier batch that it duplicates.
 
-    `append_time` is NO_TIMESTAMP unless the topic has LogAppendTime; for a repetition it is the
-    time of the first one's last record, whoever set that, as a broker answers.
+    `append_time` is NO_TIMESTAMP unless the topic has LogAppendTime. For a duplicate it is the
+    maximum timestamp of the earlier batch, as in a broker's response.
     """
 
     base_offset: int
@@ -58,22 +58,22 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
-class EpochEnd(NamedTuple):
-    """The end of a leader epoch: the offset after its last record. -1, -1 if it is unknown."""
+class EpochAndOffset(NamedTuple):
+    """Holds a leader epoch and its start or end offset; both are -1 if unknown."""
 
     epoch: int
-    end_offset: int
+    offset: int
 
 
-class FetchedData(NamedTuple):
-    """What a read found. `aborted` is None unless the reader asked for committed records only."""
+class FetchDataInfo(NamedTuple):
+    """Holds the batches of a read; `aborted` is None unless the reader is read_committed."""
 
     records: memoryview
-    aborted: list[AbortedTransaction] | None
+    aborted: list[AbortedTxn] | None
 
 
 class PartitionLog:
-    """Batches, producers and leader epochs of a partition. Times are epoch milliseconds."""
+    """Stores a partition's batches. Times are milliseconds since the epoch."""
 
     def __init__(self, producer_expiration_ms: int = 86_400_000) -> None:
         self.start_offset = 0
@@ -83,85 +83,104 @@ class PartitionLog:
         self.min_insync_replicas = 1
         self.segment_bytes = 1_073_741_824
         self.retention_ms = self.retention_bytes = -1
-        self.deletes = True
-        self.rules = RecordRules(False, True, NEVER, 3_600_000)
-        self.producers = Producers(producer_expiration_ms)
-        self._segments = Segments()
-        self._epochs: list[EpochEnd] = [EpochEnd(0, 0)]  # epoch and the offset it starts at
+        self.allows_record_deletion = True
+        self.record_validator = RecordValidator(False, True, MAX_LONG, 3_600_000)
+        self.producer_state_manager = ProducerStateManager(producer_expiration_ms)
+        self._segments = LogSegments()
+        self._leader_epochs: list[EpochAndOffset] = [EpochAndOffset(0, 0)]  # start offsets
 
-    # -- settings and epochs ----------------------------------------------------------------------
+    # -- configuration and leader epochs -----------------------------------------------------------
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Follow the topic's settings (all of them, see configs.py)."""
+        """Apply the topic's configurations; `configs` has all of them (see configs.py)."""
         self.max_message_bytes = int(configs["max.message.bytes"])
         self.log_append_time = configs["message.timestamp.type"] == "LogAppendTime"
         self.min_insync_replicas = int(configs["min.insync.replicas"])
         self.segment_bytes = int(configs["segment.bytes"])
-        self.deletes = configs["cleanup.policy"] != "compact"
-        self.rules = RecordRules.of(configs)
+        self.allows_record_deletion = configs["cleanup.policy"] != "compact"
+        self.record_validator = RecordValidator.of(configs)
         deletes = "delete" in configs["cleanup.policy"].split(",")
         self.retention_ms = int(configs["retention.ms"]) if deletes else -1
         self.retention_bytes = int(configs["retention.bytes"]) if deletes else -1
-        self._segments.limit(self.segment_bytes, int(configs["segment.ms"]))
+        self._segments.configure(self.segment_bytes, int(configs["segment.ms"]))
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that is written into batches."""
-        return self._epochs[-1].epoch
+        """The current leader epoch, which is written into batches."""
+        return self._leader_epochs[-1].epoch
 
-    def new_epoch(self, epoch: int) -> None:
-        """A leader was elected: what comes now is of its epoch."""
-        while self._epochs and self._epochs[-1].end_offset >= self.end_offset:
-            self._epochs.pop()
-        self._epochs.append(EpochEnd(epoch, self.end_offset))
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Begin a leader epoch at the log end offset."""
+        while self._leader_epochs and self._leader_epochs[-1].offset >= self.end_offset:
+            self._leader_epochs.pop()
+        self._leader_epochs.append(EpochAndOffset(epoch, self.end_offset))
 
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch in which an offset was written, NO_EPOCH if that is not known."""
-        index = bisect_right(self._epochs, offset, key=lambda entry: entry.end_offset)
-        return self._epochs[index - 1].epoch if index else NO_EPOCH
+    def epoch_for_offset(self, offset: int) -> int:
+        """Return the leader epoch of an offset; NO_EPOCH if it is unknown."""
+        index = bisect_right(self._leader_epochs, offset, key=lambda entry: entry.offset)
+        return self._leader_epochs[index - 1].epoch if index else NO_EPOCH
 
-    def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Return where the latest epoch that is not after `epoch` ends (KIP-101, KIP-279)."""
+    def end_offset_for_epoch(self, epoch: int) -> EpochAndOffset:
+        """Return the largest epoch up to `epoch`, with its end offset (KIP-101, KIP-279)."""
         if epoch == NO_EPOCH:
-            return EpochEnd(NO_EPOCH, NO_OFFSET)
+            return EpochAndOffset(NO_EPOCH, NO_OFFSET)
         if epoch == self.leader_epoch:
-            return EpochEnd(epoch, self.end_offset)
-        index = bisect_right(self._epochs, epoch, key=lambda entry: entry.epoch)
-        if index == len(self._epochs):
-            return EpochEnd(NO_EPOCH, NO_OFFSET)
-        found = self._epochs[index - 1].epoch if index else epoch
-        return EpochEnd(found, self._epochs[index].end_offset)
+            return EpochAndOffset(epoch, self.end_offset)
+        index = bisect_right(self._leader_epochs, epoch, key=lambda entry: entry.epoch)
+        if index == len(self._leader_epochs):
+            return EpochAndOffset(NO_EPOCH, NO_OFFSET)
+        found = self._leader_epochs[index - 1].epoch if index else epoch
+        return EpochAndOffset(found, self._leader_epochs[index].offset)
 
-    # -- writing ----------------------------------------------------------------------------------
+    # -- appends ----------------------------------------------------------------------------------
 
-    def append(self, records: Buffer | None, now: int) -> Appended:
-        """Check a producer's batch and write it; raises what the checks and `write` do."""
-        batch = producer_batch(records, NEWEST_PRODUCE)
-        self.check_bytes(batch)
+    def append(self, records: Buffer | None, now: int) -> LogAppendInfo:
+        """Validate a producer's batch and append it; see `write`."""
+        batch = producer_batch(records, LATEST_PRODUCE_VERSION)
+        self.validate_size_and_crc(batch)
         validate_batch(batch)
         return self.write(batch, now)
 
-    def write(self, batch: BatchView, now: int, *, from_zero: bool = False) -> Appended:
-        """Write a batch that is valid; a repetition is answered with where the first one lies.
+    def write(
+        self, batch: BatchView, now: int, *, requires_zero_sequence: bool = False
+    ) -> LogAppendInfo:
+        """Append a valid batch, unless it duplicates an earlier one.
 
-        Raises what `Producers.check` does, which knows `from_zero`.
+        Args:
+            batch: The batch.
+            now: Time in milliseconds since the epoch.
+            requires_zero_sequence: A producer without state must begin with sequence 0.
+
+        Returns:
+            The offset of the batch or of the batch that it duplicates.
+
+        Raises:
+            OutOfOrderSequenceError: The batch does not follow the producer's last batch.
+            InvalidProducerEpochError: A newer epoch of the producer has written.
+            InvalidTxnStateError: A transaction is ongoing, and the batch does not belong to one.
         """
         header = batch.header
         if header.producer_id != NO_PRODUCER_ID:
-            written = self.producers.check(header, now, from_zero=from_zero)
-            if written is not None:
-                return Appended(written.base_offset, written.timestamp, duplicate=True)
+            duplicate_of = self.producer_state_manager.check_batch_sequence(
+                header, now, requires_zero_sequence=requires_zero_sequence
+            )
+            if duplicate_of is not None:
+                return LogAppendInfo(
+                    duplicate_of.base_offset, duplicate_of.timestamp, duplicate=True
+                )
         base_offset = self.end_offset
         raw: Buffer = batch.raw
         timestamp = header.max_timestamp
         if self.log_append_time:
             raw, timestamp = assign_offsets(raw, base_offset, self.leader_epoch, now), now
-        self._store(raw, header.last_offset_delta, timestamp)
+        self._append_to_segments(raw, header.last_offset_delta, timestamp)
         if header.producer_id != NO_PRODUCER_ID:
-            self.producers.record(header, base_offset, timestamp, now)
-        return Appended(base_offset, now if self.log_append_time else NO_TIMESTAMP, duplicate=False)
+            self.producer_state_manager.update(header, base_offset, timestamp, now)
+        return LogAppendInfo(
+            base_offset, now if self.log_append_time else NO_TIMESTAMP, duplicate=False
+        )
 
-    def append_marker(
+    def append_end_txn_marker(
         self,
         kind: ControlRecordType,
         producer_id: int,
@@ -169,8 +188,12 @@ class PartitionLog:
         coordinator_epoch: int,
         now: int,
     ) -> int:
-        """End a producer's transaction; the marker's offset. Raises InvalidProducerEpochError."""
-        self.producers.check_marker(producer_id, producer_epoch)
+        """Append a transaction marker and return its offset.
+
+        Raises:
+            InvalidProducerEpochError: The producer has a newer epoch.
+        """
+        self.producer_state_manager.check_marker_epoch(producer_id, producer_epoch)
         offset = self.end_offset
         marker = encode_control_batch(
             kind,
@@ -179,42 +202,50 @@ class PartitionLog:
             coordinator_epoch=coordinator_epoch,
             timestamp=now,
         )
-        self._store(marker, 0, now)
-        self.producers.end_transaction(
+        self._append_to_segments(marker, 0, now)
+        self.producer_state_manager.end_transaction(
             producer_id, producer_epoch, coordinator_epoch, offset, now, aborted=kind == "abort"
         )
         return offset
 
     def delete_records_before(self, offset: int) -> int:
-        """Delete what is below an offset (-1: all); the new start. Raises OffsetOutOfRangeError."""
+        """Delete the records below an offset (-1: all) and return the log start offset.
+
+        Raises:
+            OffsetOutOfRangeError: The offset is above the log end offset.
+        """
         target = self.end_offset if offset == -1 else offset
         if not 0 <= target <= self.end_offset:
-            raise OffsetOutOfRangeError(f"there is no offset {offset} to delete up to")
+            raise OffsetOutOfRangeError(f"offset {offset} is not in the log")
         if target > self.start_offset:
             self.start_offset = target
-            self._segments.drop_below(target)
-            self.producers.drop_below(target)
+            self._segments.delete_below(target)
+            self.producer_state_manager.delete_below(target)
         return self.start_offset
 
-    def retain(self, now: int) -> bool:
-        """Delete the segments that are too old or too many; return whether there were any.
+    def delete_old_segments(self, now: int) -> bool:
+        """Delete segments beyond the retention time or size; return True if there were any.
 
-        Those that are too many are deleted with the write that begins a segment, too, so that a
-        log without time limit is bounded without a call of this.
+        An append that begins a segment applies the retention size too, which bounds the log
+        between calls of this method.
         """
-        return self._delete_expired(now - self.retention_ms if self.retention_ms >= 0 else -1)
+        min_timestamp = now - self.retention_ms if self.retention_ms >= 0 else -1
+        return self._apply_retention(min_timestamp)
 
-    def _delete_expired(self, expired: int) -> bool:
-        kept = self._segments.first_kept(self.retention_bytes, expired)
-        if kept is None:
+    def _apply_retention(self, min_timestamp: int) -> bool:
+        first_retained = self._segments.first_retained_offset(self.retention_bytes, min_timestamp)
+        if first_retained is None:
             return False
-        self.delete_records_before(kept)
+        self.delete_records_before(first_retained)
         return True
 
-    def check_bytes(self, batch: BatchView) -> None:
-        """Check the size and the CRC of a batch.
+    def validate_size_and_crc(self, batch: BatchView) -> None:
+        """Validate the size and the CRC of a batch.
 
-        Raises RecordTooLargeError, RecordBatchTooLargeError and CorruptRecordError.
+        Raises:
+            RecordTooLargeError: The batch is larger than `max.message.bytes`.
+            RecordBatchTooLargeError: The batch is larger than `segment.bytes`.
+            CorruptRecordError: The CRC does not match.
         """
         size = batch.raw.nbytes
         if size > self.max_message_bytes:
@@ -229,7 +260,7 @@ class PartitionLog:
                 f"configured segment size of {self.segment_bytes}."
             )
 
-    def _store(self, raw: Buffer, last_offset_delta: int, max_timestamp: int) -> None:
+    def _append_to_segments(self, raw: Buffer, last_offset_delta: int, max_timestamp: int) -> None:
         base_offset = self.end_offset
         last_offset = base_offset + last_offset_delta
         began = self._segments.append(
@@ -237,32 +268,32 @@ class PartitionLog:
         )
         self.end_offset = last_offset + 1
         if began:
-            self._delete_expired(expired=-1)
+            self._apply_retention(min_timestamp=-1)
 
-    # -- reading ----------------------------------------------------------------------------------
+    # -- reads ----------------------------------------------------------------------------------
 
     @property
-    def allocated(self) -> int:
-        """Bytes of memory that the log's batches take."""
-        return self._segments.allocated
+    def allocated_bytes(self) -> int:
+        """Bytes of memory allocated for segments."""
+        return self._segments.allocated_bytes
 
     @property
     def size(self) -> int:
-        """Bytes of all batches that are left."""
+        """Bytes of all batches in the log."""
         return self._segments.size
 
     @property
-    def stable_offset(self) -> int:
-        """The first offset of the oldest open transaction, else the end (LSO)."""
-        first = self.producers.first_open_offset
+    def last_stable_offset(self) -> int:
+        """The first offset of the oldest ongoing transaction, else the log end offset (LSO)."""
+        first = self.producer_state_manager.first_unstable_offset
         return self.end_offset if first is None else max(first, self.start_offset)
 
-    def upper(self, *, committed: bool) -> int:
-        """The offset below which a reader sees."""
-        return self.stable_offset if committed else self.end_offset
+    def max_readable_offset(self, *, committed: bool) -> int:
+        """Return the LSO for a read_committed reader, else the high watermark."""
+        return self.last_stable_offset if committed else self.end_offset
 
     def check_offset(self, offset: int) -> None:
-        """Raise OffsetOutOfRangeError unless reading may begin at an offset."""
+        """Raise OffsetOutOfRangeError unless a fetch may begin at an offset."""
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {offset} is not within {self.start_offset} and {self.end_offset}"
@@ -270,52 +301,52 @@ class PartitionLog:
 
     def read(
         self, offset: int, max_bytes: int, *, committed: bool = False, at_least_one: bool = True
-    ) -> FetchedData:
-        """Whole batches from the one that holds `offset` on, as one view; see `Segments.read`."""
-        upper = self.upper(committed=committed)
+    ) -> FetchDataInfo:
+        """Return whole batches from the one with `offset` on; see `LogSegments.read`."""
+        upper = self.max_readable_offset(committed=committed)
         records = self._segments.read(offset, upper, max_bytes, at_least_one=at_least_one)
-        return FetchedData(records, self.producers.aborted(offset, upper) if committed else None)
+        return FetchDataInfo(
+            records, self.producer_state_manager.aborted_txns(offset, upper) if committed else None
+        )
 
-    def available(self, offset: int, *, committed: bool = False) -> int:
-        """Bytes that can be read from an offset on."""
-        return self._segments.bytes_from(offset, self.upper(committed=committed))
+    def readable_bytes(self, offset: int, *, committed: bool = False) -> int:
+        """Return the bytes that can be read from an offset on."""
+        return self._segments.readable_bytes(offset, self.max_readable_offset(committed=committed))
 
-    def offset_for_time(
+    def fetch_offset_by_timestamp(
         self, timestamp: int, *, committed: bool = False
     ) -> OffsetAndTimestamp | None:
-        """The first record of this time or later; None if there is none."""
-        upper = self.upper(committed=committed)
-        for stored in self._segments.since(timestamp):
+        """Return the first record with this timestamp or a later one; None without one."""
+        upper = self.max_readable_offset(committed=committed)
+        for stored in self._segments.batches_since(timestamp):
             if stored.base_offset >= upper:
                 break
             if stored.max_timestamp >= timestamp:
-                found = self._first_since(stored, timestamp, upper)
+                found = self._search_batch(stored, timestamp, upper)
                 if found is not None:
                     return found
         return None
 
-    def latest_time(self) -> OffsetAndTimestamp | None:
-        """The first record that has the highest timestamp (KIP-734)."""
-        stored = self._segments.latest()
+    def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
+        """Return the first record with the highest timestamp (KIP-734); None without records."""
+        stored = self._segments.batch_with_max_timestamp()
         if stored is None:
             return None
-        return self._first_since(stored, stored.max_timestamp, self.end_offset)
+        return self._search_batch(stored, stored.max_timestamp, self.end_offset)
 
-    def _first_since(
+    def _search_batch(
         self, stored: StoredBatch, timestamp: int, upper: int
     ) -> OffsetAndTimestamp | None:
         raw = self._segments.raw(stored)
         try:
             records = BatchView(BatchHeader.unpack(raw), raw, None, None).records()
-        except (
-            CorruptRecordError
-        ):  # its header and CRC are right, its inside is the producer's fault
+        except CorruptRecordError:  # appends do not validate all records
             return OffsetAndTimestamp(
-                stored.base_offset, stored.max_timestamp, self.epoch_of(stored.base_offset)
+                stored.base_offset, stored.max_timestamp, self.epoch_for_offset(stored.base_offset)
             )
         for record in records:
             if record.timestamp >= timestamp and self.start_offset <= record.offset < upper:
                 return OffsetAndTimestamp(
-                    record.offset, record.timestamp, self.epoch_of(record.offset)
+                    record.offset, record.timestamp, self.epoch_for_offset(record.offset)
                 )
         return None

@@ -1,4 +1,4 @@
-"""Listeners and connections: frames in, frames out, one request of a connection at a time."""
+"""Listeners and client connections of brokers."""
 
 from __future__ import annotations
 
@@ -21,120 +21,128 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.embedded")
 
-STAGE: Final = 1 << 16
-"""Bytes of the buffer for small frames, and the first size of a large frame's own."""
+SMALL_FRAME_BUFFER_BYTES: Final = 1 << 16
+"""Bytes of the buffer for small frames; larger frames get a separate buffer."""
 
 _SIZE: Final = struct.Struct(">i")
 
 
 class Disconnect(Exception):
-    """Raised by an answerer: reset the connection instead of answering."""
+    """Raised by a request handler to reset the connection instead of responding."""
 
 
-class Answer(NamedTuple):
-    """A response, and the seconds for which the connection is muted after it (KIP-219)."""
+class ResponseFrame(NamedTuple):
+    """Holds an encoded response and the seconds to mute the connection after it (KIP-219)."""
 
     parts: Sequence[BytesLike] | None
-    """The parts of the response's frame; None if no response is sent."""
-    muted: float = 0.0
+    """Parts of the response's frame; None if no response is sent."""
+    mute_seconds: float = 0.0
 
 
-class Answerer(Protocol):
-    """Turns a request's frame into its response."""
+class RequestHandler(Protocol):
+    """Defines the handler of request frames."""
 
-    async def answer(self, broker: Broker, frame: BytesLike, client_host: str) -> Answer:
-        """Return the response; raises Disconnect to reset the connection."""
+    async def handle_request(
+        self, broker: Broker, frame: BytesLike, client_host: str
+    ) -> ResponseFrame:
+        """Return the response; raise Disconnect to reset the connection."""
         ...
 
 
-class FrameReader:
-    """Finds frames in a stream. What it hands out never changes: small frames are copied out of the
-    stage, a large one is read into memory of its own, which grows with what has arrived and not
-    with what was promised. Pure.
+class RequestFrameReader:
+    """Splits a stream into request frames. Pure.
+
+    The frames that it returns never change. Small frames are copied from a shared buffer. A large
+    frame is read into a separate buffer, which grows with the bytes received, not with the size
+    that the client announced.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._stage = memoryview(bytearray(STAGE))
-        self._staged = 0
+        self._buffer = memoryview(bytearray(SMALL_FRAME_BUFFER_BYTES))
+        self._buffered = 0
         self._large: bytearray | None = None
-        self._have = 0
-        self._size = 0
+        self._large_received = 0
+        self._large_size = 0
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         large = self._large
         if large is None:
-            return self._stage[self._staged :]
-        if self._have == len(large):
-            self._large = grown = bytearray(min(2 * len(large), self._size))
-            grown[: self._have] = large
+            return self._buffer[self._buffered :]
+        if self._large_received == len(large):
+            self._large = grown = bytearray(min(2 * len(large), self._large_size))
+            grown[: self._large_received] = large
             large = grown
-        return memoryview(large)[self._have :]
+        return memoryview(large)[self._large_received :]
 
     def received(self, count: int) -> list[BytesLike]:
-        """So many bytes have been put where `room` said: the frames that are complete, without
-        sizes.
+        """Return the frames that `count` received bytes complete, without their size fields.
 
-        Raises DecodeError for a size that is negative or over the limit.
+        Raises:
+            DecodeError: A size is negative or above the limit.
         """
         if self._large is not None:
-            self._have += count
-            if self._have < self._size:
+            self._large_received += count
+            if self._large_received < self._large_size:
                 return []
             frame, self._large = memoryview(self._large), None
             return [frame]
-        self._staged += count
+        self._buffered += count
         frames: list[BytesLike] = []
-        stage, at, end = self._stage, 0, self._staged
+        buffer, at, end = self._buffer, 0, self._buffered
         while end - at >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(stage, at)
+            (size,) = _SIZE.unpack_from(buffer, at)
             if not 0 <= size <= self._limit:
                 raise DecodeError(f"a frame of {size} bytes; 0 to {self._limit} are allowed")
             start = at + _SIZE.size
-            if size > STAGE - _SIZE.size:
-                self._begin_large(size, stage[start:end])
+            if size > SMALL_FRAME_BUFFER_BYTES - _SIZE.size:
+                self._start_large_frame(size, buffer[start:end])
                 at = end
                 break
             if end - start < size:
                 break
-            frames.append(bytes(stage[start : start + size]))
+            frames.append(bytes(buffer[start : start + size]))
             at = start + size
-        rest = bytes(stage[at:end])
-        stage[: len(rest)] = rest
-        self._staged = len(rest)
+        rest = bytes(buffer[at:end])
+        buffer[: len(rest)] = rest
+        self._buffered = len(rest)
         return frames
 
-    def _begin_large(self, size: int, head: memoryview) -> None:
-        self._size, self._have = size, head.nbytes
-        self._large = bytearray(min(2 * STAGE, size))
+    def _start_large_frame(self, size: int, head: memoryview) -> None:
+        self._large_size, self._large_received = size, head.nbytes
+        self._large = bytearray(min(2 * SMALL_FRAME_BUFFER_BYTES, size))
         self._large[: head.nbytes] = head
 
 
-class Connection(asyncio.BufferedProtocol):
-    """A client's connection to a broker, and the task that answers it."""
+class ClientConnection(asyncio.BufferedProtocol):
+    """Represents a client's connection to a broker; a task handles its requests in order."""
 
     def __init__(
-        self, broker: Broker, answerer: Answerer, supervisor: Supervisor, max_request_bytes: int
+        self,
+        broker: Broker,
+        handler: RequestHandler,
+        supervisor: Supervisor,
+        max_request_bytes: int,
     ) -> None:
         self._broker = broker
-        self._answerer = answerer
+        self._handler = handler
         self._supervisor = supervisor
-        self._reader = FrameReader(max_request_bytes)
-        self._frames: deque[BytesLike] = deque()
-        self._arrived = asyncio.Event()
+        self._reader = RequestFrameReader(max_request_bytes)
+        self._requests: deque[BytesLike] = deque()
+        self._request_available = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._lost = asyncio.Event()
-        self._paused = False
+        self._disconnected = asyncio.Event()
+        self._reading_paused = False
         self._transport: asyncio.Transport | None = None
         self._task: SupervisedTask | None = None
         self.client_host = ""
 
-    # -- what the transport calls -----------------------------------------------------------------
+    # -- asyncio.BufferedProtocol -----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Start the task that handles requests."""
         self._transport = stream = cast("asyncio.Transport", transport)  # uvloop's is its own class
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
@@ -147,11 +155,11 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to read into."""
+        """Return the buffer to read into."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes have come."""
+        """Queue the requests that the received bytes complete."""
         try:
             frames = self._reader.received(nbytes)
         except DecodeError as error:
@@ -159,44 +167,44 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if frames:
-            self._frames.extend(frames)
-            self._arrived.set()
-            if len(self._frames) > 1 and not self._paused:
-                self._paused = True
+            self._requests.extend(frames)
+            self._request_available.set()
+            if len(self._requests) > 1 and not self._reading_paused:
+                self._reading_paused = True
                 self._open_transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """The client sends no more: what it asked before is dropped, as a broker does."""
+        """Close the connection; as on a broker, queued requests are dropped."""
         return False
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it asks."""
+        """Stop handling requests until the client has read its responses."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """Continue handling requests."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone; a request that is being handled is handled to its end."""
-        self._lost.set()
-        self._arrived.set()
+        """Stop the task after the request that is being handled."""
+        self._disconnected.set()
+        self._request_available.set()
         self._writable.set()
 
-    # -- what the cluster calls -------------------------------------------------------------------
+    # -- for the cluster -------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Reset the connection; the request that is being handled goes on."""
+        """Reset the connection; the request that is being handled continues."""
         if self._transport is not None:
             self._transport.abort()
 
-    async def end(self) -> None:
-        """Reset the connection, cancel what is being handled, and wait until both are gone."""
+    async def close(self) -> None:
+        """Reset the connection, cancel its task and wait until both have ended."""
         self.abort()
         if self._task is not None:
             self._task.cancel()
             await self._task.wait()
-        await self._lost.wait()
+        await self._disconnected.wait()
 
     # -- the task ---------------------------------------------------------------------------------
 
@@ -207,15 +215,17 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _serve(self) -> None:
         try:
-            while (frame := await self._next()) is not None:
-                answer = await self._answerer.answer(self._broker, frame, self.client_host)
-                if answer.parts is not None and not self._open_transport.is_closing():
+            while (frame := await self._next_request()) is not None:
+                handle_request = await self._handler.handle_request(
+                    self._broker, frame, self.client_host
+                )
+                if handle_request.parts is not None and not self._open_transport.is_closing():
                     # Not writelines: in Python 3.12 and 3.13.0 it neither pauses the protocol nor
                     # notices an aborted connection.
-                    self._open_transport.write(b"".join(answer.parts))
+                    self._open_transport.write(b"".join(handle_request.parts))
                     await self._writable.wait()
-                if answer.muted:
-                    await self._mute(answer.muted)
+                if handle_request.mute_seconds:
+                    await self._mute(handle_request.mute_seconds)
         except Disconnect as reason:
             logger.info("broker %d resets %s: %s", self._broker.id, self.client_host, reason)
         finally:
@@ -223,46 +233,46 @@ class Connection(asyncio.BufferedProtocol):
             self._broker.connections.discard(self)
 
     async def _mute(self, seconds: float) -> None:
-        """Handle no request for some time, unless the connection is lost."""
+        """Handle no request for this time; end early if the connection is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._lost.wait()
+                await self._disconnected.wait()
 
-    async def _next(self) -> BytesLike | None:
-        """The next request, None once the connection is lost."""
-        while not self._frames and not self._lost.is_set():
-            if self._paused:
-                self._paused = False
+    async def _next_request(self) -> BytesLike | None:
+        """Return the next request; None if the connection is lost."""
+        while not self._requests and not self._disconnected.is_set():
+            if self._reading_paused:
+                self._reading_paused = False
                 self._open_transport.resume_reading()
-            self._arrived.clear()
-            await self._arrived.wait()
-        return None if self._lost.is_set() else self._frames.popleft()
+            self._request_available.clear()
+            await self._request_available.wait()
+        return None if self._disconnected.is_set() else self._requests.popleft()
 
 
 class Listener(Protocol):
-    """An open port."""
+    """Defines a listening port."""
 
     port: int
 
     async def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         ...
 
 
 class SocketListener:
-    """A port of this machine."""
+    """Listens on a socket."""
 
     def __init__(self, server: asyncio.Server) -> None:
         self._server = server
         self.port: int = server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Close the listening socket; connections are their broker's to close."""
+        """Close the listening socket, but no connection."""
         self._server.close()
 
 
-class MemoryListener:
-    """A port of a MemoryNetwork."""
+class InMemoryListener:
+    """Listens in a MemoryNetwork."""
 
     def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
         self._network = network
@@ -270,15 +280,22 @@ class MemoryListener:
         self.port = port
 
     async def close(self) -> None:
-        """Free the address."""
+        """Remove the address from the network."""
         self._network.close(self._host, self.port)
 
 
 async def listen(
-    accept: Callable[[], Connection], host: str, port: int, network: MemoryNetwork | None
+    protocol_factory: Callable[[], ClientConnection],
+    host: str,
+    port: int,
+    network: MemoryNetwork | None,
 ) -> Listener:
-    """Listen at an address, in memory or on this machine (port 0: a free one); raises OSError."""
+    """Listen at an address, on a socket or in memory; port 0 is a free port.
+
+    Raises:
+        OSError: The address cannot be opened.
+    """
     if network is not None:
-        return MemoryListener(network, *network.listen(accept, host, port))
-    server = await asyncio.get_running_loop().create_server(accept, host, port)
+        return InMemoryListener(network, *network.listen(protocol_factory, host, port))
+    server = await asyncio.get_running_loop().create_server(protocol_factory, host, port)
     return SocketListener(server)

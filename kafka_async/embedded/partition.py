@@ -1,8 +1,9 @@
-"""A partition and its topic: who leads, who follows, and the log that all replicas share.
+"""A topic and its partitions: leader, leader epoch, replicas, in-sync replicas and log.
 
-Replication is a model: there is one log, a replica that is alive is in sync, and so the high
-watermark is the log's end. Leaders, epochs, the ISR, and acks=all with too few replicas are as in
-Kafka. A log is never truncated, and the preferred replica does not take its leadership back.
+Replication is modelled: all replicas share one log, and an alive replica is in sync, so the high
+watermark is the log end offset. Leaders, leader epochs, the ISR, and acks=all with too few replicas
+behave as in Kafka. Logs are never truncated, and the preferred replica does not become the leader
+again when its broker returns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ NO_LEADER = -1
 
 
 class Partition:
-    """One partition: its log, its replicas in order of preference, its leader and epoch."""
+    """Holds the state of one partition.
+
+    Attributes:
+        replicas: Broker ids in order of preference.
+        isr: Broker ids of the in-sync replicas.
+        leader: Broker id of the leader, or NO_LEADER.
+    """
 
     def __init__(self, topic: str, index: int, replicas: Sequence[int], log: PartitionLog) -> None:
         self.tp = TopicPartition(topic, index)
@@ -34,50 +41,50 @@ class Partition:
         self.leader_epoch = 0
         self.deleted = False
         self.log = log
-        self._watchers: set[Callable[[], None]] = set()
+        self._listeners: set[Callable[[], None]] = set()
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Have `callback()` called when the log grew, the leader moved or the topic went."""
-        self._watchers.add(callback)
+    def add_listener(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` when the log grows, the leader changes or the topic is deleted."""
+        self._listeners.add(callback)
 
-    def unwatch(self, callback: Callable[[], None]) -> None:
-        """Undo `watch`."""
-        self._watchers.discard(callback)
+    def remove_listener(self, callback: Callable[[], None]) -> None:
+        """Undo `add_listener`."""
+        self._listeners.discard(callback)
 
-    def changed(self) -> None:
-        """Wake everybody who waits for this partition."""
-        for callback in tuple(self._watchers):
+    def notify_listeners(self) -> None:
+        """Call the listeners after a change."""
+        for callback in tuple(self._listeners):
             callback()
 
-    def lead(self, broker_id: int) -> None:
-        """Make a broker the leader, in a new epoch; NO_LEADER if there is none left."""
+    def set_leader(self, broker_id: int) -> None:
+        """Set the leader, or NO_LEADER, and begin a new leader epoch."""
         self.leader = broker_id
         self.leader_epoch += 1
-        self.log.new_epoch(self.leader_epoch)
-        self.changed()
+        self.log.assign_leader_epoch(self.leader_epoch)
+        self.notify_listeners()
 
-    def assign(self, broker_id: int) -> None:
-        """Make a broker the leader, and a replica if it is none."""
+    def move_leader(self, broker_id: int) -> None:
+        """Make a broker the leader; it becomes an in-sync replica if needed."""
         if broker_id not in self.replicas:
             self.replicas += (broker_id,)
         if broker_id not in self.isr:
             self.isr += (broker_id,)
         if broker_id != self.leader:
-            self.lead(broker_id)
+            self.set_leader(broker_id)
 
-    def settle(self, alive: Collection[int]) -> None:
-        """Follow the brokers that are alive: set the ISR, and elect a leader if needed."""
+    def update_leader(self, alive: Collection[int]) -> None:
+        """Update the ISR for the brokers that are alive, and elect a leader if needed."""
         self.isr = tuple(replica for replica in self.replicas if replica in alive) or self.isr
         if self.leader in alive:
             return
         chosen = next((replica for replica in self.replicas if replica in alive), NO_LEADER)
         if chosen != self.leader:
-            self.lead(chosen)
+            self.set_leader(chosen)
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: its id, its partitions by index, and the settings that differ from the defaults."""
+    """Holds a topic's id, its partitions, and the configurations that differ from the defaults."""
 
     name: str
     id: UUID

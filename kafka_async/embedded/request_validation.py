@@ -1,6 +1,6 @@
-"""Rules that a request has to meet whatever the state of the cluster. Pure.
+"""Validation of requests that does not depend on the state of the cluster. Pure.
 
-The handlers apply them, and so do the scripted brokers of this project's tests.
+The handlers use it, and the scripted brokers of this project's tests.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kafka_async.records.compression import Codec
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-ZSTD_SINCE: Final = 7
-"""The Produce version from which on batches may be compressed by ZStandard."""
+ZSTD_MIN_VERSION: Final = 7
+"""First Produce version with ZStandard compression."""
 METADATA_TOPIC_ID_MIN_VERSION: Final = 12
-"""The Metadata version from which on topics may be named by their ids."""
-CHECKED_RECORDS: Final = 100
-"""Records of a batch that are read to see whether they are sound; Kafka reads all."""
+"""First Metadata version with topic ids in the request."""
+MAX_VALIDATED_RECORDS: Final = 100
+"""Records per batch that are validated; Kafka validates all."""
 MAGIC: Final = 2
 VALID_ACKS: Final = (-1, 0, 1)
 ISOLATION_LEVELS: Final = (0, 1)
-CODEC_BITS: Final = 7
+COMPRESSION_CODEC_MASK: Final = 7
 TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -38,9 +38,12 @@ TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def producer_batch(records: Buffer | None, version: int) -> BatchView:
-    """Return the one batch that a partition of a Produce request must hold.
+    """Return the record batch of a partition in a Produce request.
 
-    Raises InvalidRecordError, CorruptRecordError and UnsupportedCompressionTypeError.
+    Raises:
+        InvalidRecordError: There is not exactly one batch, or its format is older than v2.
+        CorruptRecordError: The format of the batch does not exist.
+        UnsupportedCompressionTypeError: The version of the request excludes ZStandard.
     """
     raw = memoryview(records or b"")
     if raw.nbytes < HEADER_SIZE:
@@ -52,21 +55,25 @@ def producer_batch(records: Buffer | None, version: int) -> BatchView:
         raise InvalidRecordError(f"a batch of magic {header.magic} is not accepted")
     if header.size != raw.nbytes:
         raise InvalidRecordError("Produce requests must contain exactly one record batch")
-    if header.attributes & CODEC_BITS == Codec.zstd and version < ZSTD_SINCE:
+    if header.attributes & COMPRESSION_CODEC_MASK == Codec.zstd and version < ZSTD_MIN_VERSION:
         raise UnsupportedCompressionTypeError("Produce requests before version 7 have no ZStandard")
     return BatchView(header, raw, None, None)
 
 
 def validate_batch(batch: BatchView) -> None:
-    """Check a batch as a log does before it writes it.
+    """Validate a batch as a log does before it appends the batch.
 
-    Raises InvalidRecordError, and UnknownServerError for a codec that does not exist.
+    Raises:
+        InvalidRecordError: The batch is not valid.
+        UnknownServerError: The compression codec does not exist.
     """
     header = batch.header
     if header.base_offset != 0:
         raise InvalidRecordError(f"the base offset of a batch is {header.base_offset}, not 0")
-    if header.attributes & CODEC_BITS > max(Codec):
-        raise UnknownServerError(f"Unknown compression type id: {header.attributes & CODEC_BITS}")
+    if header.attributes & COMPRESSION_CODEC_MASK > max(Codec):
+        raise UnknownServerError(
+            f"Unknown compression type id: {header.attributes & COMPRESSION_CODEC_MASK}"
+        )
     if header.is_control:
         raise InvalidRecordError("Clients are not allowed to write control records")
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
@@ -77,13 +84,13 @@ def validate_batch(batch: BatchView) -> None:
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         raise InvalidRecordError("a batch with a producer id needs a sequence")
     try:
-        batch.reader().read(CHECKED_RECORDS, batch.raw.nbytes)
+        batch.reader().read(MAX_VALIDATED_RECORDS, batch.raw.nbytes)
     except CorruptRecordError as error:
         raise InvalidRecordError(f"the records of a batch cannot be read: {error}") from error
 
 
 def is_transactional(records: Buffer | None) -> bool:
-    """Return whether bytes begin with a transactional batch."""
+    """Return True if the bytes begin with a transactional batch."""
     raw = memoryview(records or b"")
     if raw.nbytes < HEADER_SIZE:
         return False
@@ -92,7 +99,7 @@ def is_transactional(records: Buffer | None) -> bool:
 
 
 def lacks_transactional_id(request: Any) -> bool:
-    """Return whether a Produce request has transactional batches but no transactional id."""
+    """Return True if a Produce request has transactional batches but no transactional id."""
     return request.transactional_id is None and any(
         is_transactional(data.records)
         for topic in request.topic_data
@@ -104,29 +111,29 @@ def lacks_transactional_id(request: Any) -> bool:
 
 
 def has_valid_software_name(request: Any) -> bool:
-    """Return whether an ApiVersions request of version 3 or later names its client as it must."""
+    """Return True if an ApiVersions request (version 3 or later) has valid software names."""
     names = request.client_software_name, request.client_software_version
-    return all(_SOFTWARE.fullmatch(name) for name in names)
+    return all(_SOFTWARE_NAME.fullmatch(name) for name in names)
 
 
 def names_only_cluster_or_node(cluster_id: str | None, node_id: int) -> bool:
-    """Return whether ApiVersions names a cluster without a broker, or the other way round."""
+    """Return True if ApiVersions has a cluster id or a node id, but not both."""
     return (cluster_id is None) != (node_id == -1)
 
 
 def has_only_id_or_epoch(producer_id: int, epoch: int) -> bool:
-    """Return whether only one of producer id and epoch is given."""
+    """Return True if only one of producer id and epoch is given."""
     return min(producer_id, epoch) < 0 <= max(producer_id, epoch)
 
 
 def lacks_name_and_id(topic: Any) -> bool:
-    """Return whether a topic of a Metadata request has neither a name nor an id."""
+    """Return True if a topic of a Metadata request has neither a name nor an id."""
     return topic.name is None and topic.topic_id == ZERO_UUID
 
 
 def has_unsupported_topic_id(topic: Any, version: int) -> bool:
-    """Return whether a topic of a Metadata request has an id in a version before ids."""
+    """Return True if a topic of a Metadata request has an id in a version without ids."""
     return version < METADATA_TOPIC_ID_MIN_VERSION and topic.topic_id != ZERO_UUID
 
 
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -1,4 +1,4 @@
-"""The table of all APIs that the embedded cluster answers, put together from its rooms."""
+"""The table of all APIs of the embedded cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafka_async.embedded.context import Route
 
-DATA_ROUTES: Final[tuple[Route, ...]] = (
+TOPIC_ROUTES: Final[tuple[Route, ...]] = (
     produce.ROUTE,
     fetch.ROUTE,
     list_offsets.ROUTE,
@@ -48,10 +48,13 @@ DATA_ROUTES: Final[tuple[Route, ...]] = (
 )
 
 
-def table(limits: Mapping[int, tuple[int, int]]) -> dict[int, Route]:
-    """The routes by API key; `limits` narrows versions, and drops an API whose range is empty."""
+def routes_by_api_key(limits: Mapping[int, tuple[int, int]]) -> dict[int, Route]:
+    """Return the routes by API key.
+
+    `limits` narrows the versions; an API without a version left is not supported.
+    """
     routes: dict[int, Route] = {}
-    for route in (*DATA_ROUTES, *GROUP_ROUTES, *TRANSACTION_ROUTES):
+    for route in (*TOPIC_ROUTES, *GROUP_ROUTES, *TRANSACTION_ROUTES):
         low, high = limits.get(route.api_key, (route.lowest_advertised, route.highest))
         if (narrowed := route.narrowed(low, high)) is not None:
             routes[route.api_key] = narrowed

@@ -1,4 +1,4 @@
-"""What an embedded cluster can be told, under the names of a broker's own configuration."""
+"""Settings of the embedded cluster, named as the broker configurations of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_async.errors import InvalidConfigurationError
 
 
 class SettingOptions(TypedDict, total=False):
-    """Keyword arguments of `EmbeddedCluster`; see `Settings`."""
+    """Types the keyword arguments of `EmbeddedCluster`; see `Settings`."""
 
     cluster_id: str
     advertised_hosts: Mapping[int, str]
@@ -40,17 +40,22 @@ class SettingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the brokers behave. Times are milliseconds, sizes bytes; defaults are Apache Kafka's
-    except `group_initial_rebalance_delay_ms` (3000 there: nobody wants to wait for it in a test).
+    """Configures the brokers.
 
-    `default_replication_factor` None means as many as there are brokers, at most three.
-    `transaction_version` and `group_version` are the finalized features (0: not finalized).
-    `coordinator_load_time_ms` is how long a coordinator answers COORDINATOR_LOAD_IN_PROGRESS
-    after it has moved, `transaction_marker_delay_ms` how long after EndTxn's answer the markers
-    are written. `api_versions` narrows what the brokers offer, by API key: `{1: (4, 11)}` is a
-    broker whose Fetch ends at version 11, and `{68: (0, -1)}` one that has no such API.
-    `advertised_hosts` are the hosts by which brokers name themselves and others in responses, by
-    broker id, where that is not 127.0.0.1 (Kafka's `advertised.listeners`); all listen there.
+    Times are milliseconds, sizes are bytes. The defaults are Apache Kafka's, except
+    `group_initial_rebalance_delay_ms` (3000 in Kafka), which would slow down tests.
+
+    Attributes:
+        advertised_hosts: Hosts in responses by broker id, in place of 127.0.0.1 (Kafka's
+            `advertised.listeners`). All brokers listen on 127.0.0.1.
+        default_replication_factor: None for the number of brokers, at most three.
+        transaction_version: Finalized level of the feature; 0 is not finalized.
+        group_version: Finalized level of the feature; 0 is not finalized.
+        coordinator_load_time_ms: Time for which a coordinator that has moved responds with
+            COORDINATOR_LOAD_IN_PROGRESS.
+        transaction_marker_delay_ms: Time between the response to EndTxn and the markers.
+        api_versions: Version ranges by API key that narrow the supported versions: `{1: (4, 11)}`
+            is a broker without Fetch above version 11, `{68: (0, -1)}` one without that API.
     """
 
     cluster_id: str = "kafka-async-embedded0"
@@ -79,24 +84,24 @@ class Settings:
     api_versions: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
 
     def __post_init__(self) -> None:
-        for name, low in _LOWEST.items():
+        for name, low in _MINIMUMS.items():
             value = getattr(self, name)
             if value is not None and value < low:
                 raise InvalidConfigurationError(f"{name} must be at least {low}, not {value}")
 
     def version_limits(self) -> dict[int, tuple[int, int]]:
-        """`api_versions`, and what clients must not use without transactions v2 (KIP-890)."""
+        """Return `api_versions`, with the limits of brokers before transactions v2 (KIP-890)."""
         return {**({} if self.transaction_version >= 2 else _TRANSACTIONS_V1), **self.api_versions}
 
     def replication_factor(self, brokers: int) -> int:
-        """How many replicas a topic gets that does not say."""
+        """Return the default replication factor for this number of brokers."""
         return self.default_replication_factor or min(brokers, 3)
 
 
 _TRANSACTIONS_V1 = {0: (0, 11), 26: (0, 4), 28: (0, 4)}
-"""Produce, EndTxn and TxnOffsetCommit of brokers before transactions v2."""
+"""Versions of Produce, EndTxn and TxnOffsetCommit before transactions v2."""
 
-_LOWEST = {
+_MINIMUMS = {
     "default_partitions": 1,
     "default_replication_factor": 1,
     "transaction_version": 0,

@@ -1,4 +1,4 @@
-"""An embedded cluster in a thread of its own; control calls for threads without a loop."""
+"""Runs an embedded cluster in a separate thread, controlled by blocking methods."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ R = TypeVar("R")
 
 
 class BlockingCluster:
-    """The control calls of a cluster for other threads; each waits until it is done."""
+    """Controls a cluster from other threads; each method blocks until it is done."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, as `host:port,host:port`."""
+        """The addresses of all brokers as `host:port,host:port`."""
         return self.cluster.bootstrap_servers
 
     @property
     def faults(self) -> Faults:
-        """The rules for faults; usable from any thread."""
+        """The fault rules, which may be used from any thread."""
         return self.cluster.faults
 
     @property
     def failures(self) -> list[Failure]:
-        """What broke in the cluster itself; empty unless there is a bug."""
+        """Internal errors of the cluster; empty unless the cluster has a bug."""
         return self.cluster.failures
 
     def create_topic(
@@ -56,7 +56,7 @@ class BlockingCluster:
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> Topic:
-        """See `EmbeddedCluster.create_topic`."""
+        """Create a topic; see `EmbeddedCluster.create_topic`."""
         return self._wait(
             self.cluster.create_topic(
                 name, partitions, replication_factor, assignments=assignments, configs=configs
@@ -64,33 +64,33 @@ class BlockingCluster:
         )
 
     def delete_topic(self, name: str) -> None:
-        """See `EmbeddedCluster.delete_topic`."""
+        """Delete a topic; see `EmbeddedCluster.delete_topic`."""
         self._wait(self.cluster.delete_topic(name))
 
     def add_partitions(self, name: str, total: int) -> None:
-        """See `EmbeddedCluster.add_partitions`."""
+        """Add partitions to a topic; see `EmbeddedCluster.add_partitions`."""
         self._wait(self.cluster.add_partitions(name, total))
 
     def move_leader(self, tp: TopicPartition, broker_id: int | None = None) -> int:
-        """See `EmbeddedCluster.move_leader`."""
+        """Elect a leader; see `EmbeddedCluster.move_leader`."""
         return self._wait(self.cluster.move_leader(tp, broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
-        """See `EmbeddedCluster.stop_broker`."""
+        """Stop a broker; see `EmbeddedCluster.stop_broker`."""
         self._wait(self.cluster.stop_broker(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
-        """See `EmbeddedCluster.start_broker`."""
+        """Start a broker; see `EmbeddedCluster.start_broker`."""
         self._wait(self.cluster.start_broker(broker_id))
 
     def disconnect(self, broker_id: int | None = None) -> int:
-        """See `EmbeddedCluster.disconnect`."""
+        """Reset connections; see `EmbeddedCluster.disconnect`."""
         return self._wait(self.cluster.disconnect(broker_id))
 
     def _wait(self, call: Coroutine[Any, Any, R]) -> R:
         if not self.cluster.running:
             call.close()
-            raise ClientClosedError("the EmbeddedCluster does not run")
+            raise ClientClosedError("the EmbeddedCluster is not running")
         return asyncio.run_coroutine_threadsafe(call, self.cluster.loop).result()
 
 
@@ -102,9 +102,20 @@ def run_in_thread(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     **settings: Unpack[SettingOptions],
 ) -> Generator[BlockingCluster]:
-    """Run a cluster in a thread with its own loop until the block ends.
+    """Run a cluster in a thread with an event loop until the block ends.
 
-    `loop_factory` makes that loop, asyncio's own if not given.
+    Args:
+        brokers: Number of brokers.
+        ports: Ports of the brokers, 0 for a free port. Default: free ports.
+        loop_factory: Creates the event loop. Default: asyncio's.
+        settings: Broker settings; see `Settings`.
+
+    Yields:
+        The cluster's control methods.
+
+    Raises:
+        InvalidConfigurationError: The arguments are not valid.
+        OSError: A port cannot be opened.
     """
     cluster = EmbeddedCluster(brokers, ports=ports, **settings)
     started: Future[Callable[[], None]] = Future()
@@ -129,13 +140,13 @@ def _run(
     started: Future[Callable[[], None]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> None:
-    """The thread: start the cluster, hand out how to stop it, wait for that."""
+    """Run the cluster until the callback is called that `started` returns."""
 
     async def serve() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         async with cluster:
-            started.set_result(lambda: _call(loop, stopping.set))
+            started.set_result(lambda: _call_soon(loop, stopping.set))
             await stopping.wait()
 
     try:
@@ -147,6 +158,6 @@ def _run(
         started.set_exception(error)
 
 
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(callback)

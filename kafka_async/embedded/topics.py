@@ -1,4 +1,4 @@
-"""All topics of the cluster: made, dropped, and led by others as brokers come and go."""
+"""All topics of the cluster: creation, deletion, configurations, replica assignment, leaders."""
 
 from __future__ import annotations
 
@@ -39,29 +39,34 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
         "unclean.leader.election.enable": "false",
     },
 }
-"""The coordinators' topics with their configurations; they are empty, since coordinators keep
-their state in memory.
+"""Configurations of the coordinators' topics.
+
+The topics stay empty: the coordinators' state is in memory.
 """
 
 
-def check_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic may be called this."""
+def validate_topic_name(name: str) -> None:
+    """Raise InvalidTopicError unless a topic name is valid."""
     if not TOPIC_NAME_PATTERN.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopicError(
-            f"{name!r} is no topic name: 1 to 249 letters, digits, '.', '_', '-'; not '.' or '..'"
+            f"{name!r} is not a topic name: 1 to 249 letters, digits, '.', '_', '-', "
+            "but not '.' or '..'"
         )
 
 
 def is_internal(name: str) -> bool:
-    """Return whether a topic is one of the coordinators' own."""
+    """Return True for the topics of the coordinators."""
     return name in INTERNAL_TOPICS
 
 
 class TopicTable:
-    """Topics by name and by id.
+    """Holds the topics by name and by id.
 
-    `alive` tells which brokers live, in the order of their ids; `new_id` makes topic ids;
-    `on_delete` is told the name of each topic that is dropped.
+    Args:
+        settings: Settings of the cluster.
+        alive: Returns the ids of the alive brokers in ascending order.
+        new_id: Returns a new topic id.
+        on_delete: Callback with the name of each deleted topic.
     """
 
     def __init__(
@@ -72,36 +77,36 @@ class TopicTable:
         on_delete: Callable[[str], None],
     ) -> None:
         self._settings = settings
-        self._alive = alive
+        self._alive_broker_ids = alive
         self.new_id = new_id
         self._on_delete = on_delete
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._placed = 0
+        self._next_replica = 0
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(tuple(self._by_name.values()))
 
     def get(self, name: str) -> Topic | None:
-        """The topic of a name."""
+        """Return the topic of a name."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: UUID) -> Topic | None:
-        """The topic of an id."""
+        """Return the topic of an id."""
         return self._by_id.get(topic_id)
 
     def partition(self, tp: TopicPartition) -> Partition | None:
-        """A partition, None if there is no such."""
+        """Return a partition; None if it does not exist."""
         topic = self._by_name.get(tp.topic)
         if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
         return topic.partitions[tp.partition]
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition of every topic."""
+        """Return every partition of every topic."""
         return (partition for topic in self for partition in topic.partitions)
 
-    def plan(
+    def plan_assignment(
         self,
         name: str,
         partitions: int | None = None,
@@ -109,19 +114,19 @@ class TopicTable:
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> list[tuple[int, ...]]:
-        """Where a new topic's replicas would go, by partition; raises what forbids the topic."""
-        check_name(name)
+        """Return the replicas of a new topic by partition; raise as `create` does."""
+        validate_topic_name(name)
         if name in self._by_name:
             raise TopicExistsError(f"Topic '{name}' already exists.")
         check_configs(configs or {})
         if assignments:
-            return self._assigned(assignments)
+            return self._validate_assignment(assignments)
         count = self._settings.default_partitions if partitions is None else partitions
         if count < 1:
             raise InvalidPartitionsError(
                 "Number of partitions was set to an invalid non-positive value."
             )
-        return self._place(count, replication_factor)
+        return self._assign_replicas(count, replication_factor)
 
     def create(
         self,
@@ -132,25 +137,47 @@ class TopicTable:
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Make a topic; numbers default to the settings; `assignments`: replicas by partition."""
-        placement = self.plan(name, partitions, replication_factor, assignments, configs)
+        """Create a topic.
+
+        Args:
+            name: Name of the topic.
+            partitions: Number of partitions. Default: the settings'.
+            replication_factor: Replicas of each partition. Default: the settings'.
+            assignments: Broker ids of the replicas by partition, in place of the two numbers.
+            configs: Topic configurations that differ from the defaults.
+
+        Raises:
+            InvalidTopicError: The name is not valid.
+            TopicExistsError: There is a topic of this name.
+            InvalidConfigError: A configuration is unknown or its value is not valid.
+            InvalidPartitionsError: The number of partitions is not positive.
+            InvalidReplicationFactorError: There are too few brokers.
+            InvalidReplicaAssignmentError: The assignment is not valid.
+        """
+        assignment = self.plan_assignment(
+            name, partitions, replication_factor, assignments, configs
+        )
         topic = Topic(name, self.new_id(), [], dict(configs or {}))
         self._by_name[name] = self._by_id[topic.id] = topic
-        self._extend(topic, placement)
+        self._append_partitions(topic, assignment)
         return topic
 
-    def create_internal(self, name: str) -> None:
-        """Make a coordinator's topic unless it exists; raises InvalidReplicationFactorError."""
+    def create_internal_topic(self, name: str) -> None:
+        """Create a coordinator's topic unless it exists.
+
+        Raises:
+            InvalidReplicationFactorError: There are too few brokers.
+        """
         if name in self._by_name:
             return
         partitions = {
             OFFSETS_TOPIC: self._settings.offsets_topic_num_partitions,
             TRANSACTIONS_TOPIC: self._settings.transaction_state_log_num_partitions,
         }[name]
-        factor = self._settings.replication_factor(len(self._alive()))
+        factor = self._settings.replication_factor(len(self._alive_broker_ids()))
         self.create(name, partitions, factor, configs=INTERNAL_TOPICS[name])
 
-    def grow(
+    def add_partitions(
         self,
         name: str,
         total: int,
@@ -158,7 +185,7 @@ class TopicTable:
         *,
         dry_run: bool = False,
     ) -> None:
-        """Give a topic more partitions, `total` in all."""
+        """Add partitions to a topic that has fewer than `total`."""
         topic = self._by_name.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
@@ -169,29 +196,29 @@ class TopicTable:
                 f"{total} would not be an increase."
             )
         if assignments is not None:
-            placement = self._assigned(dict(enumerate(assignments)))
-            if any(len(it) != len(topic.partitions[0].replicas) for it in placement):
+            assignment = self._validate_assignment(dict(enumerate(assignments)))
+            if any(len(it) != len(topic.partitions[0].replicas) for it in assignment):
                 raise InvalidReplicaAssignmentError(
                     "the topic's partitions have another number of replicas"
                 )
-            if len(placement) != more:
+            if len(assignment) != more:
                 raise InvalidReplicaAssignmentError(
-                    f"{more} new partitions, {len(placement)} assignments"
+                    f"{more} new partitions, {len(assignment)} assignments"
                 )
         else:
-            placement = self._place(more, len(topic.partitions[0].replicas))
+            assignment = self._assign_replicas(more, len(topic.partitions[0].replicas))
         if not dry_run:
-            self._extend(topic, placement)
+            self._append_partitions(topic, assignment)
 
     def delete(self, name: str) -> Topic:
-        """Drop a topic with its data."""
+        """Delete a topic with its data."""
         topic = self._by_name.pop(name, None)
         if topic is None:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         del self._by_id[topic.id]
         for partition in topic.partitions:
             partition.deleted = True
-            partition.changed()
+            partition.notify_listeners()
         self._on_delete(name)
         return topic
 
@@ -200,34 +227,34 @@ class TopicTable:
         return effective_configs(self._settings, topic.configs)
 
     def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Replace the settings of a topic that differ from the defaults."""
+        """Replace the configurations of a topic that differ from the defaults."""
         topic.configs = dict(configs)
         for partition in topic.partitions:
             partition.log.configure(self.configs(topic))
 
-    def retain(self, now: int) -> None:
-        """Delete what every topic's retention does not keep at `now` (epoch milliseconds)."""
+    def delete_old_segments(self, now: int) -> None:
+        """Apply the retention of all topics at `now`, milliseconds since the epoch."""
         for partition in self.partitions():
-            if partition.log.retain(now):
-                partition.changed()
+            if partition.log.delete_old_segments(now):
+                partition.notify_listeners()
 
-    def settle(self) -> None:
-        """Brokers came or went: move leaders, shrink and grow ISRs."""
-        alive = set(self._alive())
+    def update_leaders(self) -> None:
+        """Update leaders and ISRs after a broker started or stopped."""
+        alive = set(self._alive_broker_ids())
         for partition in self.partitions():
-            partition.settle(alive)
+            partition.update_leader(alive)
 
-    def _extend(self, topic: Topic, placement: Sequence[tuple[int, ...]]) -> None:
-        configs, alive = self.configs(topic), set(self._alive())
-        for replicas in placement:
+    def _append_partitions(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> None:
+        configs, alive = self.configs(topic), set(self._alive_broker_ids())
+        for replicas in assignment:
             log = PartitionLog(self._settings.producer_id_expiration_ms)
             log.configure(configs)
             partition = Partition(topic.name, len(topic.partitions), replicas, log)
             topic.partitions.append(partition)
-            partition.settle(alive)
+            partition.update_leader(alive)
 
-    def _place(self, count: int, replication_factor: int | None) -> list[tuple[int, ...]]:
-        alive = list(self._alive())
+    def _assign_replicas(self, count: int, replication_factor: int | None) -> list[tuple[int, ...]]:
+        alive = list(self._alive_broker_ids())
         factor = replication_factor
         if factor is None or factor == -1:
             factor = self._settings.replication_factor(len(alive))
@@ -235,24 +262,26 @@ class TopicTable:
             raise InvalidReplicationFactorError(
                 f"Unable to replicate the partition {factor} time(s): {len(alive)} brokers."
             )
-        start, self._placed = self._placed, self._placed + count
+        start, self._next_replica = self._next_replica, self._next_replica + count
         return [
             tuple(alive[(start + index + replica) % len(alive)] for replica in range(factor))
             for index in range(count)
         ]
 
-    def _assigned(self, assignments: Mapping[int, Sequence[int]]) -> list[tuple[int, ...]]:
-        known: Collection[int] = self._alive()
+    def _validate_assignment(
+        self, assignments: Mapping[int, Sequence[int]]
+    ) -> list[tuple[int, ...]]:
+        known: Collection[int] = self._alive_broker_ids()
         if sorted(assignments) != list(range(len(assignments))):
             raise InvalidReplicaAssignmentError(
                 "partitions should be a consecutive 0-based sequence"
             )
-        placement = [tuple(assignments[index]) for index in range(len(assignments))]
-        if any(len(replicas) != len(placement[0]) for replicas in placement):
+        assignment = [tuple(assignments[index]) for index in range(len(assignments))]
+        if any(len(replicas) != len(assignment[0]) for replicas in assignment):
             raise InvalidReplicaAssignmentError("partitions have different numbers of replicas")
-        for replicas in placement:
+        for replicas in assignment:
             if not replicas or len(set(replicas)) != len(replicas):
                 raise InvalidReplicaAssignmentError(f"replicas {replicas} are empty or repeated")
             if unknown := set(replicas).difference(known):
                 raise InvalidReplicaAssignmentError(f"no such brokers: {sorted(unknown)}")
-        return placement
+        return assignment

@@ -35,7 +35,7 @@ PACKAGE: Final = ROOT / "kafka_async" / "embedded"
 OTHER: Final = "STALE_BROKER_EPOCH"
 """The code that replaces others; the embedded cluster never returns it."""
 OTHER_ERROR: Final = "StaleBrokerEpochError"
-LEFT_OUT: Final = ("faults.py", "refusal.py", "shape.py", "__main__.py")
+LEFT_OUT: Final = ("faults.py", "error_responses.py", "response_shape.py", "__main__.py")
 """Modules that name codes, but send none of them as a response themselves."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
 CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
@@ -43,90 +43,93 @@ CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract
 SECONDS: Final = 60
 """After which a mutant counts as killed: it hangs."""
 
-_DELETED: Final = "test_groups_classic.py::test_a_deleted_group_refuses_every_request"
-_MEMBERLESS: Final = "test_groups_classic.py::test_a_group_without_members_knows_no_member"
-_GROUP_LOADS: Final = "test_groups_classic.py::test_while_it_is_loaded_everybody_is_told_to_wait"
-_PENDING: Final = "test_transactions_wire.py::test_end_txn_while_markers_are_pending"
-_LOADING: Final = "test_groups_wire.py::test_refuses_requests_while_the_group_loads"
-_ENDING: Final = "test_transactions_wire.py::test_a_late_write_of_v1_meets_an_ending_transaction"
+_DELETED: Final = "test_classic_group.py::test_deleted_group_rejects_requests"
+_MEMBERLESS: Final = "test_classic_group.py::test_empty_group_rejects_members"
+_GROUP_LOADS: Final = "test_classic_group.py::test_loading_group_rejects_requests"
+_PENDING: Final = "test_transaction_apis.py::test_end_txn_while_markers_are_pending"
+_LOADING: Final = "test_group_apis.py::test_rejects_requests_while_group_loads"
+_ENDING: Final = "test_transaction_apis.py::test_late_v1_write_to_ending_transaction_is_retriable"
 
 ELSEWHERE: Final[dict[str, str]] = {
     "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError": (
-        "test_cluster.py::test_leaders_move_by_order"
+        "test_cluster.py::test_move_leader_elects_requested_broker"
     ),
-    "codes.py::code_of::Code.UNKNOWN_SERVER_ERROR": "test_codes.py",
-    "handlers/leadership.py::led_partition::raise NotLeaderOrFollowerError": (
-        "test_produce.py::test_a_broker_that_does_not_lead_names_the_leader_from_version_10_on"
+    "error_codes.py::error_code_of::ErrorCode.UNKNOWN_SERVER_ERROR": "test_error_codes.py",
+    "handlers/partition_lookup.py::leader_partition::raise NotLeaderOrFollowerError": (
+        "test_produce.py::test_not_leader_response_has_leader_from_version_10"
     ),
-    "kafka_apis.py::Dispatcher._handle::Code.UNKNOWN_SERVER_ERROR": (
-        "test_faults.py::test_a_handler_that_raises_is_noted_and_answered"
+    "kafka_apis.py::KafkaApis._call_handler::ErrorCode.UNKNOWN_SERVER_ERROR": (
+        "test_faults.py::test_exception_of_handler_is_recorded_and_returned"
     ),
-    "groups/classic.py::ClassicGroup.join::Code.GROUP_MAX_SIZE_REACHED": (
-        "test_groups_classic.py::test_a_group_takes_no_more_members_than_it_may"
+    "groups/classic_group.py::ClassicGroup.join::ErrorCode.GROUP_MAX_SIZE_REACHED": (
+        "test_classic_group.py::test_full_group_rejects_new_member"
     ),
-    "groups/classic.py::ClassicGroup.commit::Code.NONE #4": (
-        "test_groups_classic.py::test_a_commit_keeps_the_session"
+    "groups/classic_group.py::ClassicGroup.validate_offset_commit::ErrorCode.NONE #4": (
+        "test_classic_group.py::test_commit_extends_session"
     ),
-    "groups/classic.py::ClassicGroup.move::Code.NOT_COORDINATOR": (
-        "test_groups_classic.py::test_what_waits_fails_and_the_last_generation_counts"
+    "groups/classic_group.py::ClassicGroup.reload::ErrorCode.NOT_COORDINATOR": (
+        "test_classic_group.py::test_reload_fails_pending_requests_and_restores_generation"
     ),
-    "groups/coordinator.py::GroupCoordinator.check_offset_delete"
-    "::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE": _DELETED,
-    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS": _GROUP_LOADS,
-    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #2": _DELETED,
-    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #2": _GROUP_LOADS,
-    "groups/state.py::::Code.UNKNOWN_MEMBER_ID #2": _MEMBERLESS,
-    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #3": _DELETED,
-    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #3": _GROUP_LOADS,
-    "groups/state.py::::Code.COORDINATOR_NOT_AVAILABLE #4": _DELETED,
-    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #4": _GROUP_LOADS,
-    "groups/state.py::::Code.GROUP_ID_NOT_FOUND": _DELETED,
-    "groups/state.py::::Code.COORDINATOR_LOAD_IN_PROGRESS #5": _GROUP_LOADS,
-    "handlers/describe_groups.py::_describe::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "handlers/describe_topic_partitions.py::_partition::Code.LEADER_NOT_AVAILABLE": (
-        "test_metadata.py::test_describe_topic_partitions_reports_a_missing_leader"
+    "groups/group_coordinator.py::GroupCoordinator.validate_offset_delete"
+    "::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE": _DELETED,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _GROUP_LOADS,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #2": _DELETED,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #2": _GROUP_LOADS,
+    "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID #2": _MEMBERLESS,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #3": _DELETED,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #3": _GROUP_LOADS,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_NOT_AVAILABLE #4": _DELETED,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #4": _GROUP_LOADS,
+    "groups/classic_group_state.py::::ErrorCode.GROUP_ID_NOT_FOUND": _DELETED,
+    "groups/classic_group_state.py::::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS #5": _GROUP_LOADS,
+    "handlers/describe_groups.py::_describe::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "handlers/describe_topic_partitions.py::_partition::ErrorCode.LEADER_NOT_AVAILABLE": (
+        "test_metadata.py::test_describe_topic_partitions_reports_missing_leader"
     ),
-    "handlers/fetch.py::::Code.FENCED_LEADER_EPOCH": "test_fetch.py::test_epochs_of_leaders",
-    "handlers/list_groups.py::handle::Code.COORDINATOR_LOAD_IN_PROGRESS": (
-        "test_groups_wire.py::test_a_new_coordinator_may_take_time_to_load"
+    "handlers/fetch.py::::ErrorCode.FENCED_LEADER_EPOCH": (
+        "test_fetch.py::test_validates_leader_epoch_and_detects_divergence"
     ),
-    "handlers/metadata.py::_missing::Code.INVALID_REPLICATION_FACTOR": (
-        "test_metadata.py::test_a_topic_is_not_created_with_too_few_brokers"
+    "handlers/list_groups.py::handle::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": (
+        "test_group_apis.py::test_new_coordinator_responds_load_in_progress"
     ),
-    "handlers/metadata.py::_partition::Code.LEADER_NOT_AVAILABLE": (
-        "test_metadata.py::test_leaders_move_when_their_broker_stops_and_replicas_return"
+    "handlers/metadata.py::_create_missing::ErrorCode.INVALID_REPLICATION_FACTOR": (
+        "test_metadata.py::test_topic_is_not_created_with_too_few_brokers"
     ),
-    "handlers/offset_fetch.py::_check::Code.NONE": _LOADING,
-    "handlers/offset_fetch.py::_check::Code.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
-    "handlers/produce.py::_check_replicas::raise NotEnoughReplicasError": (
-        "test_produce.py::test_too_few_replicas_refuse_acks_all_only"
+    "handlers/metadata.py::_partition::ErrorCode.LEADER_NOT_AVAILABLE": (
+        "test_metadata.py::test_leaders_move_when_broker_stops_and_isr_recovers"
     ),
-    "producers.py::Producers.check_marker::raise InvalidProducerEpochError": (
-        "test_producers.py::test_a_marker_of_an_older_epoch_is_refused"
+    "handlers/offset_fetch.py::_check::ErrorCode.NONE": _LOADING,
+    "handlers/offset_fetch.py::_check::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": _LOADING,
+    "handlers/produce.py::_check_min_insync_replicas::raise NotEnoughReplicasError": (
+        "test_produce.py::test_too_few_in_sync_replicas_reject_acks_all_only"
     ),
-    "transactions/coordinator.py::TransactionCoordinator.route"
-    "::Code.COORDINATOR_LOAD_IN_PROGRESS": (
-        "test_transactions_wire.py::test_a_transaction_survives_its_coordinator"
+    "producer_state_manager.py::ProducerStateManager.check_marker_epoch"
+    "::raise InvalidProducerEpochError": (
+        "test_producer_state_manager.py::test_marker_of_older_epoch_is_rejected"
     ),
-    "transactions/coordinator.py::TransactionCoordinator.check_produce"
-    "::Code.CONCURRENT_TRANSACTIONS": _ENDING,
-    "transactions/coordinator.py::TransactionCoordinator.check_produce"
-    "::Code.NOT_ENOUGH_REPLICAS": _ENDING,
-    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS": (
-        "test_transactions_wire.py::test_what_comes_too_early_after_an_end_is_to_wait"
+    "transactions/transaction_coordinator.py::TransactionCoordinator.check_coordinator"
+    "::ErrorCode.COORDINATOR_LOAD_IN_PROGRESS": (
+        "test_transaction_apis.py::test_transaction_survives_stop_of_coordinator"
     ),
-    "transactions/state.py::::Code.INVALID_PRODUCER_ID_MAPPING": (
-        "test_transactions_entry.py::test_an_id_that_nobody_uses_dies_but_never_in_a_transaction"
+    "transactions/transaction_coordinator.py::TransactionCoordinator.check_produce"
+    "::ErrorCode.CONCURRENT_TRANSACTIONS": _ENDING,
+    "transactions/transaction_coordinator.py::TransactionCoordinator.check_produce"
+    "::ErrorCode.NOT_ENOUGH_REPLICAS": _ENDING,
+    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS": (
+        "test_transaction_apis.py::test_requests_before_marker_are_concurrent_transactions"
     ),
-    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #2": _PENDING,
-    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #3": _PENDING,
-    "transactions/state.py::::Code.PRODUCER_FENCED #2": _PENDING,
-    "transactions/state.py::::Code.PRODUCER_FENCED #3": _PENDING,
-    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #4": _PENDING,
-    "transactions/state.py::::Code.INVALID_TXN_STATE #2": _PENDING,
-    "transactions/state.py::::Code.INVALID_TXN_STATE #4": _PENDING,
-    "transactions/state.py::::Code.CONCURRENT_TRANSACTIONS #5": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.INVALID_PRODUCER_ID_MAPPING": (
+        "test_transaction_metadata.py::test_idle_transactional_id_expires_except_in_transaction"
+    ),
+    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #2": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #3": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #2": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.PRODUCER_FENCED #3": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #4": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #2": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #4": _PENDING,
+    "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #5": _PENDING,
 }
 """Mutants that only brokers which stop, or unusual settings, can show.
 
@@ -134,10 +137,10 @@ The value is the test below tests/embedded that kills it; the run proves that it
 """
 
 UNREACHABLE: Final[dict[str, str]] = {
-    "groups/state.py::::Code.UNKNOWN_MEMBER_ID": (
+    "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID": (
         "a member that joins a group without members again is unknown before the table is read"
     ),
-    "handlers/find_coordinator.py::_find::Code.COORDINATOR_NOT_AVAILABLE": (
+    "handlers/find_coordinator.py::_find::ErrorCode.COORDINATOR_NOT_AVAILABLE": (
         "a broker that responds is alive, and then every key has a coordinator"
     ),
 }
@@ -186,8 +189,12 @@ class _Finder(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if isinstance(node.value, ast.Name) and node.value.id == "Code" and node.attr.isupper():
-            self._add(node, f"Code.{node.attr}")
+        if (
+            isinstance(node.value, ast.Name)
+            and node.value.id == "ErrorCode"
+            and node.attr.isupper()
+        ):
+            self._add(node, f"ErrorCode.{node.attr}")
         self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:
@@ -215,7 +222,7 @@ class _Changer(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
         here = (node.lineno, node.col_offset) == self._place
-        if here and isinstance(node.value, ast.Name) and node.value.id == "Code":
+        if here and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode":
             return ast.copy_location(ast.Attribute(node.value, OTHER, node.ctx), node)
         return node
 

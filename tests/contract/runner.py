@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kafka_async.embedded.codes import Code
-from kafka_async.embedded.routes import table
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.routes import routes_by_api_key
 from kafka_async.protocol import api
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "contract"
 CRC_AT, ATTRIBUTES_AT = 17, 21
 NOT_READY: Final = (
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
 )
 DISCONNECTED: Final = {"disconnected": True}
 NO_RESPONSE: Final = {"no_response": True}
@@ -125,7 +125,7 @@ class Cluster:
             ],
         )
         [created] = (await call(await self.wire(HERE), request, 7)).topics
-        assert created.error_code == Code.NONE, created
+        assert created.error_code == ErrorCode.NONE, created
         for broker in self._addresses:
             await self.settle(broker, name)
         return created.topic_id
@@ -148,7 +148,7 @@ class Cluster:
         async with asyncio.timeout(PATIENCE):
             while True:
                 found = (await call(await self.wire(HERE), request, 4)).coordinators
-                if all(it.error_code == Code.NONE for it in found):
+                if all(it.error_code == ErrorCode.NONE for it in found):
                     break
                 await asyncio.sleep(0.2)
         pools: dict[bool, list[str]] = {False: [], True: []}
@@ -371,7 +371,7 @@ class Run:
                 setattr(response, spec.name, kept)
 
 
-SUPPORTED: Final = frozenset(table({}))
+SUPPORTED: Final = frozenset(routes_by_api_key({}))
 """Keys of the APIs that the embedded cluster has; other rows of ApiVersions are left out."""
 FEATURES: Final = frozenset({"transaction.version"})
 """Features that the embedded cluster has finalized as Apache Kafka has."""

@@ -12,7 +12,7 @@ from tests.contract.mutants import ELSEWHERE, ROOT, UNREACHABLE, mutants
 SAMPLE = "25"
 
 
-def test_every_row_names_a_mutant() -> None:
+def test_every_row_matches_a_mutant() -> None:
     names = [mutant.name for mutant in mutants()]
     assert len(set(names)) == len(names)
     assert {*ELSEWHERE, *UNREACHABLE} <= set(names)
@@ -21,7 +21,7 @@ def test_every_row_names_a_mutant() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_sample_of_the_mutants_is_killed(seeded: int) -> None:
+def test_sample_of_mutants_is_killed(seeded: int) -> None:
     options = ["--sample", SAMPLE, "--seed", str(seeded)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.contract.mutants", *options],

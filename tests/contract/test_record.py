@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from kafka_async.embedded.routes import table
+from kafka_async.embedded.routes import routes_by_api_key
 from kafka_async.protocol import api
 from tests.contract.compare import differences, read_record, run_embedded
 from tests.contract.model import Ask, Scenario
@@ -35,7 +35,7 @@ def test_list_covers_every_supported_api() -> None:
                 requests[step.api] += 1
                 response = RECORD[scenario.name][f"{number} {step.api} v{step.version}"]
                 errors[step.api] += bool(error_codes(response) - {0})
-    supported = {api.lookup(key).name for key in table({})}
+    supported = {api.lookup(key).name for key in routes_by_api_key({})}
     assert {name for name in supported if requests[name] < LEAST_PER_API} == set()
     assert {name for name in supported if errors[name] < LEAST_ERRORS_PER_API} == set()
     assert requests.total() >= LEAST
@@ -50,7 +50,7 @@ def test_list_covers_every_supported_version() -> None:
     }
     missing = [
         (api.lookup(key).name, version)
-        for key, route in table({}).items()
+        for key, route in routes_by_api_key({}).items()
         for version in range(route.lowest, route.highest + 1)
         if (api.lookup(key).name, version) not in asked
     ]

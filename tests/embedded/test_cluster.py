@@ -1,4 +1,4 @@
-"""The cluster as a whole: life, placement, control from anywhere."""
+"""The embedded cluster: start and stop, brokers, leaders, control methods."""
 
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ from kafka_async.errors import (
 )
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.types import TopicPartition
-from tests.embedded.wire import Peer
+from tests.embedded.raw_connection import RawConnection
 
 if TYPE_CHECKING:
-    from tests.embedded.conftest import StartStage
+    from tests.embedded.conftest import StartHarness
 
 pytestmark = pytest.mark.asyncio
 virtual = pytest.mark.virtual_clock
 
-ASK = MetadataRequest(topics=[])
+METADATA_REQUEST = MetadataRequest(topics=[])
 
 
-async def test_it_starts_and_stops_in_different_tasks() -> None:
+async def test_starts_and_stops_in_different_tasks() -> None:
     cluster = EmbeddedCluster(2)
     await asyncio.create_task(cluster.start())
-    peer = await Peer.connect(cluster, None, 2)
-    assert len((await peer.ask(ASK, 12)).brokers) == 2
+    connection = await RawConnection.open(cluster, None, 2)
+    assert len((await connection.call(METADATA_REQUEST, 12)).brokers) == 2
     await asyncio.create_task(cluster.stop())
-    await peer.closed.wait()
+    await connection.closed.wait()
     with pytest.raises(ConnectionRefusedError):
-        await Peer.connect(cluster, None, 2)
+        await RawConnection.open(cluster, None, 2)
     await cluster.stop()
 
 
 @virtual
-async def test_stopping_ends_what_is_parked(start_stage: StartStage) -> None:
-    stage = await start_stage()
-    fault = stage.cluster.faults.add(hang=True)
-    peer = await stage.peer()
-    waiting = peer.send(ASK, 12)
+async def test_stop_ends_pending_requests_and_timers(start_harness: StartHarness) -> None:
+    harness = await start_harness()
+    fault = harness.cluster.faults.add(hang=True)
+    connection = await harness.connect()
+    waiting = connection.send(METADATA_REQUEST, 12)
     await fault.wait()
-    timer = stage.cluster.call_later(1, lambda: 1 / 0)
-    await stage.cluster.stop()
+    timer = harness.cluster.call_later(1, lambda: 1 / 0)
+    await harness.cluster.stop()
     with pytest.raises(ConnectionResetError):
         await waiting
     assert timer.cancelled()
 
 
-async def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
+async def test_start_fails_and_closes_listeners_if_port_is_in_use() -> None:
     async with EmbeddedCluster() as first:
-        taken = first.brokers[1].port
-        second = EmbeddedCluster(2, ports=[0, taken])
-        with pytest.raises(OSError, match=str(taken)):
+        used_port = first.brokers[1].port
+        second = EmbeddedCluster(2, ports=[0, used_port])
+        with pytest.raises(OSError, match=str(used_port)):
             await second.start()
         with pytest.raises(ConnectionRefusedError):
-            await Peer.connect(second, None, 1)
+            await RawConnection.open(second, None, 1)
 
 
-async def test_nonsense_is_refused() -> None:
+async def test_rejects_invalid_arguments() -> None:
     with pytest.raises(InvalidConfigurationError):
         EmbeddedCluster(0)
     with pytest.raises(InvalidConfigurationError):
@@ -75,13 +75,13 @@ async def test_nonsense_is_refused() -> None:
         EmbeddedCluster(default_partitions=0)
 
 
-async def test_control_needs_a_started_cluster() -> None:
+async def test_control_methods_require_started_cluster() -> None:
     with pytest.raises(ClientClosedError):
         await EmbeddedCluster().create_topic("t")
 
 
 @virtual
-async def test_a_cluster_that_is_forgotten_warns() -> None:
+async def test_unstopped_cluster_warns() -> None:
     cluster = EmbeddedCluster(network=MemoryNetwork())
     await cluster.start()
     supervisor = cluster._supervisor  # pyright: ignore[reportPrivateUsage]
@@ -90,68 +90,70 @@ async def test_a_cluster_that_is_forgotten_warns() -> None:
     await supervisor.stop()
 
 
-# -- brokers that come and go -------------------------------------------------------------------
+# -- starting and stopping brokers-----------------------------------------------------------------
 
 
 @virtual
-async def test_a_stopped_broker_drops_its_connections_and_returns_on_its_port(
-    start_stage: StartStage,
+async def test_stopped_broker_resets_connections_and_restarts_on_its_port(
+    start_harness: StartHarness,
 ) -> None:
-    stage = await start_stage(2)
-    port = stage.cluster.brokers[1].port
-    one, two = await stage.peer(1), await stage.peer(2)
-    await stage.cluster.stop_broker(1)
+    harness = await start_harness(2)
+    port = harness.cluster.brokers[1].port
+    one, two = await harness.connect(1), await harness.connect(2)
+    await harness.cluster.stop_broker(1)
     await one.closed.wait()
-    assert [broker.node_id for broker in (await two.ask(ASK, 12)).brokers] == [2]
+    assert [broker.node_id for broker in (await two.call(METADATA_REQUEST, 12)).brokers] == [2]
     with pytest.raises(ConnectionRefusedError):
-        await stage.peer(1)
-    await stage.cluster.stop_broker(1)
-    await stage.cluster.start_broker(1)
-    await stage.cluster.start_broker(1)
-    assert stage.cluster.brokers[1].port == port
-    assert len((await (await stage.peer(1)).ask(ASK, 12)).brokers) == 2
+        await harness.connect(1)
+    await harness.cluster.stop_broker(1)
+    await harness.cluster.start_broker(1)
+    await harness.cluster.start_broker(1)
+    assert harness.cluster.brokers[1].port == port
+    assert len((await (await harness.connect(1)).call(METADATA_REQUEST, 12)).brokers) == 2
 
 
 @virtual
-async def test_a_stopped_broker_cancels_what_it_was_doing(start_stage: StartStage) -> None:
-    stage = await start_stage()
-    await stage.cluster.create_topic("t")
-    fault = stage.cluster.faults.add(api="Metadata", delay=5)
-    peer = await stage.peer()
-    peer.send(MetadataRequest.from_dict({"topics": [{"name": "new"}]}), 12)
+async def test_stopping_broker_cancels_pending_requests(start_harness: StartHarness) -> None:
+    harness = await start_harness()
+    await harness.cluster.create_topic("t")
+    fault = harness.cluster.faults.add(api="Metadata", delay=5)
+    connection = await harness.connect()
+    connection.send(MetadataRequest.from_dict({"topics": [{"name": "new"}]}), 12)
     await fault.wait()
-    await stage.cluster.stop_broker(1)
+    await harness.cluster.stop_broker(1)
     await asyncio.sleep(10)
-    assert stage.cluster.topics.get("new") is None
+    assert harness.cluster.topics.get("new") is None
 
 
-async def test_a_broker_restarts_on_a_real_port_too() -> None:
+async def test_broker_restarts_on_socket() -> None:
     async with EmbeddedCluster() as cluster:
         for _ in range(3):
-            peer = await Peer.connect(cluster, None)
-            assert (await peer.ask(ASK, 12)).brokers
+            connection = await RawConnection.open(cluster, None)
+            assert (await connection.call(METADATA_REQUEST, 12)).brokers
             await cluster.stop_broker(1)
-            await peer.closed.wait()
+            await connection.closed.wait()
             await cluster.start_broker(1)
 
 
 @virtual
-async def test_connections_can_be_reset_without_stopping_anything(start_stage: StartStage) -> None:
-    stage = await start_stage(2)
-    one, two = await stage.peer(1), await stage.peer(2)
-    await one.ask(ASK, 12)
-    assert await stage.cluster.disconnect(1) == 1
+async def test_disconnect_resets_connections_of_running_brokers(
+    start_harness: StartHarness,
+) -> None:
+    harness = await start_harness(2)
+    one, two = await harness.connect(1), await harness.connect(2)
+    await one.call(METADATA_REQUEST, 12)
+    assert await harness.cluster.disconnect(1) == 1
     await one.closed.wait()
-    await two.ask(ASK, 12)
-    assert await stage.cluster.disconnect() == 1
+    await two.call(METADATA_REQUEST, 12)
+    assert await harness.cluster.disconnect() == 1
     await two.closed.wait()
-    await (await stage.peer(1)).ask(ASK, 12)
+    await (await harness.connect(1)).call(METADATA_REQUEST, 12)
 
 
 @virtual
-async def test_only_the_keys_of_a_stopped_broker_move(start_stage: StartStage) -> None:
-    stage = await start_stage(3)
-    cluster = stage.cluster
+async def test_only_keys_of_stopped_broker_change_coordinator(start_harness: StartHarness) -> None:
+    harness = await start_harness(3)
+    cluster = harness.cluster
     keys = [f"group-{index}" for index in range(100)]
     before = {key: cluster.coordinator_for(key) for key in keys}
     assert set(before.values()) == {1, 2, 3}
@@ -169,9 +171,9 @@ async def test_only_the_keys_of_a_stopped_broker_move(start_stage: StartStage) -
 
 
 @virtual
-async def test_leaders_move_by_order(start_stage: StartStage) -> None:
-    stage = await start_stage(3)
-    cluster = stage.cluster
+async def test_move_leader_elects_requested_broker(start_harness: StartHarness) -> None:
+    harness = await start_harness(3)
+    cluster = harness.cluster
     await cluster.create_topic("t", 1, assignments={0: [1, 2]})
     tp = TopicPartition("t", 0)
     partition = cluster.topics.partition(tp)
@@ -188,31 +190,31 @@ async def test_leaders_move_by_order(start_stage: StartStage) -> None:
         await cluster.move_leader(tp, 1)
 
 
-# -- control from anywhere ----------------------------------------------------------------------
+# -- control methods ----------------------------------------------------------------------------
 
 
-async def test_control_calls_work_from_another_loop() -> None:
+async def test_control_methods_work_from_other_event_loop() -> None:
     async with EmbeddedCluster() as cluster:
 
         async def control() -> str:
-            await cluster.create_topic("from-afar", 2)
+            await cluster.create_topic("remote", 2)
             with pytest.raises(TopicExistsError):
-                await cluster.create_topic("from-afar")
+                await cluster.create_topic("remote")
             return threading.current_thread().name
 
         name = await asyncio.to_thread(lambda: asyncio.run(control()))
         assert name != threading.current_thread().name
-        assert cluster.topics.get("from-afar") is not None
+        assert cluster.topics.get("remote") is not None
 
 
 @virtual
-async def test_timers_keep_virtual_time(start_stage: StartStage) -> None:
-    stage = await start_stage()
+async def test_timers_follow_virtual_time(start_harness: StartHarness) -> None:
+    harness = await start_harness()
     loop = asyncio.get_running_loop()
     called: list[float] = []
-    stage.cluster.call_later(3_600, lambda: called.append(loop.time()))
-    stage.cluster.call_later(10, called.append, -1.0).cancel()
-    wall = stage.cluster.now_ms()
+    harness.cluster.call_later(3_600, lambda: called.append(loop.time()))
+    harness.cluster.call_later(10, called.append, -1.0).cancel()
+    wall = harness.cluster.now_ms()
     await asyncio.sleep(4_000)
     assert called == [3_600]
-    assert stage.cluster.now_ms() - wall == 4_000_000
+    assert harness.cluster.now_ms() - wall == 4_000_000

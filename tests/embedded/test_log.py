@@ -1,4 +1,4 @@
-"""The log of a partition: what is accepted, where it ends, what may be read."""
+"""The log of a partition: appends, transactions, leader epochs, timestamps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_async.records.batch import encode_batch, iter_batches
 from kafka_async.records.compression import Codec
 from kafka_async.records.control import encode_control_batch
 from kafka_async.types import OffsetAndTimestamp
-from tests.embedded.wire import batch
+from tests.embedded.raw_connection import batch
 
 ALL = 1 << 20
 
@@ -33,7 +33,7 @@ def offsets(log: PartitionLog, start: int = 0, *, committed: bool = False) -> li
     return [record.offset for view in iter_batches(data) for record in view.records()]
 
 
-def test_offsets_are_given_in_the_order_of_writing() -> None:
+def test_appends_assign_consecutive_offsets() -> None:
     log = PartitionLog()
     assert [log.append(batch(b"a", b"b"), 0).base_offset, log.append(batch(b"c"), 0)[0]] == [0, 2]
     assert log.end_offset == 3
@@ -42,7 +42,7 @@ def test_offsets_are_given_in_the_order_of_writing() -> None:
     assert offsets(log, 3) == []
 
 
-def test_a_repeated_batch_is_answered_with_where_it_lies() -> None:
+def test_duplicate_batch_returns_offset_of_first() -> None:
     log = PartitionLog()
     sent = batch(b"a", b"b", producer_id=1, epoch=0, sequence=0)
     assert log.append(sent, 0) == (0, -1, False)
@@ -67,7 +67,7 @@ def wrong_count() -> bytes:
     return encode_batch(b"\0", codec=Codec.none, count=0, base_timestamp=0, max_timestamp=0)
 
 
-BAD: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
+INVALID_BATCHES: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
     "nothing": (lambda: None, InvalidRecordError),
     "empty": (lambda: b"", InvalidRecordError),
     "no whole header": (lambda: batch(b"abc")[:60], InvalidRecordError),
@@ -84,9 +84,9 @@ BAD: dict[str, tuple[Callable[[], bytes | None], type[KafkaError]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_batches_are_refused_and_leave_nothing(name: str) -> None:
-    make, error = BAD[name]
+@pytest.mark.parametrize("name", INVALID_BATCHES)
+def test_invalid_batches_are_rejected(name: str) -> None:
+    make, error = INVALID_BATCHES[name]
     log = PartitionLog()
     with pytest.raises(error):
         log.append(make(), 0)
@@ -94,7 +94,7 @@ def test_bad_batches_are_refused_and_leave_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_compressed_batches_pass_through_as_they_are(compression: str) -> None:
+def test_compressed_batches_are_stored_unchanged(compression: str) -> None:
     log = PartitionLog()
     log.append(batch(b"a" * 100, b"b" * 100, compression=compression), 0)
     (view,) = iter_batches(log.read(0, ALL).records)
@@ -102,7 +102,7 @@ def test_compressed_batches_pass_through_as_they_are(compression: str) -> None:
     assert [record.value for record in view.records()] == [b"a" * 100, b"b" * 100]
 
 
-def test_with_log_append_time_the_broker_dates_the_batch() -> None:
+def test_log_append_time_replaces_timestamps() -> None:
     log = PartitionLog()
     configs = effective_configs(Settings(), {"message.timestamp.type": "LogAppendTime"})
     log.configure(configs)
@@ -113,7 +113,7 @@ def test_with_log_append_time_the_broker_dates_the_batch() -> None:
     assert [record.timestamp for record in view.records()] == [700]
 
 
-def test_reading_must_begin_within_the_log() -> None:
+def test_rejects_offset_outside_log() -> None:
     log = PartitionLog()
     log.append(batch(b"a"), 0)
     log.check_offset(0)
@@ -126,30 +126,30 @@ def test_reading_must_begin_within_the_log() -> None:
 # -- transactions -------------------------------------------------------------------------------
 
 
-def transact(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
+def append_transactional(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
     sent = batch(b"t", producer_id=producer_id, epoch=0, sequence=sequence, transactional=True)
     return log.append(sent, 0).base_offset
 
 
-def test_committed_readers_see_up_to_the_oldest_open_transaction() -> None:
+def test_read_committed_ends_at_last_stable_offset() -> None:
     log = PartitionLog()
     log.append(batch(b"a"), 0)
-    transact(log, 1)
-    transact(log, 2)
+    append_transactional(log, 1)
+    append_transactional(log, 2)
     log.append(batch(b"b"), 0)
-    assert log.stable_offset == 1
+    assert log.last_stable_offset == 1
     assert offsets(log, committed=True) == [0]
     assert offsets(log) == [0, 1, 2, 3]
-    log.append_marker("commit", 1, 0, 0, 0)
-    assert log.stable_offset == 2
-    log.append_marker("commit", 2, 0, 0, 0)
-    assert log.stable_offset == log.end_offset == 6
+    log.append_end_txn_marker("commit", 1, 0, 0, 0)
+    assert log.last_stable_offset == 2
+    log.append_end_txn_marker("commit", 2, 0, 0, 0)
+    assert log.last_stable_offset == log.end_offset == 6
 
 
-def test_committed_readers_are_told_what_was_aborted() -> None:
+def test_read_committed_returns_aborted_transactions() -> None:
     log = PartitionLog()
-    transact(log, 1)
-    marker = log.append_marker("abort", 1, 0, 0, 0)
+    append_transactional(log, 1)
+    marker = log.append_end_txn_marker("abort", 1, 0, 0, 0)
     data = log.read(0, ALL, committed=True)
     assert data.aborted is not None
     assert [(entry.producer_id, entry.first_offset) for entry in data.aborted] == [(1, 0)]
@@ -157,10 +157,10 @@ def test_committed_readers_are_told_what_was_aborted() -> None:
     assert log.read(0, ALL).aborted is None
 
 
-def test_a_marker_says_how_its_transaction_ended() -> None:
+def test_marker_has_type_and_coordinator_epoch() -> None:
     log = PartitionLog()
-    transact(log, 1)
-    log.append_marker("abort", 1, 0, 3, 50)
+    append_transactional(log, 1)
+    log.append_end_txn_marker("abort", 1, 0, 3, 50)
     *_, marker = iter_batches(log.read(0, ALL).records)
     assert marker.is_control
     assert marker.is_transactional
@@ -168,18 +168,18 @@ def test_a_marker_says_how_its_transaction_ended() -> None:
     assert (marker.producer_id, marker.header.producer_epoch) == (1, 0)
 
 
-def test_a_marker_of_a_fenced_epoch_is_refused() -> None:
+def test_marker_of_fenced_epoch_is_rejected() -> None:
     log = PartitionLog()
     log.append(batch(b"a", producer_id=1, epoch=4, sequence=0), 0)
     with pytest.raises(InvalidProducerEpochError):
-        log.append_marker("commit", 1, 3, 0, 0)
+        log.append_end_txn_marker("commit", 1, 3, 0, 0)
     assert log.end_offset == 1
 
 
 # -- deletion and epochs ------------------------------------------------------------------------
 
 
-def test_deleted_records_move_the_start() -> None:
+def test_deleting_records_advances_log_start_offset() -> None:
     log = PartitionLog()
     for _ in range(3):
         log.append(batch(b"a", b"b"), 0)
@@ -187,40 +187,40 @@ def test_deleted_records_move_the_start() -> None:
     assert log.delete_records_before(1) == 3
     with pytest.raises(OffsetOutOfRangeError):
         log.check_offset(2)
-    assert offsets(log, 3) == [2, 3, 4, 5]  # the batch that holds offset 3 stays whole
+    assert offsets(log, 3) == [2, 3, 4, 5]  # the batch with offset 3 is kept
     assert log.delete_records_before(-1) == log.end_offset == 6
     with pytest.raises(OffsetOutOfRangeError):
         log.delete_records_before(7)
 
 
-def test_an_epoch_ends_where_the_next_begins() -> None:
+def test_epoch_ends_at_start_of_next_epoch() -> None:
     log = PartitionLog()
     log.append(batch(b"a", b"b"), 0)
-    log.new_epoch(3)
+    log.assign_leader_epoch(3)
     log.append(batch(b"c"), 0)
-    log.new_epoch(5)
-    assert log.end_of_epoch(0) == (0, 2)
-    assert log.end_of_epoch(1) == (0, 2)
-    assert log.end_of_epoch(3) == (3, 3)
-    assert log.end_of_epoch(5) == (5, 3)
-    assert log.end_of_epoch(6) == (-1, -1)
-    assert [log.epoch_of(offset) for offset in range(3)] == [0, 0, 3]
+    log.assign_leader_epoch(5)
+    assert log.end_offset_for_epoch(0) == (0, 2)
+    assert log.end_offset_for_epoch(1) == (0, 2)
+    assert log.end_offset_for_epoch(3) == (3, 3)
+    assert log.end_offset_for_epoch(5) == (5, 3)
+    assert log.end_offset_for_epoch(6) == (-1, -1)
+    assert [log.epoch_for_offset(offset) for offset in range(3)] == [0, 0, 3]
 
 
-def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
+def test_epoch_without_records_is_dropped() -> None:
     log = PartitionLog()
     log.append(batch(b"a"), 0)
-    log.new_epoch(1)
-    log.new_epoch(2)
+    log.assign_leader_epoch(1)
+    log.assign_leader_epoch(2)
     log.append(batch(b"b"), 0)
-    assert log.end_of_epoch(1) == (0, 1)
-    assert log.epoch_of(1) == 2
+    assert log.end_offset_for_epoch(1) == (0, 1)
+    assert log.epoch_for_offset(1) == 2
 
 
-def test_batches_carry_the_epoch_of_their_leader() -> None:
+def test_batches_have_leader_epoch() -> None:
     log = PartitionLog()
     log.append(batch(b"a"), 0)
-    log.new_epoch(4)
+    log.assign_leader_epoch(4)
     log.append(batch(b"b"), 0)
     views = iter_batches(log.read(0, ALL).records)
     assert [view.header.leader_epoch for view in views] == [0, 4]
@@ -229,37 +229,37 @@ def test_batches_carry_the_epoch_of_their_leader() -> None:
 # -- time ---------------------------------------------------------------------------------------
 
 
-def test_the_first_record_of_a_time_or_later_is_found() -> None:
+def test_finds_first_record_at_or_after_timestamp() -> None:
     log = PartitionLog()
     log.append(batch(b"a", b"b", b"c", timestamps=[10, 30, 20]), 0)
     log.append(batch(b"d", b"e", timestamps=[25, 40]), 0)
-    assert log.offset_for_time(0) == OffsetAndTimestamp(0, 10, 0)
-    assert log.offset_for_time(11) == OffsetAndTimestamp(1, 30, 0)
-    assert log.offset_for_time(31) == OffsetAndTimestamp(4, 40, 0)
-    assert log.offset_for_time(41) is None
-    assert log.latest_time() == OffsetAndTimestamp(4, 40, 0)
+    assert log.fetch_offset_by_timestamp(0) == OffsetAndTimestamp(0, 10, 0)
+    assert log.fetch_offset_by_timestamp(11) == OffsetAndTimestamp(1, 30, 0)
+    assert log.fetch_offset_by_timestamp(31) == OffsetAndTimestamp(4, 40, 0)
+    assert log.fetch_offset_by_timestamp(41) is None
+    assert log.offset_of_max_timestamp() == OffsetAndTimestamp(4, 40, 0)
 
 
-def test_an_empty_log_has_no_times() -> None:
-    assert PartitionLog().offset_for_time(0) is None
-    assert PartitionLog().latest_time() is None
+def test_empty_log_has_no_offset_for_timestamp() -> None:
+    assert PartitionLog().fetch_offset_by_timestamp(0) is None
+    assert PartitionLog().offset_of_max_timestamp() is None
 
 
-def test_committed_readers_find_no_time_beyond_what_they_may_read() -> None:
+def test_read_committed_finds_no_timestamp_above_last_stable_offset() -> None:
     log = PartitionLog()
     log.append(batch(b"a", timestamp=10), 0)
-    transact(log, 1)
-    assert log.offset_for_time(11, committed=True) is None
-    assert log.offset_for_time(11) == OffsetAndTimestamp(1, 1_000, 0)
+    append_transactional(log, 1)
+    assert log.fetch_offset_by_timestamp(11, committed=True) is None
+    assert log.fetch_offset_by_timestamp(11) == OffsetAndTimestamp(1, 1_000, 0)
 
 
 @given(
     batches=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=8),
-    asked=st.integers(0, 55),
+    timestamp=st.integers(0, 55),
     deleted=st.integers(0, 10),
 )
-def test_finding_by_time_agrees_with_looking_at_every_record(
-    batches: list[list[int]], asked: int, deleted: int
+def test_timestamp_lookup_matches_scan_of_all_records(
+    batches: list[list[int]], timestamp: int, deleted: int
 ) -> None:
     log = PartitionLog()
     for times in batches:
@@ -267,6 +267,7 @@ def test_finding_by_time_agrees_with_looking_at_every_record(
     start = log.delete_records_before(min(deleted, log.end_offset))
     flat = [time for times in batches for time in times]
     expected = next(
-        (OffsetAndTimestamp(o, t, 0) for o, t in enumerate(flat) if o >= start and t >= asked), None
+        (OffsetAndTimestamp(o, t, 0) for o, t in enumerate(flat) if o >= start and t >= timestamp),
+        None,
     )
-    assert log.offset_for_time(asked) == expected
+    assert log.fetch_offset_by_timestamp(timestamp) == expected

@@ -1,4 +1,4 @@
-"""Connections: one request at a time, hostile bytes, clients that go or do not read."""
+"""Client connections: request order, invalid bytes, disconnects, slow readers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_async.protocol.messages.metadata import MetadataRequest
-from tests.embedded.wire import Peer
+from tests.embedded.raw_connection import RawConnection
 
 if TYPE_CHECKING:
-    from tests.embedded.conftest import StartStage
-    from tests.embedded.stage import Stage
+    from tests.embedded.conftest import StartHarness
+    from tests.embedded.harness import ClusterHarness
 
 pytestmark = pytest.mark.asyncio
 virtual = pytest.mark.virtual_clock
@@ -28,8 +28,8 @@ def framed(body: bytes) -> bytes:
 
 
 @virtual
-async def test_a_connection_is_answered_one_request_at_a_time(stage: Stage) -> None:
-    peer = await stage.peer()
+async def test_connection_handles_one_request_at_a_time(harness: ClusterHarness) -> None:
+    connection = await harness.connect()
     slow = FetchRequest(
         max_wait_ms=5_000,
         min_bytes=1,
@@ -37,21 +37,21 @@ async def test_a_connection_is_answered_one_request_at_a_time(stage: Stage) -> N
     )
     loop = asyncio.get_running_loop()
     began = loop.time()
-    parked = peer.send(slow, 11)
-    await peer.ask(MetadataRequest(topics=[]), 12)
-    assert parked.done()
+    pending = connection.send(slow, 11)
+    await connection.call(MetadataRequest(topics=[]), 12)
+    assert pending.done()
     assert loop.time() - began == pytest.approx(5.0)
-    other = await stage.peer()
-    parked = peer.send(slow, 11)
-    await other.ask(MetadataRequest(topics=[]), 12)
-    assert not parked.done()
+    other = await harness.connect()
+    pending = connection.send(slow, 11)
+    await other.call(MetadataRequest(topics=[]), 12)
+    assert not pending.done()
 
 
 @virtual
-async def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
-    peer = await stage.peer()
-    answers = [peer.send(MetadataRequest(topics=[]), version) for version in range(1, 13)]
-    assert all(response.brokers for response in await asyncio.gather(*answers))
+async def test_pipelined_requests_get_responses_in_order(harness: ClusterHarness) -> None:
+    connection = await harness.connect()
+    responses = [connection.send(MetadataRequest(topics=[]), version) for version in range(1, 13)]
+    assert all(response.brokers for response in await asyncio.gather(*responses))
 
 
 @virtual
@@ -66,95 +66,96 @@ async def test_pipelined_requests_are_answered_in_order(stage: Stage) -> None:
         "removed API": framed(struct.pack(">hhih", 4, 0, 1, -1)),
         "no such version": framed(struct.pack(">hhih", 3, 99, 1, -1)),
         "garbled body": framed(struct.pack(">hhihi", 3, 1, 1, -1, 1_000_000)),
-        "advertised but refused": framed(struct.pack(">hhihhii", 0, 2, 1, -1, -1, 0, 0)),
+        "advertised but unsupported": framed(struct.pack(">hhihhii", 0, 2, 1, -1, -1, 0, 0)),
         "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     }.items(),
     ids=lambda item: item[0],
 )
-async def test_hostile_bytes_end_their_connection_and_nothing_else(
-    stage: Stage, data: tuple[str, bytes]
+async def test_invalid_bytes_close_only_their_connection(
+    harness: ClusterHarness, data: tuple[str, bytes]
 ) -> None:
-    other, peer = await stage.peer(), await stage.peer()
-    peer.write(data[1])
-    await peer.closed.wait()
-    assert (await other.ask(MetadataRequest(topics=[]), 12)).brokers
+    other, connection = await harness.connect(), await harness.connect()
+    connection.write(data[1])
+    await connection.closed.wait()
+    assert (await other.call(MetadataRequest(topics=[]), 12)).brokers
 
 
 @virtual
-async def test_api_versions_from_the_future_is_answered_with_version_0(stage: Stage) -> None:
-    peer = await stage.peer()
-    answer = peer.send(ApiVersionsRequest(), 0)  # expects an answer of version 0 ...
-    assert (await answer).error_code == 0
+async def test_unsupported_api_versions_request_gets_version_0_response(
+    harness: ClusterHarness,
+) -> None:
+    connection = await harness.connect()
+    assert (await connection.send(ApiVersionsRequest(), 0)).error_code == 0
     future = asyncio.get_running_loop().create_future()
-    peer.waiting.append((ApiVersionsResponse, 0, 77, future))
-    peer.write(framed(struct.pack(">hhih", 18, 99, 77, -1) + b"\0what nobody knows yet"))
+    connection.pending.append((ApiVersionsResponse, 0, 77, future))
+    connection.write(framed(struct.pack(">hhih", 18, 99, 77, -1) + b"\0unknown fields"))
     response = await future
-    assert response.error_code == Code.UNSUPPORTED_VERSION
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [
         (18, 0, 5)
     ]
 
 
 @virtual
-async def test_a_version_that_the_settings_exclude_ends_the_connection(
-    start_stage: StartStage,
+async def test_version_excluded_by_settings_closes_connection(
+    start_harness: StartHarness,
 ) -> None:
-    stage = await start_stage(api_versions={3: (0, 11)})
-    peer = await stage.peer()
-    assert (await peer.ask(MetadataRequest(topics=[]), 11)).brokers
+    harness = await start_harness(api_versions={3: (0, 11)})
+    connection = await harness.connect()
+    assert (await connection.call(MetadataRequest(topics=[]), 11)).brokers
     with pytest.raises(ConnectionResetError):
-        await peer.ask(MetadataRequest(topics=[]), 12)
+        await connection.call(MetadataRequest(topics=[]), 12)
 
 
 @virtual
-async def test_a_request_without_client_id_is_answered(stage: Stage) -> None:
-    peer = await stage.peer()
-    peer.client_id = None
-    assert (await peer.ask(MetadataRequest(topics=[]), 12)).brokers
+async def test_request_without_client_id_gets_response(harness: ClusterHarness) -> None:
+    connection = await harness.connect()
+    connection.client_id = None
+    assert (await connection.call(MetadataRequest(topics=[]), 12)).brokers
 
 
 @virtual
-async def test_a_request_goes_on_when_its_client_has_gone(start_stage: StartStage) -> None:
-    stage = await start_stage()
-    fault = stage.cluster.faults.add(api="Metadata", delay=5)
-    peer = await stage.peer()
-    peer.send(MetadataRequest(topics=None), 12)
+async def test_request_continues_after_client_disconnects(start_harness: StartHarness) -> None:
+    harness = await start_harness()
+    fault = harness.cluster.faults.add(api="Metadata", delay=5)
+    connection = await harness.connect()
+    connection.send(MetadataRequest(topics=None), 12)
     await fault.wait()
-    peer.drop()
-    await peer.closed.wait()
-    (connection,) = stage.cluster.brokers[1].connections
+    connection.drop()
+    await connection.closed.wait()
+    (client_connection,) = harness.cluster.brokers[1].connections
     await asyncio.sleep(4)
-    assert stage.cluster.brokers[1].connections == {connection}
+    assert harness.cluster.brokers[1].connections == {client_connection}
     await asyncio.sleep(2)
-    assert stage.cluster.brokers[1].connections == set()
+    assert harness.cluster.brokers[1].connections == set()
 
 
-async def test_the_same_over_sockets() -> None:
+async def test_large_requests_over_sockets() -> None:
     async with EmbeddedCluster() as cluster:
-        peer = await Peer.connect(cluster, None)
+        connection = await RawConnection.open(cluster, None)
         large = MetadataRequest.from_dict({"topics": [{"name": "x" * 200}] * 1_000})
         for _ in range(3):
-            response = await peer.ask(large, 12)
+            response = await connection.call(large, 12)
             assert [topic.name for topic in response.topics] == ["x" * 200]
-        await peer.close()
+        await connection.close()
         assert cluster.failures == []
 
 
-async def test_a_client_that_does_not_read_stops_being_answered() -> None:
+async def test_requests_wait_until_client_reads_responses() -> None:
     async with EmbeddedCluster() as cluster:
         await cluster.create_topic("t", 1)
-        peer = await Peer.connect(cluster, None)
+        connection = await RawConnection.open(cluster, None)
         counter = cluster.faults.add(count=None)
-        assert peer.transport is not None
-        peer.transport.pause_reading()
+        assert connection.transport is not None
+        connection.transport.pause_reading()
         names = [{"name": f"{index:0200}"} for index in range(2_000)]
         large = MetadataRequest.from_dict({"topics": names, "allow_auto_topic_creation": False})
-        for _ in range(40):  # 16 MB of answers: more than the sockets' buffers hold
-            peer.send(large, 12)
+        for _ in range(40):  # 16 MB of responses: more than the socket buffers
+            connection.send(large, 12)
         before = -1
         while counter.hits != before:
             before = counter.hits
             for _ in range(200):
                 await asyncio.sleep(0)
         assert 0 < counter.hits < 40
-        await peer.close()
+        await connection.close()

@@ -1,4 +1,4 @@
-"""The cluster as a process: it says where it listens, serves, and ends cleanly on a signal."""
+"""The cluster as a process: output, signals, exit status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.embedded.__main__ import ports_from
 from kafka_async.protocol.messages.metadata import MetadataRequest
-from tests.embedded.wire import Peer
+from tests.embedded.raw_connection import RawConnection
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.may_block]
 
@@ -28,23 +28,25 @@ async def launch(*arguments: str) -> asyncio.subprocess.Process:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_it_serves_until_a_signal(number: signal.Signals) -> None:
+async def test_serves_until_signal(number: signal.Signals) -> None:
     process = await launch("--port", "0", "--brokers", "2")
     try:
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
         host, port = line.split(",")[1].split(":")
-        _, peer = await asyncio.get_running_loop().create_connection(Peer, host, int(port))
-        response = await peer.ask(MetadataRequest(topics=[]), 12)
+        _, connection = await asyncio.get_running_loop().create_connection(
+            RawConnection, host, int(port)
+        )
+        response = await connection.call(MetadataRequest(topics=[]), 12)
         assert ",".join(f"{row.host}:{row.port}" for row in response.brokers) == line
     finally:
         process.send_signal(number)
         out, err = await process.communicate()
     assert (process.returncode, out, err) == (0, b"", b"")
-    await peer.closed.wait()
+    await connection.closed.wait()
 
 
-async def test_a_port_that_is_taken_ends_it_with_one_line() -> None:
+async def test_port_in_use_is_reported_in_one_line() -> None:
     async with EmbeddedCluster() as cluster:
         process = await launch("--port", str(cluster.brokers[1].port))
         out, err = await process.communicate()

@@ -1,4 +1,4 @@
-"""Retention by bytes and time: whole segments go, the log start offset advances."""
+"""Retention by size and time: deletes segments, advances the log start offset."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kafka_async.protocol.messages.fetch import FetchRequest
 from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.types import TopicPartition
-from tests.embedded.wire import batch
+from tests.embedded.raw_connection import batch
 from tests.integration.raw_wire import RawCluster
 
 if TYPE_CHECKING:
-    from tests.embedded.conftest import StartStage
+    from tests.embedded.conftest import StartHarness
 
 SEGMENT = 1 << 20
 VALUE = bytes(100_000)
@@ -41,18 +41,18 @@ def fill(log: PartitionLog, batches: int, timestamp: int = 0) -> None:
         log.append(batch(VALUE, timestamp=timestamp), timestamp)
 
 
-def test_keeps_retention_bytes_and_at_most_two_segments_more() -> None:
+def test_keeps_retention_bytes_plus_two_segments() -> None:
     log = log_with(retention_bytes=str(3 * SEGMENT))
     for _ in range(20 * BATCHES_PER_SEGMENT):
         fill(log, 1)
-        assert log.allocated <= 5 * SEGMENT
+        assert log.allocated_bytes <= 5 * SEGMENT
     assert 3 * SEGMENT <= log.size < 5 * SEGMENT
     assert log.end_offset - log.start_offset < 5 * BATCHES_PER_SEGMENT
     first = log.read(log.start_offset, 1).records
     assert int.from_bytes(first[:8]) == log.start_offset
 
 
-def test_keeps_a_whole_segment_however_small_the_limit() -> None:
+def test_keeps_one_segment_with_small_limit() -> None:
     log = log_with(retention_bytes="1")
     fill(log, 50 * BATCHES_PER_SEGMENT)
     assert SEGMENT <= log.size < 3 * SEGMENT
@@ -62,62 +62,62 @@ def test_keeps_a_whole_segment_however_small_the_limit() -> None:
 
 
 @pytest.mark.parametrize("policy", ["", "compact"])
-def test_keeps_everything_without_the_policy_delete(policy: str) -> None:
+def test_keeps_all_segments_without_delete_policy(policy: str) -> None:
     log = log_with(retention_bytes="1", retention_ms="1", cleanup_policy=policy)
     fill(log, 5 * BATCHES_PER_SEGMENT)
-    assert not log.retain(10**12)
+    assert not log.delete_old_segments(10**12)
     assert log.start_offset == 0
 
 
-def test_deletes_segments_whose_newest_record_is_too_old() -> None:
+def test_deletes_segments_older_than_retention_ms() -> None:
     log = log_with(retention_ms="1000")
     fill(log, 2 * BATCHES_PER_SEGMENT, timestamp=5_000)
     fill(log, 2 * BATCHES_PER_SEGMENT, timestamp=6_000)
-    assert not log.retain(6_000)
-    assert log.retain(6_001)
+    assert not log.delete_old_segments(6_000)
+    assert log.delete_old_segments(6_001)
     assert BATCHES_PER_SEGMENT <= log.start_offset <= 2 * BATCHES_PER_SEGMENT
-    assert log.retain(7_001)
+    assert log.delete_old_segments(7_001)
     assert log.start_offset == log.end_offset == 4 * BATCHES_PER_SEGMENT
-    assert log.allocated == 0
+    assert log.allocated_bytes == 0
     fill(log, 1, timestamp=7_001)
     assert log.read(log.start_offset, 1).records.nbytes > len(VALUE)
 
 
-def test_begins_a_segment_after_segment_ms() -> None:
+def test_rolls_segment_after_segment_ms() -> None:
     log = log_with(retention_ms="1000", segment_ms="500")
     for time in range(0, 10_000, 100):
         log.append(batch(b"x", timestamp=time), time)
-        log.retain(time)
+        log.delete_old_segments(time)
     assert 8_000 < log.start_offset * 100 < 9_000
 
 
-def test_a_transaction_without_its_first_records_is_stable_from_the_start_on() -> None:
+def test_last_stable_offset_is_at_least_log_start_offset() -> None:
     log = log_with(retention_bytes=str(SEGMENT))
     log.append(batch(VALUE, producer_id=1, epoch=0, sequence=0, transactional=True), 0)
     fill(log, 5 * BATCHES_PER_SEGMENT)
-    assert log.stable_offset == log.start_offset > 0
+    assert log.last_stable_offset == log.start_offset > 0
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_time_is_the_clusters_and_checked_at_intervals(start_stage: StartStage) -> None:
-    stage = await start_stage(log_retention_check_interval_ms=60_000)
-    await stage.cluster.create_topic("t", 1, configs={"retention.ms": "90000"})
-    partition = stage.cluster.topics.partition(TopicPartition("t", 0))
+async def test_retention_uses_cluster_clock_at_intervals(start_harness: StartHarness) -> None:
+    harness = await start_harness(log_retention_check_interval_ms=60_000)
+    await harness.cluster.create_topic("t", 1, configs={"retention.ms": "90000"})
+    partition = harness.cluster.topics.partition(TopicPartition("t", 0))
     assert partition is not None
-    partition.log.append(batch(b"x", timestamp=stage.cluster.now_ms()), stage.cluster.now_ms())
+    partition.log.append(batch(b"x", timestamp=harness.cluster.now_ms()), harness.cluster.now_ms())
     await asyncio.sleep(119)
     assert partition.log.start_offset == 0
     await asyncio.sleep(2)
     assert partition.log.start_offset == 1
-    peer = await stage.peer()
+    connection = await harness.connect()
     request = ListOffsetsRequest.from_dict(
         {
             "replica_id": -1,
             "topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -2}]}],
         }
     )
-    [found] = (await peer.ask(request, 7)).topics[0].partitions
+    [found] = (await connection.call(request, 7)).topics[0].partitions
     assert found.offset == 1
 
 
@@ -136,7 +136,7 @@ def peak_memory(pid: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
-def test_2_gib_written_to_a_topic_of_50_mb_stay_below_150_mib() -> None:
+def test_memory_stays_bounded_with_retention_bytes() -> None:
     broker = subprocess.Popen(
         [sys.executable, "-m", "kafka_async.embedded", "--port", "0", "--while-stdin"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The cluster in a thread of its own, controlled and asked from others."""
+"""A cluster in a separate thread, controlled from other threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_async.errors import ClientClosedError, InvalidConfigurationError, Top
 from kafka_async.types import TopicPartition
 
 
-def test_control_calls_block_until_they_are_done() -> None:
+def test_control_methods_block_until_done() -> None:
     with run_in_thread(2, default_partitions=2) as cluster:
         assert len(cluster.bootstrap_servers.split(",")) == 2
         topic = cluster.create_topic("t")
@@ -29,7 +29,7 @@ def test_control_calls_block_until_they_are_done() -> None:
         assert cluster.failures == []
 
 
-def test_the_thread_ends_with_the_block() -> None:
+def test_thread_ends_with_block() -> None:
     before = set(threading.enumerate())
     with run_in_thread() as cluster:
         assert set(threading.enumerate()) - before
@@ -38,7 +38,7 @@ def test_the_thread_ends_with_the_block() -> None:
         cluster.create_topic("t")
 
 
-def test_an_exception_in_the_block_ends_the_thread_too() -> None:
+def test_exception_in_block_ends_thread() -> None:
     before = set(threading.enumerate())
 
     def fail() -> None:
@@ -50,7 +50,7 @@ def test_an_exception_in_the_block_ends_the_thread_too() -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_what_goes_wrong_at_the_start_is_raised_here() -> None:
+def test_start_error_is_raised_in_calling_thread() -> None:
     with run_in_thread() as cluster:
         port = int(cluster.bootstrap_servers.split(":")[1])
         with pytest.raises(OSError, match=str(port)), run_in_thread(ports=[port]):
@@ -59,7 +59,7 @@ def test_what_goes_wrong_at_the_start_is_raised_here() -> None:
         pytest.fail("a cluster without brokers")
 
 
-def test_faults_are_added_and_waited_for_from_here() -> None:
+def test_faults_work_from_other_thread() -> None:
     with run_in_thread() as cluster:
         fault = cluster.faults.add(api="Metadata", hang=True)
         with pytest.raises(TimeoutError):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tests.embedded.wire import batch
+from tests.embedded.raw_connection import batch
 
 Fields: TypeAlias = dict[str, Any]
 

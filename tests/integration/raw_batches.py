@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_async.records.batch import iter_batches
@@ -34,5 +34,5 @@ def batches_of(cluster: ClusterHandle, topic: str) -> list[BatchView]:
     )
     [data] = leader.call(request, VERSION).responses[0].partitions
     leader.close()
-    assert data.error_code == Code.NONE
+    assert data.error_code == ErrorCode.NONE
     return list(iter_batches(data.records or b"", topic=topic, partition=0))

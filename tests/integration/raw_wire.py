@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Any, TypeVar
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.protocol.header import decode_response, encode_request
 from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.create_topics import (
@@ -21,12 +21,12 @@ R = TypeVar("R", bound=Response)
 
 PATIENCE = 20.0
 NOT_READY = {
-    Code.COORDINATOR_LOAD_IN_PROGRESS,
-    Code.COORDINATOR_NOT_AVAILABLE,
-    Code.NOT_COORDINATOR,
-    Code.LEADER_NOT_AVAILABLE,
-    Code.NOT_LEADER_OR_FOLLOWER,
-    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
 
 
@@ -88,7 +88,7 @@ class RawCluster:
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             [found] = self.any.call(request, 4).coordinators
             if found.error_code not in NOT_READY or time.monotonic() > deadline:
-                assert found.error_code == Code.NONE
+                assert found.error_code == ErrorCode.NONE
                 return self._connection(found.host, found.port)
             time.sleep(0.1)
 
@@ -110,7 +110,7 @@ class RawCluster:
         while True:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
             answer = self.any.call(request, 9)
-            if answer.topics[0].error_code == Code.NONE or time.monotonic() > deadline:
+            if answer.topics[0].error_code == ErrorCode.NONE or time.monotonic() > deadline:
                 partition = answer.topics[0].partitions[0]
                 broker = next(it for it in answer.brokers if it.node_id == partition.leader_id)
                 return self._connection(broker.host, broker.port)

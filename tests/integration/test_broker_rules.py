@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.embedded.configs import BROKER_CONFIGS, TOPIC_CONFIGS
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest
 from kafka_async.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest
@@ -65,7 +65,7 @@ def described(cluster: RawCluster, topic: str) -> MetadataResponseTopic:
 
 def create(cluster: RawCluster, topic: str, configs: Mapping[str, str] = NO_CONFIGS) -> None:
     """Make a topic with one partition, and wait until its leader is known."""
-    assert creation(cluster, topic, configs).error_code == Code.NONE
+    assert creation(cluster, topic, configs).error_code == ErrorCode.NONE
     cluster.leader(topic)
 
 
@@ -138,7 +138,7 @@ def test_refuses_records_without_key_in_compacted_topics(
     create(cluster, topic, {"cleanup.policy": "compact"})
     rows = record(b"k"), record(None), record(b"k"), record(None)
     answer = produced(cluster, topic, version, *rows)
-    assert (answer.error_code, answer.base_offset) == (Code.INVALID_RECORD, -1)
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
     if version >= 8:
         assert [row.batch_index for row in answer.record_errors] == [1, 3]
         assert answer.error_message is not None
@@ -152,7 +152,7 @@ def test_refuses_records_with_a_time_in_the_future(
     topic = kafka_cluster.topic("clock")
     create(cluster, topic)
     answer = produced(cluster, topic, 12, record(None), record(None, later_ms=2 * HOUR_MS))
-    assert answer.error_code == Code.INVALID_TIMESTAMP
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [row.batch_index for row in answer.record_errors] == [1]
     assert produced(cluster, topic, 12, record(None, later_ms=HOUR_MS // 2)).base_offset == 0
 
@@ -163,7 +163,7 @@ def test_refuses_a_batch_larger_than_a_segment(
     topic = kafka_cluster.topic("segments")
     create(cluster, topic, {"segment.bytes": "1048576", "max.message.bytes": "5000000"})
     large = ProducerRecord("", bytes(1_100_000), timestamp=int(time.time() * 1000))
-    assert produced(cluster, topic, 12, large).error_code == Code.RECORD_LIST_TOO_LARGE
+    assert produced(cluster, topic, 12, large).error_code == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 # -- topics and their configurations --------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_creates_a_topic_without_error_message(
     cluster: RawCluster, kafka_cluster: ClusterHandle
 ) -> None:
     result = creation(cluster, kafka_cluster.topic("new"), {"cleanup.policy": ""})
-    assert (result.error_code, result.error_message) == (Code.NONE, None)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
 
 
 def test_describes_partitions_with_empty_eligible_replicas(
@@ -269,27 +269,27 @@ def test_accepts_legal_configurations_and_refuses_others(
         return creation(cluster, topic, {name: text}, validate_only=True).error_code
 
     accepted = {pair: code(*pair) for pair in LEGAL}
-    assert accepted == dict.fromkeys(LEGAL, Code.NONE)
+    assert accepted == dict.fromkeys(LEGAL, ErrorCode.NONE)
     refused = {pair: code(*pair) for pair in ILLEGAL}
-    assert refused == dict.fromkeys(ILLEGAL, Code.INVALID_CONFIG)
+    assert refused == dict.fromkeys(ILLEGAL, ErrorCode.INVALID_CONFIG)
     lags = {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}
     result = creation(cluster, topic, lags, validate_only=True)
-    assert result.error_code == Code.INVALID_CONFIG
+    assert result.error_code == ErrorCode.INVALID_CONFIG
 
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 CHANGES: list[tuple[str, int, str | None, int]] = [
-    ("cleanup.policy", APPEND, "compact", Code.NONE),
-    ("cleanup.policy", SUBTRACT, "delete", Code.NONE),
-    ("cleanup.policy", SET, "", Code.NONE),
-    ("cleanup.policy", DELETE, None, Code.NONE),
-    ("no.such.config", DELETE, None, Code.NONE),
-    ("cleanup.policy", APPEND, "x", Code.INVALID_CONFIG),
-    ("retention.ms", APPEND, "1", Code.INVALID_CONFIG),
-    ("no.such.config", SUBTRACT, "1", Code.INVALID_CONFIG),
-    ("no.such.config", SET, "1", Code.INVALID_CONFIG),
-    ("retention.ms", SET, None, Code.INVALID_REQUEST),
-    ("retention.ms", 9, "1", Code.UNKNOWN_SERVER_ERROR),
+    ("cleanup.policy", APPEND, "compact", ErrorCode.NONE),
+    ("cleanup.policy", SUBTRACT, "delete", ErrorCode.NONE),
+    ("cleanup.policy", SET, "", ErrorCode.NONE),
+    ("cleanup.policy", DELETE, None, ErrorCode.NONE),
+    ("no.such.config", DELETE, None, ErrorCode.NONE),
+    ("cleanup.policy", APPEND, "x", ErrorCode.INVALID_CONFIG),
+    ("retention.ms", APPEND, "1", ErrorCode.INVALID_CONFIG),
+    ("no.such.config", SUBTRACT, "1", ErrorCode.INVALID_CONFIG),
+    ("no.such.config", SET, "1", ErrorCode.INVALID_CONFIG),
+    ("retention.ms", SET, None, ErrorCode.INVALID_REQUEST),
+    ("retention.ms", 9, "1", ErrorCode.UNKNOWN_SERVER_ERROR),
 ]
 
 
@@ -317,7 +317,7 @@ def test_describes_brokers(cluster: RawCluster) -> None:
     defaults = configs_of(cluster, BROKER, "")
     found = [(row.name, row.value, row.config_source) for row in defaults.configs]
     assert found == [("min.insync.replicas", "2", 3)]
-    assert configs_of(cluster, BROKER, "4711").error_code == Code.INVALID_REQUEST
+    assert configs_of(cluster, BROKER, "4711").error_code == ErrorCode.INVALID_REQUEST
 
 
 # -- the coordinators' topics ---------------------------------------------------------------------
@@ -329,7 +329,7 @@ def test_creates_the_offsets_topic_for_the_first_group(
     cluster.coordinator(GROUP, kafka_cluster.group())
     name = "__consumer_offsets"
     topic = described(cluster, name)
-    assert (topic.error_code, topic.is_internal) == (Code.NONE, True)
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.NONE, True)
     broker = {row.name: row.value for row in configs_of(cluster, BROKER, own_id(cluster)).configs}
     assert str(len(topic.partitions)) == broker["offsets.topic.num.partitions"]
     own = {
@@ -342,8 +342,8 @@ def test_creates_the_offsets_topic_for_the_first_group(
         "compression.type": "producer",
         "segment.bytes": "104857600",
     }
-    assert produced(cluster, name, 12, record(b"k")).error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert produced(cluster, name, 12, record(b"k")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     fields: dict[str, Any] = {"name": name, "partitions": [{"partition_index": 0, "offset": 0}]}
     request = DeleteRecordsRequest.from_dict({"topics": [fields], "timeout_ms": 10_000})
     [refused] = cluster.leader(name).call(request, 2).topics[0].partitions
-    assert refused.error_code == Code.INVALID_TOPIC_EXCEPTION
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

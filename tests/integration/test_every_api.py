@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.errors import KafkaError
 from kafka_async.protocol import api
 from kafka_async.protocol.header import encode_response
@@ -45,7 +45,7 @@ def coordinators(cluster: RawCluster, kind: int, prefix: str) -> dict[int, list[
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names)
     found: dict[int, list[str]] = {}
     for row in cluster.any.call(request, 4).coordinators:
-        assert row.error_code == Code.NONE
+        assert row.error_code == ErrorCode.NONE
         found.setdefault(row.node_id, []).append(row.key)
     return found
 
@@ -70,13 +70,13 @@ def surroundings(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnect
     request = MetadataRequest(topics=[MetadataRequestTopic(name=handle.topic())])
     [topic] = broker.call(request, 12).topics
     heartbeat = settled(broker, HeartbeatRequest(group_id=group, member_id="nobody"), 3)
-    assert heartbeat.error_code == Code.UNKNOWN_MEMBER_ID
+    assert heartbeat.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     # If it coordinates no transactions, as after a broker was down, it answers that it does not.
     ids = coordinators(cluster, 1, handle.transactional_id())
     transactional_id = ids.get(broker_id, [handle.transactional_id()])[0]
     init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
     producer = settled(cluster.coordinator(1, transactional_id), init, 4)
-    assert producer.error_code == Code.NONE
+    assert producer.error_code == ErrorCode.NONE
     return broker, Surroundings(
         broker_id=broker_id,
         topic=handle.topic(),
@@ -96,7 +96,7 @@ def advertised(broker: RawConnection) -> dict[int, range]:
     """The versions of each API, by its key, that the broker says it has."""
     request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
     answer = broker.call(request, 3)
-    assert answer.error_code == Code.NONE
+    assert answer.error_code == ErrorCode.NONE
     return {row.api_key: range(row.min_version, row.max_version + 1) for row in answer.api_keys}
 
 
@@ -112,7 +112,7 @@ def ask(broker: RawConnection, known: Api, version: int, at: Surroundings) -> No
     correlation_id = int.from_bytes(frame[:4], "big")
     again = b"".join(map(bytes, encode_response(answer, version, correlation_id)))
     assert again[4:] == frame, f"we would write {answer} otherwise"
-    assert broker.call(ApiVersionsRequest(), 0).error_code == Code.NONE
+    assert broker.call(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
 LEAST_APIS, LEAST_VERSIONS = 30, 190

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
@@ -69,9 +69,9 @@ class Group:
         while answer.error_code in NOT_READY and time.monotonic() < deadline:
             time.sleep(0.1)
             answer = self.join(**fields)
-        if answer.error_code == Code.MEMBER_ID_REQUIRED:
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = self.join(answer.member_id, **fields)
-        assert answer.error_code == Code.NONE
+        assert answer.error_code == ErrorCode.NONE
         return answer
 
     def sync(self, joined: JoinGroupResponse, **fields: Any) -> SyncGroupResponse:
@@ -141,56 +141,59 @@ def test_a_group_that_does_not_exist(group: Group) -> None:
     deadline = time.monotonic() + PATIENCE
     while group.heartbeat("ghost", 1) in NOT_READY and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert group.join("ghost").error_code == Code.UNKNOWN_MEMBER_ID
-    assert group.sync(ghost).error_code == Code.UNKNOWN_MEMBER_ID
-    assert group.sync(ghost, protocol_type=None).error_code == Code.INCONSISTENT_GROUP_PROTOCOL
-    assert group.heartbeat("ghost", 1) == Code.UNKNOWN_MEMBER_ID
-    assert group.leave("ghost") == Code.UNKNOWN_MEMBER_ID
-    assert group.commit("ghost", 1, version=8) == Code.ILLEGAL_GENERATION
-    assert group.commit("ghost", 1, version=9) == Code.GROUP_ID_NOT_FOUND
+    assert group.join("ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.sync(ghost).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.sync(ghost, protocol_type=None).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert group.heartbeat("ghost", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.leave("ghost") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.commit("ghost", 1, version=8) == ErrorCode.ILLEGAL_GENERATION
+    assert group.commit("ghost", 1, version=9) == ErrorCode.GROUP_ID_NOT_FOUND
     assert group.committed() == -1
-    assert group.state(version=5) == (Code.NONE, "Dead")
-    assert group.state() == (Code.GROUP_ID_NOT_FOUND, "Dead")
-    assert group.delete() == Code.GROUP_ID_NOT_FOUND
+    assert group.state(version=5) == (ErrorCode.NONE, "Dead")
+    assert group.state() == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert group.delete() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_one_generation(group: Group) -> None:
     joined = group.enter()
     member = joined.member_id
     assert (joined.generation_id, joined.leader, joined.protocol_name) == (1, member, "range")
-    assert group.commit(member, 1) == Code.REBALANCE_IN_PROGRESS
-    assert group.sync(joined, generation_id=2).error_code == Code.ILLEGAL_GENERATION
-    assert group.sync(joined, protocol_name="x").error_code == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert group.commit(member, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.sync(joined, generation_id=2).error_code == ErrorCode.ILLEGAL_GENERATION
+    assert group.sync(joined, protocol_name="x").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert group.sync(joined).assignment == b"share"
-    assert group.state() == (Code.NONE, "Stable")
-    assert group.heartbeat(member, 1) == Code.NONE
-    assert group.heartbeat(member, 2) == Code.ILLEGAL_GENERATION
-    assert group.heartbeat(member, 1, "unknown") == Code.UNKNOWN_MEMBER_ID
-    assert group.commit(member, 1) == Code.NONE
-    assert group.commit(member, -1) == Code.ILLEGAL_GENERATION
-    assert group.commit() == Code.UNKNOWN_MEMBER_ID
+    assert group.state() == (ErrorCode.NONE, "Stable")
+    assert group.heartbeat(member, 1) == ErrorCode.NONE
+    assert group.heartbeat(member, 2) == ErrorCode.ILLEGAL_GENERATION
+    assert group.heartbeat(member, 1, "unknown") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.commit(member, 1) == ErrorCode.NONE
+    assert group.commit(member, -1) == ErrorCode.ILLEGAL_GENERATION
+    assert group.commit() == ErrorCode.UNKNOWN_MEMBER_ID
     assert group.committed() == 7
     other = JoinGroupRequestProtocol(name="other", metadata=b"")
-    assert group.join(protocols=[other]).error_code == Code.INCONSISTENT_GROUP_PROTOCOL
-    assert group.join(protocol_type="other").error_code == Code.INCONSISTENT_GROUP_PROTOCOL
-    assert group.delete() == Code.NON_EMPTY_GROUP
-    assert group.leave(member) == Code.NONE
-    assert group.state() == (Code.NONE, "Empty")
-    assert group.join(member).error_code == Code.UNKNOWN_MEMBER_ID
-    assert group.delete() == Code.NONE
+    assert group.join(protocols=[other]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert group.join(protocol_type="other").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert group.delete() == ErrorCode.NON_EMPTY_GROUP
+    assert group.leave(member) == ErrorCode.NONE
+    assert group.state() == (ErrorCode.NONE, "Empty")
+    assert group.join(member).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.delete() == ErrorCode.NONE
     assert group.committed() == -1
 
 
 def test_static_members(group: Group) -> None:
     first = group.enter(group_instance_id="a")
-    assert group.sync(first, group_instance_id="a").error_code == Code.NONE
+    assert group.sync(first, group_instance_id="a").error_code == ErrorCode.NONE
     second = group.join(group_instance_id="a")
-    assert (second.error_code, second.generation_id) == (Code.NONE, 1)
+    assert (second.error_code, second.generation_id) == (ErrorCode.NONE, 1)
     assert second.leader == second.member_id != first.member_id
     assert second.skip_assignment
-    assert group.heartbeat(first.member_id, 1, "a") == Code.FENCED_INSTANCE_ID
-    assert group.join(first.member_id, group_instance_id="a").error_code == Code.FENCED_INSTANCE_ID
+    assert group.heartbeat(first.member_id, 1, "a") == ErrorCode.FENCED_INSTANCE_ID
+    assert (
+        group.join(first.member_id, group_instance_id="a").error_code
+        == ErrorCode.FENCED_INSTANCE_ID
+    )
     old = group.join(group_instance_id="a", version=8)
-    assert (old.error_code, old.leader, len(old.members)) == (Code.NONE, second.member_id, 0)
-    assert group.leave("", "a") == Code.NONE
-    assert group.leave("", "a") == Code.UNKNOWN_MEMBER_ID
+    assert (old.error_code, old.leader, len(old.members)) == (ErrorCode.NONE, second.member_id, 0)
+    assert group.leave("", "a") == ErrorCode.NONE
+    assert group.leave("", "a") == ErrorCode.UNKNOWN_MEMBER_ID

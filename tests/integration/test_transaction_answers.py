@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafka_async.embedded import Code
+from kafka_async.embedded import ErrorCode
 from kafka_async.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -33,7 +33,7 @@ from kafka_async.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.embedded.wire import batch
+from tests.embedded.raw_connection import batch
 from tests.integration.raw_wire import NOT_READY, PATIENCE, RawCluster
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 V1, V2 = 4, 5
 """The version of EndTxn that stands for a generation of the protocol."""
 
-BUSY = {*NOT_READY, Code.CONCURRENT_TRANSACTIONS, Code.NOT_ENOUGH_REPLICAS}
+BUSY = {*NOT_READY, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS}
 
 
 def settled(ask: Callable[[], int]) -> int:
@@ -72,12 +72,12 @@ class Transactions:
         """InitProducerId, asked once."""
         chosen: dict[str, Any] = {"transactional_id": self.id, "transaction_timeout_ms": 60_000}
         answer = self.at.call(InitProducerIdRequest(**{**chosen, **fields}), version)
-        if answer.error_code == Code.NONE:
+        if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return answer.error_code
 
     def begin(self) -> None:
-        assert settled(self.init) == Code.NONE
+        assert settled(self.init) == ErrorCode.NONE
 
     def add(self, epoch: int | None = None) -> int:
         request = AddPartitionsToTxnRequest(
@@ -184,100 +184,100 @@ def transactions(kafka_cluster: ClusterHandle) -> Iterator[Transactions]:
 
 def test_an_id_that_does_not_exist(transactions: Transactions) -> None:
     transactions.producer_id = transactions.epoch = 1
-    unknown = Code.INVALID_PRODUCER_ID_MAPPING
+    unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert transactions.add() == unknown
     assert transactions.end(V2, 1) == (unknown, -1)
     assert transactions.write(11) == transactions.write(12) == unknown
     assert transactions.commit_offset(4) == transactions.commit_offset(5) == unknown
     assert settled(lambda: transactions.init(transaction_timeout_ms=0)) == (
-        Code.INVALID_TRANSACTION_TIMEOUT
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT
     )
 
 
 def test_v1(transactions: Transactions) -> None:
     transactions.begin()
     epoch = transactions.epoch
-    assert transactions.end(V1, epoch)[0] == Code.INVALID_TXN_STATE
-    assert transactions.end(V1, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
-    assert transactions.write(10) == Code.INVALID_TXN_STATE
-    assert transactions.write(11) == Code.TRANSACTION_ABORTABLE
-    assert transactions.commit_offset(3) == Code.INVALID_TXN_STATE
-    assert transactions.commit_offset(4) == Code.TRANSACTION_ABORTABLE
-    assert transactions.add() == Code.NONE
-    assert transactions.write(11) == Code.NONE
-    assert transactions.end(V1, epoch) == (Code.NONE, -1)
+    assert transactions.end(V1, epoch)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.end(V1, epoch, commit=False)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.write(10) == ErrorCode.INVALID_TXN_STATE
+    assert transactions.write(11) == ErrorCode.TRANSACTION_ABORTABLE
+    assert transactions.commit_offset(3) == ErrorCode.INVALID_TXN_STATE
+    assert transactions.commit_offset(4) == ErrorCode.TRANSACTION_ABORTABLE
+    assert transactions.add() == ErrorCode.NONE
+    assert transactions.write(11) == ErrorCode.NONE
+    assert transactions.end(V1, epoch) == (ErrorCode.NONE, -1)
     assert transactions.rest() == "CompleteCommit"
-    assert transactions.end(V1, epoch) == (Code.NONE, -1)
-    assert transactions.end(V1, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
-    assert transactions.write(11, 1) == Code.TRANSACTION_ABORTABLE
-    assert transactions.add() == Code.NONE
-    assert transactions.write(11, 1) == Code.NONE
-    assert transactions.end(V1, epoch, commit=False) == (Code.NONE, -1)
+    assert transactions.end(V1, epoch) == (ErrorCode.NONE, -1)
+    assert transactions.end(V1, epoch, commit=False)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.write(11, 1) == ErrorCode.TRANSACTION_ABORTABLE
+    assert transactions.add() == ErrorCode.NONE
+    assert transactions.write(11, 1) == ErrorCode.NONE
+    assert transactions.end(V1, epoch, commit=False) == (ErrorCode.NONE, -1)
     assert transactions.rest() == "CompleteAbort"
-    assert transactions.end(V1, epoch, commit=False) == (Code.NONE, -1)
+    assert transactions.end(V1, epoch, commit=False) == (ErrorCode.NONE, -1)
 
 
 def test_v2(transactions: Transactions) -> None:
     transactions.begin()
     epoch = transactions.epoch
-    assert transactions.write(12) == Code.NONE
-    assert transactions.end(V2, epoch + 1)[0] == Code.PRODUCER_FENCED
-    assert transactions.end(V2, epoch) == (Code.NONE, epoch + 1)
+    assert transactions.write(12) == ErrorCode.NONE
+    assert transactions.end(V2, epoch + 1)[0] == ErrorCode.PRODUCER_FENCED
+    assert transactions.end(V2, epoch) == (ErrorCode.NONE, epoch + 1)
     assert transactions.rest() == "CompleteCommit"
-    assert transactions.end(V2, epoch) == (Code.NONE, epoch + 1)
-    assert transactions.end(V2, epoch, commit=False)[0] == Code.INVALID_TXN_STATE
-    assert transactions.write(12) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.end(V2, epoch) == (ErrorCode.NONE, epoch + 1)
+    assert transactions.end(V2, epoch, commit=False)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.write(12) == ErrorCode.INVALID_PRODUCER_EPOCH
     transactions.epoch += 1
-    assert transactions.end(V2, epoch + 1)[0] == Code.INVALID_TXN_STATE
-    assert transactions.write(12) == Code.NONE
-    assert transactions.end(V2, epoch)[0] == Code.PRODUCER_FENCED
+    assert transactions.end(V2, epoch + 1)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.write(12) == ErrorCode.NONE
+    assert transactions.end(V2, epoch)[0] == ErrorCode.PRODUCER_FENCED
 
 
 def test_v2_may_abort_what_has_not_begun(transactions: Transactions) -> None:
     transactions.begin()
     epoch = transactions.epoch
-    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
-    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)
+    assert transactions.end(V2, epoch)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch, commit=False) == (ErrorCode.NONE, epoch + 1)
     assert transactions.rest() == "CompleteAbort"
-    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)
-    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
-    assert transactions.end(V2, epoch + 1, commit=False) == (Code.NONE, epoch + 2)
+    assert transactions.end(V2, epoch, commit=False) == (ErrorCode.NONE, epoch + 1)
+    assert transactions.end(V2, epoch)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch + 1, commit=False) == (ErrorCode.NONE, epoch + 2)
 
 
 def test_offsets(transactions: Transactions) -> None:
     transactions.begin()
     epoch = transactions.epoch
     assert transactions.commit_offset(5, generation_id_or_member_epoch=3, member_id="x") == (
-        Code.ILLEGAL_GENERATION
+        ErrorCode.ILLEGAL_GENERATION
     )
-    assert transactions.commit_offset(5) == Code.NONE
-    assert transactions.committed() == (Code.UNSTABLE_OFFSET_COMMIT, -1)
-    assert transactions.end(V2, epoch, commit=False)[0] == Code.NONE
+    assert transactions.commit_offset(5) == ErrorCode.NONE
+    assert transactions.committed() == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert transactions.end(V2, epoch, commit=False)[0] == ErrorCode.NONE
     assert transactions.rest() == "CompleteAbort"
-    assert transactions.committed() == (Code.NONE, -1)
+    assert transactions.committed() == (ErrorCode.NONE, -1)
     transactions.epoch += 1
-    assert transactions.commit_offset(5, epoch) == Code.INVALID_PRODUCER_EPOCH
-    assert transactions.commit_offset(5) == Code.NONE
-    assert transactions.end(V2, epoch + 1)[0] == Code.NONE
+    assert transactions.commit_offset(5, epoch) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.commit_offset(5) == ErrorCode.NONE
+    assert transactions.end(V2, epoch + 1)[0] == ErrorCode.NONE
     assert transactions.rest() == "CompleteCommit"
-    assert transactions.committed() == (Code.NONE, 5)
+    assert transactions.committed() == (ErrorCode.NONE, 5)
 
 
 def test_a_new_producer_fences_the_old_one(transactions: Transactions) -> None:
     transactions.begin()
     old = transactions.epoch
-    assert transactions.write(12) == Code.NONE
-    assert transactions.init() == Code.CONCURRENT_TRANSACTIONS
+    assert transactions.write(12) == ErrorCode.NONE
+    assert transactions.init() == ErrorCode.CONCURRENT_TRANSACTIONS
     transactions.begin()
     assert transactions.epoch == old + 2
-    assert transactions.write(12, 1, old) == Code.INVALID_PRODUCER_EPOCH
-    assert transactions.write(11, 1, old) == Code.INVALID_PRODUCER_EPOCH
-    assert transactions.add(old) == Code.PRODUCER_FENCED
-    assert transactions.end(V2, old)[0] == Code.PRODUCER_FENCED
-    assert transactions.end(1, old)[0] == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.write(12, 1, old) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.write(11, 1, old) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.add(old) == ErrorCode.PRODUCER_FENCED
+    assert transactions.end(V2, old)[0] == ErrorCode.PRODUCER_FENCED
+    assert transactions.end(1, old)[0] == ErrorCode.INVALID_PRODUCER_EPOCH
     mine = {"producer_id": transactions.producer_id}
-    assert transactions.init(**mine, producer_epoch=old) == Code.PRODUCER_FENCED
-    assert transactions.init(3, **mine, producer_epoch=old) == Code.INVALID_PRODUCER_EPOCH
+    assert transactions.init(**mine, producer_epoch=old) == ErrorCode.PRODUCER_FENCED
+    assert transactions.init(3, **mine, producer_epoch=old) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_recovery_with_id_and_epoch(transactions: Transactions) -> None:
@@ -285,19 +285,21 @@ def test_recovery_with_id_and_epoch(transactions: Transactions) -> None:
     producer_id, epoch = transactions.producer_id, transactions.epoch
     given = {"producer_id": producer_id, "producer_epoch": epoch}
     for _ in range(2):  # the second is taken for a repetition
-        assert transactions.init(**given) == Code.NONE
+        assert transactions.init(**given) == ErrorCode.NONE
         assert (transactions.producer_id, transactions.epoch) == (producer_id, epoch + 1)
-    assert transactions.init(producer_id=producer_id, producer_epoch=-1) == Code.INVALID_REQUEST
+    assert (
+        transactions.init(producer_id=producer_id, producer_epoch=-1) == ErrorCode.INVALID_REQUEST
+    )
 
 
 def test_a_transaction_that_takes_too_long(transactions: Transactions) -> None:
     transactions.begin()
-    assert settled(lambda: transactions.init(transaction_timeout_ms=2_000)) == Code.NONE
+    assert settled(lambda: transactions.init(transaction_timeout_ms=2_000)) == ErrorCode.NONE
     epoch = transactions.epoch
-    assert transactions.write(12) == Code.NONE
+    assert transactions.write(12) == ErrorCode.NONE
     deadline = time.monotonic() + PATIENCE
     while transactions.rest() != "CompleteAbort" and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert transactions.write(12, 1) == Code.INVALID_PRODUCER_EPOCH
-    assert transactions.end(V2, epoch)[0] == Code.INVALID_TXN_STATE
-    assert transactions.end(V2, epoch, commit=False) == (Code.NONE, epoch + 1)
+    assert transactions.write(12, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert transactions.end(V2, epoch)[0] == ErrorCode.INVALID_TXN_STATE
+    assert transactions.end(V2, epoch, commit=False) == (ErrorCode.NONE, epoch + 1)

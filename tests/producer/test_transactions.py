@@ -589,7 +589,7 @@ async def test_initialising_again_offers_the_epoch_it_has() -> None:
     async with bench() as made:
         await made.producer.init_transactions()
         request = made.requests(InitProducerIdRequest)[1]
-        entry = made.cluster.transactions.find("wordcount-1")
+        entry = made.cluster.transactions.get("wordcount-1")
         assert entry is not None
         assert (request.producer_id, request.producer_epoch) == (entry.producer_id, 0)
 

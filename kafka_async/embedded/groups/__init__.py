@@ -1,7 +1,7 @@
-"""Consumer groups of the embedded cluster: the classic protocol and committed offsets."""
+"""The group coordinator: the classic group protocol and committed offsets."""
 
 from __future__ import annotations
 
-from kafka_async.embedded.groups.coordinator import GroupCoordinator
+from kafka_async.embedded.groups.group_coordinator import GroupCoordinator
 
 __all__ = ["GroupCoordinator"]

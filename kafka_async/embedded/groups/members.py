@@ -1,4 +1,4 @@
-"""The members of a classic group, and the values that go in and out of it. Times are seconds."""
+"""Members of a classic group, and the group's requests and results. Times are seconds."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_async.embedded.codes import Code
+from kafka_async.embedded.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
 class GroupProtocol(NamedTuple):
-    """One protocol that a member can speak, with what it wants the leader to know."""
+    """Holds a protocol that a member supports, and its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinCall:
-    """A JoinGroup request. `member_id` is empty for a member that has none yet.
+class JoinRequest:
+    """Represents a JoinGroup request; `member_id` is empty for a new member.
 
-    `must_know_id` is KIP-394 (v4 on), `may_skip_assignment` is KIP-814 (v9 on).
+    Attributes:
+        requires_known_member_id: A new member has to join again with its id (KIP-394, version 4).
+        supports_skipping_assignment: The client supports KIP-814 (version 9).
     """
 
     member_id: str = ""
@@ -35,13 +37,13 @@ class JoinCall:
     rebalance_timeout: float
     protocol_type: str
     protocols: tuple[GroupProtocol, ...]
-    must_know_id: bool = True
-    may_skip_assignment: bool = True
+    requires_known_member_id: bool = True
+    supports_skipping_assignment: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SyncCall:
-    """A SyncGroup request; only the leader's has assignments, by member id."""
+class SyncRequest:
+    """Represents a SyncGroup request; the leader's has assignments by member id."""
 
     member_id: str
     generation: int
@@ -52,8 +54,8 @@ class SyncCall:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberEntry:
-    """What a leader is told of a member."""
+class JoinedMember:
+    """Describes a member in the leader's JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -62,23 +64,23 @@ class MemberEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The answer to a JoinGroup; `members` are for the leader only."""
+    """Represents a JoinGroup response; `members` is for the leader only."""
 
-    code: Code = Code.NONE
+    code: ErrorCode = ErrorCode.NONE
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: tuple[MemberEntry, ...] = ()
+    members: tuple[JoinedMember, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The answer to a SyncGroup."""
+    """Represents a SyncGroup response."""
 
-    code: Code = Code.NONE
+    code: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
@@ -86,7 +88,7 @@ class SyncResult:
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member. `joining` and `syncing` are the tickets of its requests that wait for an answer."""
+    """Holds a member; `awaiting_join` and `awaiting_sync` are ids of its pending requests."""
 
     id: str
     instance_id: str | None
@@ -96,43 +98,43 @@ class Member:
     rebalance_timeout: float
     protocols: tuple[GroupProtocol, ...]
     assignment: bytes = b""
-    joining: int | None = None
-    syncing: int | None = None
+    awaiting_join: int | None = None
+    awaiting_sync: int | None = None
     deadline: float = math.inf
     is_new: bool = True
 
     @classmethod
-    def of(cls, call: JoinCall, member_id: str) -> Member:
-        """The member that this call makes."""
+    def of(cls, request: JoinRequest, member_id: str) -> Member:
+        """Return the member that a JoinGroup request creates."""
         return cls(
             id=member_id,
-            instance_id=call.instance_id,
-            client_id=call.client_id,
-            client_host=call.client_host,
-            session_timeout=call.session_timeout,
-            rebalance_timeout=call.rebalance_timeout,
-            protocols=call.protocols,
+            instance_id=request.instance_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            session_timeout=request.session_timeout,
+            rebalance_timeout=request.rebalance_timeout,
+            protocols=request.protocols,
         )
 
-    def update(self, call: JoinCall) -> None:
-        """Take over what a further JoinGroup says."""
-        self.protocols = call.protocols
-        self.session_timeout = call.session_timeout
-        self.rebalance_timeout = call.rebalance_timeout
+    def update(self, request: JoinRequest) -> None:
+        """Update the member from another JoinGroup request."""
+        self.protocols = request.protocols
+        self.session_timeout = request.session_timeout
+        self.rebalance_timeout = request.rebalance_timeout
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says under a protocol; nothing if it does not speak it."""
+        """Return the metadata for a protocol; empty if the member does not support it."""
         return next((entry.metadata for entry in self.protocols if entry.name == protocol), b"")
 
     @property
-    def expires(self) -> float:
-        """When its session ends: not while a request of it waits, once it has had its member id."""
-        waits = self.joining is not None or self.syncing is not None
-        return math.inf if waits and not self.is_new else self.deadline
+    def session_deadline(self) -> float:
+        """The end of the session; infinity while a request is pending, unless the member is new."""
+        pending = self.awaiting_join is not None or self.awaiting_sync is not None
+        return math.inf if pending and not self.is_new else self.deadline
 
 
-class Roster:
-    """Who is in the group, in the order of arrival, and what they agree on."""
+class GroupMembers:
+    """Holds the members of a group in the order in which they joined, and the leader."""
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
@@ -146,15 +148,15 @@ class Roster:
         return iter(tuple(self._members.values()))
 
     def get(self, member_id: str) -> Member | None:
-        """The member of an id."""
+        """Return the member of an id."""
         return self._members.get(member_id)
 
-    def static_id(self, instance_id: str | None) -> str | None:
-        """The member id that a static member has now."""
+    def static_member_id(self, instance_id: str | None) -> str | None:
+        """Return the current member id of a static member."""
         return None if instance_id is None else self._static.get(instance_id)
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         self._members[member.id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.id
@@ -162,15 +164,15 @@ class Roster:
             self.leader = member.id
 
     def remove(self, member_id: str) -> None:
-        """Let a member go; if it led, the one that has been there longest does."""
+        """Remove a member; if it was the leader, the oldest member becomes the leader."""
         member = self._members.pop(member_id)
         if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
             del self._static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
 
-    def rename(self, member_id: str, new_id: str) -> Member:
-        """Give a static member its next id, in place."""
+    def replace_static_member(self, member_id: str, new_id: str) -> Member:
+        """Give a static member a new id; return the member."""
         member = self._members[member_id]
         self._members = {
             new_id if key == member_id else key: it for key, it in self._members.items()
@@ -182,57 +184,58 @@ class Roster:
             self.leader = new_id
         return member
 
-    def lead_by_present(self) -> bool:
-        """See to a leader who has joined; False if nobody has."""
+    def elect_joined_leader(self) -> bool:
+        """Elect a leader among the joined members; return False if no member has joined."""
         leader = self._members.get(self.leader or "")
-        if leader is not None and leader.joining is not None:
+        if leader is not None and leader.awaiting_join is not None:
             return True
-        present = next((member.id for member in self if member.joining is not None), None)
-        self.leader = present or self.leader
-        return present is not None
+        joined = next((it.id for it in self if it.awaiting_join is not None), None)
+        self.leader = joined or self.leader
+        return joined is not None
 
-    def check(self, member_id: str, instance_id: str | None) -> Code:
-        """Whether this is a member, and still the one that it says."""
-        current = member_id if instance_id is None else self.static_id(instance_id)
+    def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return NONE if the member exists and its instance id is not fenced."""
+        current = member_id if instance_id is None else self.static_member_id(instance_id)
         if current is None or current not in self._members:
-            return Code.UNKNOWN_MEMBER_ID
-        return Code.NONE if current == member_id else Code.FENCED_INSTANCE_ID
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if current == member_id else ErrorCode.FENCED_INSTANCE_ID
 
-    def common(self) -> set[str]:
-        """The protocols that all members speak."""
+    def candidate_protocols(self) -> set[str]:
+        """Return the protocols that all members support."""
         votes = Counter(name for member in self for name in {it.name for it in member.protocols})
         return {name for name, count in votes.items() if count == len(self)}
 
-    def speaks(self, protocols: Sequence[GroupProtocol]) -> bool:
-        """Whether one of these protocols is spoken by all members; with none there, any will do."""
+    def supports_protocols(self, protocols: Sequence[GroupProtocol]) -> bool:
+        """Return True if all members support one of these protocols, or if there are no members."""
         if not self._members:
             return bool(protocols)
-        return not self.common().isdisjoint(entry.name for entry in protocols)
+        return not self.candidate_protocols().isdisjoint(entry.name for entry in protocols)
 
-    def vote(self) -> str | None:
-        """Of the protocols that all speak, the one that most like best; on a tie the first's."""
-        common = self.common()
+    def select_protocol(self) -> str | None:
+        """Return the candidate that most members prefer; None without a candidate."""
+        candidates = self.candidate_protocols()
         votes = Counter(
-            next(entry.name for entry in member.protocols if entry.name in common)
+            next(entry.name for entry in member.protocols if entry.name in candidates)
             for member in self
-            if common
+            if candidates
         )
         return votes.most_common(1)[0][0] if votes else None
 
-    def entries(self, protocol: str | None) -> tuple[MemberEntry, ...]:
-        """Everybody, as the leader is told."""
+    def joined_members(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        """Return all members for the leader's response."""
         return tuple(
-            MemberEntry(member.id, member.instance_id, member.metadata(protocol)) for member in self
+            JoinedMember(member.id, member.instance_id, member.metadata(protocol))
+            for member in self
         )
 
-    def copies(self) -> tuple[Member, ...]:
-        """The members as they would be kept on disk: without the requests that wait."""
+    def persistent_copies(self) -> tuple[Member, ...]:
+        """Return copies of the members without pending requests and deadlines."""
         return tuple(
-            replace(member, joining=None, syncing=None, deadline=math.inf, is_new=False)
+            replace(member, awaiting_join=None, awaiting_sync=None, deadline=math.inf, is_new=False)
             for member in self
         )
 
     @property
     def rebalance_timeout(self) -> float:
-        """How long a rebalance may take: the most patient member's."""
+        """The longest rebalance timeout of the members, in seconds."""
         return max((member.rebalance_timeout for member in self), default=0.0)

@@ -1,4 +1,4 @@
-"""The APIs of groups."""
+"""The group APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator reads of a consumer's metadata: the topics it subscribes to."""
+"""Topics of a consumer's subscription, from its metadata."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafka_async.protocol.messages.consumer_protocol_subscription import (
 )
 
 CONSUMER: Final = "consumer"
-"""The protocol type of groups of consumers; others may put anything into their metadata."""
+"""Protocol type of consumer groups; the metadata of other groups has another format."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """The topics of a subscription; none if the bytes are something else."""
+    """Return the topics of a subscription; empty if the bytes are not a subscription."""
     try:
         (version,) = struct.unpack_from(">h", metadata)
         known = min(version, ConsumerProtocolSubscription.VERSIONS.max)

@@ -1,1 +1,1 @@
-"""Handlers, one module an API, each with its `ROUTE`; see context.py."""
+"""Request handlers, one module per API, each with its `ROUTE`; see context.py."""

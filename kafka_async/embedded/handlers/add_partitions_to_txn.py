@@ -1,13 +1,13 @@
-"""AddPartitionsToTxn: from clients up to version 3, after that from brokers, in bulk."""
+"""AddPartitionsToTxn: from clients up to version 3, from brokers in batches after it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.transactions.entry import ProducerIdAndEpoch
-from kafka_async.embedded.transactions.wire import fenced, flat
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.transactions.requests import fencing_error_code, topic_partitions_of
+from kafka_async.embedded.transactions.transaction_metadata import ProducerIdAndEpoch
 from kafka_async.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     )
     from kafka_async.types import TopicPartition
 
-KNOWS_FENCED: Final = 2
-FROM_BROKERS: Final = 4
+PRODUCER_FENCED_MIN_VERSION: Final = 2
+BATCHED_MIN_VERSION: Final = 4
 
 
 async def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """All partitions of a transaction are added, or none."""
-    if context.version >= FROM_BROKERS:
+    """Add all partitions of a transaction, or none."""
+    if context.version >= BATCHED_MIN_VERSION:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -67,41 +67,45 @@ def _add(
     producer: ProducerIdAndEpoch,
     topics: Sequence[AddPartitionsToTxnTopic],
 ) -> list[AddPartitionsToTxnTopicResult]:
-    partitions = flat(topics)
+    partitions = topic_partitions_of(topics)
     unknown = {tp for tp in partitions if context.cluster.topics.partition(tp) is None}
     if unknown:
         return _results(
             {
-                tp: Code.UNKNOWN_TOPIC_OR_PARTITION
+                tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if tp in unknown
-                else Code.OPERATION_NOT_ATTEMPTED
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
                 for tp in partitions
             }
         )
     transactions = context.cluster.transactions
-    code = transactions.route(context.broker.id, transactional_id)
-    if code is Code.NONE:
+    code = transactions.check_coordinator(context.broker.id, transactional_id)
+    if code is ErrorCode.NONE:
         code = transactions.add(transactional_id, producer, partitions)
-    return _results(dict.fromkeys(partitions, fenced(code, context.version >= KNOWS_FENCED)))
+    return _results(
+        dict.fromkeys(
+            partitions, fencing_error_code(code, context.version >= PRODUCER_FENCED_MIN_VERSION)
+        )
+    )
 
 
 def _verify(
     context: RequestContext, transaction: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
     transactions = context.cluster.transactions
-    code = transactions.route(context.broker.id, transaction.transactional_id)
+    code = transactions.check_coordinator(context.broker.id, transaction.transactional_id)
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     return _results(
         {
             tp: transactions.verify(transaction.transactional_id, producer, tp)
-            if code is Code.NONE
+            if code is ErrorCode.NONE
             else code
-            for tp in flat(transaction.topics)
+            for tp in topic_partitions_of(transaction.topics)
         }
     )
 
 
-def _results(codes: dict[TopicPartition, Code]) -> list[AddPartitionsToTxnTopicResult]:
+def _results(codes: dict[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for tp, code in codes.items():
         topics.setdefault(tp.topic, []).append(

@@ -1,12 +1,12 @@
-"""DeleteRecords: everything below an offset, or all with -1."""
+"""DeleteRecords: deletes the records below an offset, all with -1."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.handlers.leadership import led_partition
+from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.handlers.partition_lookup import leader_partition
 from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidTopicError, KafkaError, PolicyViolationError
 from kafka_async.protocol.messages.delete_records import (
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """The first offset that is left, a partition."""
+    """Return the log start offset of each partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_partition(context, topic.name, asked) for asked in topic.partitions],
+                partitions=[
+                    _partition(context, topic.name, requested) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -35,23 +37,23 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
 
 
 def _partition(
-    context: RequestContext, topic: str, asked: DeleteRecordsPartition
+    context: RequestContext, topic: str, requested: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
         if is_internal(topic):
             raise InvalidTopicError(f"Cannot delete records of internal topic {topic}")
-        partition = led_partition(context, topic, asked.partition_index)
-        if not partition.log.deletes:
+        partition = leader_partition(context, topic, requested.partition_index)
+        if not partition.log.allows_record_deletion:
             raise PolicyViolationError("the topic's cleanup.policy does not delete")
-        low_watermark = partition.log.delete_records_before(asked.offset)
+        low_watermark = partition.log.delete_records_before(requested.offset)
     except KafkaError as error:
         return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             low_watermark=-1,
-            error_code=code_of(error),
+            error_code=error_code_of(error),
         )
     return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=low_watermark
+        partition_index=requested.partition_index, low_watermark=low_watermark
     )
 
 

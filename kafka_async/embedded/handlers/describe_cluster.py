@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.handlers.metadata import CLUSTER_OPERATIONS
 from kafka_async.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -22,12 +22,12 @@ BROKERS, CONTROLLERS = 1, 2
 async def handle(
     context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The brokers that are alive; those that are not, as fenced, if asked for."""
+    """Return the alive brokers, and on request the stopped ones as fenced brokers."""
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
-            error_code=Code.MISMATCHED_ENDPOINT_TYPE
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
             if request.endpoint_type == CONTROLLERS
-            else Code.UNSUPPORTED_ENDPOINT_TYPE,
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="The request was sent to an endpoint of the brokers.",
         )
     cluster = context.cluster

@@ -1,10 +1,9 @@
-"""DescribeConfigs: the settings of topics, and those of brokers that the embedded cluster has."""
+"""DescribeConfigs: the configurations of topics, and those of brokers that are supported."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.configs import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -15,7 +14,8 @@ from kafka_async.embedded.configs import (
     synonyms,
 )
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.topics import check_name
+from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.topics import validate_topic_name
 from kafka_async.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from kafka_async.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,26 +39,28 @@ BROKER: Final = 4
 async def handle(
     context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Each resource's settings with where they come from."""
+    """Return the configurations of each resource with their sources."""
     return DescribeConfigsResponse(
-        results=[_resource(context, request, asked) for asked in request.resources]
+        results=[_resource(context, request, requested) for requested in request.resources]
     )
 
 
 def _resource(
-    context: RequestContext, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+    context: RequestContext, request: DescribeConfigsRequest, requested: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
+        error_message=None,
     )
     try:
-        described = _described(context, asked)
+        described = _described(context, requested)
     except KafkaError as error:
-        result.error_code = code_of(error)
+        result.error_code = error_code_of(error)
         unknown = isinstance(error, UnknownTopicOrPartitionError)
         result.error_message = "" if unknown else error.message
         return result
-    wanted = set(asked.configuration_keys or ())  # none at all asks for every configuration
+    wanted = set(requested.configuration_keys or ())  # empty requests all configurations
     result.configs = [config for config in described if not wanted or config.name in wanted]
     if not request.include_synonyms:
         for config in result.configs:
@@ -68,18 +70,20 @@ def _resource(
 
 
 def _described(
-    context: RequestContext, asked: DescribeConfigsResource
+    context: RequestContext, requested: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
     cluster = context.cluster
-    if asked.resource_type == TOPIC:
-        check_name(asked.resource_name)
-        topic = cluster.topics.get(asked.resource_name)
+    if requested.resource_type == TOPIC:
+        validate_topic_name(requested.resource_name)
+        topic = cluster.topics.get(requested.resource_name)
         if topic is None:
-            raise UnknownTopicOrPartitionError(f"Topic '{asked.resource_name}' does not exist.")
+            raise UnknownTopicOrPartitionError(f"Topic '{requested.resource_name}' does not exist.")
         return [_topic_config(cluster.settings, topic.configs, name) for name in TOPIC_CONFIGS]
-    if asked.resource_type == BROKER:
-        return _broker_configs(context, asked.resource_name)
-    raise InvalidRequestError(f"resources of type {asked.resource_type} have no settings here")
+    if requested.resource_type == BROKER:
+        return _broker_configs(context, requested.resource_name)
+    raise InvalidRequestError(
+        f"resources of type {requested.resource_type} have no configurations here"
+    )
 
 
 def _topic_config(

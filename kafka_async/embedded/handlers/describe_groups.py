@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.groups.state import GroupState
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
 from kafka_async.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -15,51 +15,54 @@ from kafka_async.protocol.messages.describe_groups import (
 
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
-    from kafka_async.embedded.groups.classic import ClassicGroup
+    from kafka_async.embedded.groups.classic_group import ClassicGroup
     from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 
-KNOWS_MISSING_GROUPS: Final = 6
+GROUP_ID_NOT_FOUND_MIN_VERSION: Final = 6
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: nothing is forbidden here."""
-NOT_ASKED: Final = -(1 << 31)
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: there is no authorization."""
+NO_AUTHORIZED_OPERATIONS: Final = -(1 << 31)
 
 
 async def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """A group that does not exist is Dead; from version 6 on that is an error as well."""
+    """Describe each group; one that does not exist is Dead, from version 6 on with an error."""
     described = [_describe(context, group_id) for group_id in request.groups]
     for group in described:
-        asked = request.include_authorized_operations and group.error_code == Code.NONE
-        group.authorized_operations = ALL_OPERATIONS if asked else NOT_ASKED
+        requested = request.include_authorized_operations and group.error_code == ErrorCode.NONE
+        group.authorized_operations = ALL_OPERATIONS if requested else NO_AUTHORIZED_OPERATIONS
     return DescribeGroupsResponse(groups=described)
 
 
 def _describe(context: RequestContext, group_id: str) -> DescribedGroup:
     groups = context.cluster.groups
-    code, group = groups.route(context.broker.id, group_id, unnamed=True), groups.find(group_id)
-    if code is not Code.NONE:
+    code, group = (
+        groups.check_coordinator(context.broker.id, group_id, allow_empty_group_id=True),
+        groups.get(group_id),
+    )
+    if code is not ErrorCode.NONE:
         return DescribedGroup(group_id=group_id, error_code=code)
     if group is None:
-        missing = context.version >= KNOWS_MISSING_GROUPS
+        missing = context.version >= GROUP_ID_NOT_FOUND_MIN_VERSION
         return DescribedGroup(
             group_id=group_id,
-            group_state=GroupState.DOWN.wire,
-            error_code=Code.GROUP_ID_NOT_FOUND if missing else Code.NONE,
+            group_state=ClassicGroupState.DEAD.value,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE,
             error_message=f"Group {group_id} not found." if missing else None,
         )
-    if group.state is GroupState.INITIALIZE:
-        return DescribedGroup(group_id=group_id, error_code=Code.COORDINATOR_LOAD_IN_PROGRESS)
+    if group.state is ClassicGroupState.LOADING:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return DescribedGroup(
         group_id=group_id,
-        group_state=group.state.wire,
+        group_state=group.state.value,
         protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol or "") if group.state is GroupState.STABLE else "",
+        protocol_data=(group.protocol or "") if group.state is ClassicGroupState.STABLE else "",
         members=_members(group),
     )
 
 
 def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
-    """Return the members; metadata only while a protocol is chosen."""
-    stable = group.state is GroupState.STABLE
+    """Return the members, with metadata if the group is stable."""
+    stable = group.state is ClassicGroupState.STABLE
     return [
         DescribedGroupMember(
             member_id=member.id,
@@ -69,7 +72,7 @@ def _members(group: ClassicGroup) -> list[DescribedGroupMember]:
             member_metadata=member.metadata(group.protocol) if stable else b"",
             member_assignment=member.assignment,
         )
-        for member in group.roster
+        for member in group.members
     ]
 
 

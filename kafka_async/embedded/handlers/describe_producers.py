@@ -1,13 +1,13 @@
-"""DescribeProducers: the producers of partitions that this broker has replicas of (KIP-664)."""
+"""DescribeProducers: the producers of partitions with a replica on this broker (KIP-664)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.handlers.leadership import hosted_partition
-from kafka_async.embedded.topics import check_name
+from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.handlers.partition_lookup import replica_partition
+from kafka_async.embedded.topics import validate_topic_name
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_producers import (
     DescribeProducersResponse,
@@ -26,7 +26,7 @@ NO_OFFSET: Final = -1
 async def handle(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition, or refuse the partition."""
+    """Describe the producers of each partition; errors are per partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -42,13 +42,13 @@ async def handle(
 
 def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
-        check_name(topic)
-        producers = hosted_partition(context, topic, index).log.producers
+        validate_topic_name(topic)
+        manager = replica_partition(context, topic, index).log.producer_state_manager
     except KafkaError as error:
         return PartitionResponse(
             partition_index=index,
-            error_code=code_of(error),
-            # As in Kafka a topic that exists gets no message.
+            error_code=error_code_of(error),
+            # As in Kafka, there is no message for a topic that exists.
             error_message=None if context.cluster.topics.get(topic) else error.message,
         )
     return PartitionResponse(
@@ -62,8 +62,8 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
                 coordinator_epoch=state.coordinator_epoch,
                 current_txn_start_offset=NO_OFFSET if start is None else start,
             )
-            for producer_id, state in producers.states.items()
-            for start in [producers.transaction_start(producer_id)]
+            for producer_id, state in manager.producers.items()
+            for start in [manager.current_txn_start_offset(producer_id)]
         ],
     )
 

@@ -1,15 +1,15 @@
-"""DescribeTopicPartitions: metadata in pages, for topics with very many partitions (KIP-966)."""
+"""DescribeTopicPartitions: paged metadata, for topics with many partitions (KIP-966)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_responses import ErrorResponseBuilder
 from kafka_async.embedded.handlers.metadata import TOPIC_OPERATIONS
 from kafka_async.embedded.partition import NO_LEADER
-from kafka_async.embedded.refusal import Refusal
-from kafka_async.embedded.topics import check_name, is_internal
+from kafka_async.embedded.topics import is_internal, validate_topic_name
 from kafka_async.errors import InvalidTopicError
 from kafka_async.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.embedded.partition import Partition
 
-MOST_PARTITIONS: Final = 2_000
-"""Of one page, whatever was asked."""
+MAX_PARTITIONS_PER_PAGE: Final = 2_000
+"""Partitions per page, regardless of the request's limit."""
 
 
 async def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Topics by name (all if none is named) from the cursor on, and the next cursor."""
+    """Return the requested topics, or all, from the cursor on, and the next cursor."""
     if any(not topic.name for topic in request.topics):
-        return _refuse_all(context, request, Code.UNKNOWN_SERVER_ERROR)
+        return _fail_all(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.cursor is not None and request.cursor.partition_index < 0:
-        return _refuse_all(context, request, Code.INVALID_REQUEST)
+        return _fail_all(context, request, ErrorCode.INVALID_REQUEST)
     topics = context.cluster.topics
     names = sorted({topic.name for topic in request.topics} or {topic.name for topic in topics})
     start_topic, start_index = "", 0
     if request.cursor is not None:
         start_topic, start_index = request.cursor.topic_name, request.cursor.partition_index
-    left = min(max(request.response_partition_limit, 1), MOST_PARTITIONS)
+    remaining = min(max(request.response_partition_limit, 1), MAX_PARTITIONS_PER_PAGE)
     response = DescribeTopicPartitionsResponse()
     described: list[DescribeTopicPartitionsResponseTopic] = []
     response.topics = described
@@ -48,12 +48,12 @@ async def handle(
         if name < start_topic:
             continue
         first = start_index if name == start_topic else 0
-        if left == 0:
+        if remaining == 0:
             response.next_cursor = _cursor(name, first)
             break
-        topic = _describe(context, name, first, left)
+        topic = _describe(context, name, first, remaining)
         described.append(topic)
-        left -= len(topic.partitions)
+        remaining -= len(topic.partitions)
         known = topics.get(name)
         if known is not None and first + len(topic.partitions) < len(known.partitions):
             response.next_cursor = _cursor(name, first + len(topic.partitions))
@@ -61,10 +61,10 @@ async def handle(
     return response
 
 
-def _refuse_all(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, code: Code
+def _fail_all(
+    context: RequestContext, request: DescribeTopicPartitionsRequest, code: ErrorCode
 ) -> DescribeTopicPartitionsResponse:
-    return Refusal(context, code).whole(request) or DescribeTopicPartitionsResponse()
+    return ErrorResponseBuilder(context, code).build(request) or DescribeTopicPartitionsResponse()
 
 
 def _cursor(name: str, index: int) -> DescribeTopicPartitionsResponseCursor:
@@ -72,25 +72,25 @@ def _cursor(name: str, index: int) -> DescribeTopicPartitionsResponseCursor:
 
 
 def _describe(
-    context: RequestContext, name: str, first: int, most: int
+    context: RequestContext, name: str, first: int, limit: int
 ) -> DescribeTopicPartitionsResponseTopic:
     topic = context.cluster.topics.get(name)
     if topic is None:
         try:
-            check_name(name)
+            validate_topic_name(name)
         except InvalidTopicError:
-            code = Code.INVALID_TOPIC_EXCEPTION
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
-            code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeTopicPartitionsResponseTopic(
             error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
         )
-    alive = set(context.cluster.alive())
+    alive = set(context.cluster.alive_broker_ids())
     return DescribeTopicPartitionsResponseTopic(
         name=name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(entry, alive) for entry in topic.partitions[first : first + most]],
+        partitions=[_partition(entry, alive) for entry in topic.partitions[first : first + limit]],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
@@ -98,7 +98,7 @@ def _describe(
 def _partition(partition: Partition, alive: set[int]) -> DescribeTopicPartitionsResponsePartition:
     led = partition.leader != NO_LEADER
     return DescribeTopicPartitionsResponsePartition(
-        error_code=Code.NONE if led else Code.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

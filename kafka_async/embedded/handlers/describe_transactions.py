@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TopicData,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def handle(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Each id has its own answer."""
+    """Describe each transactional id; errors are per id."""
     return DescribeTransactionsResponse(
         transaction_states=[_describe(context, id_) for id_ in request.transactional_ids]
     )
@@ -28,11 +28,11 @@ async def handle(
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
     transactions = context.cluster.transactions
-    code = transactions.route(context.broker.id, transactional_id)
-    entry = transactions.find(transactional_id)
-    if code is Code.NONE and entry is None:
-        code = Code.TRANSACTIONAL_ID_NOT_FOUND
-    if code is not Code.NONE or entry is None:
+    code = transactions.check_coordinator(context.broker.id, transactional_id)
+    entry = transactions.get(transactional_id)
+    if code is ErrorCode.NONE and entry is None:
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if code is not ErrorCode.NONE or entry is None:
         return TransactionState(transactional_id=transactional_id, error_code=code)
     topics: dict[str, list[int]] = {}
     for tp in sorted(entry.partitions):
@@ -41,7 +41,7 @@ def _describe(context: RequestContext, transactional_id: str) -> TransactionStat
         transactional_id=transactional_id,
         transaction_state=entry.state.value,
         transaction_timeout_ms=entry.timeout_ms,
-        transaction_start_time_ms=entry.started,
+        transaction_start_time_ms=entry.start_time_ms,
         producer_id=entry.producer_id,
         producer_epoch=entry.epoch,
         topics=[TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],

@@ -1,11 +1,11 @@
-"""Heartbeat: a member is alive, and learns whether to join again."""
+"""Heartbeat: extends a member's session and tells it to join again."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Answers at once."""
+    """Return the error code of the group coordinator."""
     groups = context.cluster.groups
-    code = groups.route(context.broker.id, request.group_id)
-    if code is Code.NONE:
+    code = groups.check_coordinator(context.broker.id, request.group_id)
+    if code is ErrorCode.NONE:
         code = groups.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )

@@ -1,14 +1,14 @@
-"""IncrementalAlterConfigs: set, delete, append and subtract settings of topics (KIP-339)."""
+"""IncrementalAlterConfigs: sets, deletes, appends and subtracts topic configurations (KIP-339)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.configs import check_configs, is_list
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.topics import check_name
+from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.topics import validate_topic_name
 from kafka_async.errors import (
     InvalidConfigError,
     InvalidRequestError,
@@ -37,15 +37,15 @@ SUBTRACT: Final = 3
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Each resource, changed as a whole or refused."""
-    times = Counter((it.resource_type, it.resource_name) for it in request.resources)
+    """Change each resource completely or not at all; errors are per resource."""
+    counts = Counter((it.resource_type, it.resource_name) for it in request.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
             _resource(
                 context,
                 resource,
                 dry_run=request.validate_only,
-                repeated=times[resource.resource_type, resource.resource_name] > 1,
+                duplicate=counts[resource.resource_type, resource.resource_name] > 1,
             )
             for resource in request.resources
         ]
@@ -53,7 +53,7 @@ async def handle(
 
 
 def _resource(
-    context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool, repeated: bool
+    context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool, duplicate: bool
 ) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         resource_type=resource.resource_type,
@@ -61,11 +61,11 @@ def _resource(
         error_message=None,
     )
     try:
-        if repeated:
+        if duplicate:
             raise InvalidRequestError("Each resource must appear at most once.")
         _alter(context, resource, dry_run=dry_run)
     except KafkaError as error:
-        response.error_code = code_of(error)
+        response.error_code = error_code_of(error)
         failed = isinstance(error, UnknownServerError)
         response.error_message = None if failed else error.message
     return response
@@ -74,8 +74,8 @@ def _resource(
 def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: bool) -> None:
     topics = context.cluster.topics
     if resource.resource_type != TOPIC:
-        raise InvalidRequestError("only the settings of topics can be changed here")
-    check_name(resource.resource_name)
+        raise InvalidRequestError("only topic configurations can be changed here")
+    validate_topic_name(resource.resource_name)
     if len({change.name for change in resource.configs}) < len(resource.configs):
         raise InvalidRequestError("Error due to duplicate config keys")
     topic = topics.get(resource.resource_name)
@@ -83,7 +83,7 @@ def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: 
         raise UnknownTopicOrPartitionError(f"Topic '{resource.resource_name}' does not exist.")
     configs, effective = dict(topic.configs), topics.configs(topic)
     for change in resource.configs:
-        value = _changed(change, effective.get(change.name, ""))
+        value = _new_value(change, effective.get(change.name, ""))
         if value is None:
             configs.pop(change.name, None)
         else:
@@ -93,8 +93,8 @@ def _alter(context: RequestContext, resource: AlterConfigsResource, *, dry_run: 
         topics.configure(topic, configs)
 
 
-def _changed(change: AlterableConfig, now: str) -> str | None:
-    """A setting's new value; None takes it back to the default."""
+def _new_value(change: AlterableConfig, current: str) -> str | None:
+    """Return a configuration's new value; None for the default."""
     operation, value = change.config_operation, change.value
     if operation == DELETE:
         return None
@@ -105,9 +105,11 @@ def _changed(change: AlterableConfig, now: str) -> str | None:
     if operation not in (APPEND, SUBTRACT):
         raise UnknownServerError(f"there is no operation {operation}")
     if not is_list(change.name):
-        word = "APPEND" if operation == APPEND else "SUBTRACT"
-        raise InvalidConfigError(f"Can't {word} to key {change.name} because its type is not LIST.")
-    items = [item for item in now.split(",") if item]
+        operation_name = "APPEND" if operation == APPEND else "SUBTRACT"
+        raise InvalidConfigError(
+            f"Can't {operation_name} to key {change.name} because its type is not LIST."
+        )
+    items = [item for item in current.split(",") if item]
     if operation == APPEND:
         return ",".join(dict.fromkeys([*items, *value.split(",")]))
     return ",".join(item for item in items if item not in value.split(","))

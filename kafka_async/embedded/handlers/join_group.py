@@ -1,53 +1,58 @@
-"""JoinGroup: enter a group, or enter it again for its next generation."""
+"""JoinGroup: joins a group, or rejoins it for its next generation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.groups.members import GroupProtocol, JoinCall
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.members import GroupProtocol, JoinRequest
 from kafka_async.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.protocol.messages.join_group import JoinGroupRequest
 
-KNOWS_REBALANCE_TIMEOUT: Final = 1
-MUST_KNOW_ID: Final = 4
-NAMES_TYPE: Final = 7
-MAY_SKIP_ASSIGNMENT: Final = 9
+REBALANCE_TIMEOUT_MIN_VERSION: Final = 1
+MEMBER_ID_REQUIRED_MIN_VERSION: Final = 4
+PROTOCOL_TYPE_MIN_VERSION: Final = 7
+SKIP_ASSIGNMENT_MIN_VERSION: Final = 9
 
 
 async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
-    """Answers when the rebalance is over, or at once with what is wrong."""
+    """Respond at the end of the rebalance, or at once with an error."""
     version = context.version
-    code = context.cluster.groups.route(context.broker.id, request.group_id)
-    if code is not Code.NONE:
+    code = context.cluster.groups.check_coordinator(context.broker.id, request.group_id)
+    if code is not ErrorCode.NONE:
         return JoinGroupResponse(
             error_code=code,
             member_id=request.member_id,
-            protocol_name="" if version < NAMES_TYPE else None,
+            protocol_name="" if version < PROTOCOL_TYPE_MIN_VERSION else None,
         )
-    patience = request.rebalance_timeout_ms if version >= KNOWS_REBALANCE_TIMEOUT else -1
-    call = JoinCall(
+    rebalance_timeout_ms = (
+        request.rebalance_timeout_ms if version >= REBALANCE_TIMEOUT_MIN_VERSION else -1
+    )
+    join_request = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.client_id or "",
         client_host=f"/{context.client_host}",
         session_timeout=request.session_timeout_ms / 1000,
-        rebalance_timeout=(request.session_timeout_ms if patience < 0 else patience) / 1000,
+        rebalance_timeout=(
+            request.session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms
+        )
+        / 1000,
         protocol_type=request.protocol_type,
         protocols=tuple(GroupProtocol(it.name, it.metadata) for it in request.protocols),
-        must_know_id=version >= MUST_KNOW_ID,
-        may_skip_assignment=version >= MAY_SKIP_ASSIGNMENT,
+        requires_known_member_id=version >= MEMBER_ID_REQUIRED_MIN_VERSION,
+        supports_skipping_assignment=version >= SKIP_ASSIGNMENT_MIN_VERSION,
     )
-    result = await context.cluster.groups.join(request.group_id, call)
+    result = await context.cluster.groups.join(request.group_id, join_request)
     return JoinGroupResponse(
         error_code=result.code,
         generation_id=result.generation,
         protocol_type=result.protocol_type,
-        protocol_name=result.protocol or ("" if version < NAMES_TYPE else None),
+        protocol_name=result.protocol or ("" if version < PROTOCOL_TYPE_MIN_VERSION else None),
         leader=result.leader,
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,

@@ -1,27 +1,27 @@
-"""LeaveGroup: members go, or an administrator sends static members away."""
+"""LeaveGroup: members leave, or an administrator removes static members."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
 
-NAMES_MANY: Final = 3
+MEMBERS_MIN_VERSION: Final = 3
 
 
 async def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Each member has its own error; before version 3 there is one member and one error."""
+    """Remove the members; before version 3 there is one member and one error code."""
     groups = context.cluster.groups
-    code = groups.route(context.broker.id, request.group_id)
-    if code is not Code.NONE:
+    code = groups.check_coordinator(context.broker.id, request.group_id)
+    if code is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=code)
-    if context.version < NAMES_MANY:
+    if context.version < MEMBERS_MIN_VERSION:
         return LeaveGroupResponse(
             error_code=groups.leave(request.group_id, request.member_id, None)
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.error_responses import ErrorResponseBuilder
 from kafka_async.embedded.partition import NO_LEADER
-from kafka_async.embedded.refusal import Refusal
 from kafka_async.embedded.request_validation import has_unsupported_topic_id, lacks_name_and_id
 from kafka_async.embedded.topics import is_internal
 from kafka_async.errors import InvalidReplicationFactorError, InvalidTopicError
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from kafka_async.embedded.partition import Partition, Topic
 
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Everything one may do to a topic, as KIP-430's bits: nobody is refused anything here."""
+"""All operations on a topic as bits (KIP-430): there is no authorization."""
 
-_PLACES: Final[dict[int, int]] = {Code.UNKNOWN_TOPIC_ID: 0, Code.NONE: 1}
+_POSITIONS: Final[dict[int, int]] = {ErrorCode.UNKNOWN_TOPIC_ID: 0, ErrorCode.NONE: 1}
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""Everything one may do to a cluster."""
+"""All operations on a cluster as bits (KIP-430)."""
 
 
 async def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """The brokers that are alive, and the topics that were asked for (or all)."""
+    """Return the alive brokers and the requested topics, or all."""
     cluster = context.cluster
-    if (code := _malformed(context, request)) is not Code.NONE:
-        response = Refusal(context, code).whole(request) or MetadataResponse()
+    if (code := _validate(context, request)) is not ErrorCode.NONE:
+        response = ErrorResponseBuilder(context, code).build(request) or MetadataResponse()
         for topic in response.topics:
             topic.name = topic.name or ""
         return response
@@ -59,28 +59,28 @@ async def handle(context: RequestContext, request: MetadataRequest) -> MetadataR
     return response
 
 
-def _malformed(context: RequestContext, request: MetadataRequest) -> Code:
-    """Return why a request cannot be read."""
+def _validate(context: RequestContext, request: MetadataRequest) -> ErrorCode:
+    """Return the error code of a malformed request, else NONE."""
     for topic in request.topics or ():
         if lacks_name_and_id(topic):
-            return Code.UNKNOWN_SERVER_ERROR
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         if has_unsupported_topic_id(topic, context.version):
-            return Code.INVALID_REQUEST
-    return Code.NONE
+            return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
 def _topics(context: RequestContext, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    asked = request.topics
-    if asked is None or (context.version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (context.version == 0 and not requested):
         return [_describe(context, request, topic) for topic in context.cluster.topics]
-    wanted = dict.fromkeys((topic.name or "", topic.topic_id) for topic in asked)
-    described = [_topic(context, request, name, topic_id) for name, topic_id in wanted]
-    return sorted(described, key=_place)
+    unique = dict.fromkeys((topic.name or "", topic.topic_id) for topic in requested)
+    described = [_topic(context, request, name, topic_id) for name, topic_id in unique]
+    return sorted(described, key=_position)
 
 
-def _place(topic: MetadataResponseTopic) -> int:
-    """Return where a topic stands: unknown ids come first, unknown and invalid names last."""
-    return _PLACES.get(topic.error_code, len(_PLACES))
+def _position(topic: MetadataResponseTopic) -> int:
+    """Return a topic's position: unknown ids are first, unknown and invalid names last."""
+    return _POSITIONS.get(topic.error_code, len(_POSITIONS))
 
 
 def _topic(
@@ -91,7 +91,7 @@ def _topic(
         topic = topics.by_id(topic_id)
         if topic is None:
             return MetadataResponseTopic(
-                error_code=Code.UNKNOWN_TOPIC_ID,
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
                 name=None if context.version >= 12 else "",
                 topic_id=topic_id,
             )
@@ -100,30 +100,32 @@ def _topic(
     if topic is not None:
         return _describe(context, request, topic)
     return MetadataResponseTopic(
-        error_code=_missing(context, request, name), name=name, is_internal=is_internal(name)
+        error_code=_create_missing(context, request, name), name=name, is_internal=is_internal(name)
     )
 
 
-def _missing(context: RequestContext, request: MetadataRequest, name: str) -> Code:
-    """Why a topic is not there. One that is created now is there for the next request."""
+def _create_missing(context: RequestContext, request: MetadataRequest, name: str) -> ErrorCode:
+    """Create a missing topic if possible; return its error code in this response."""
     cluster = context.cluster
     try:
         if cluster.settings.auto_create_topics and request.allow_auto_topic_creation:
-            create = cluster.topics.create_internal if is_internal(name) else cluster.topics.create
+            create = (
+                cluster.topics.create_internal_topic if is_internal(name) else cluster.topics.create
+            )
             create(name)
         else:
-            cluster.topics.plan(name)
+            cluster.topics.plan_assignment(name)
     except InvalidTopicError:
-        return Code.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     except InvalidReplicationFactorError:
-        return Code.INVALID_REPLICATION_FACTOR
-    return Code.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.INVALID_REPLICATION_FACTOR
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _describe(
     context: RequestContext, request: MetadataRequest, topic: Topic
 ) -> MetadataResponseTopic:
-    alive = set(context.cluster.alive())
+    alive = set(context.cluster.alive_broker_ids())
     described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -138,7 +140,7 @@ def _describe(
 def _partition(partition: Partition, alive: set[int]) -> MetadataResponsePartition:
     led = partition.leader != NO_LEADER
     return MetadataResponsePartition(
-        error_code=Code.NONE if led else Code.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,

@@ -1,12 +1,12 @@
-"""OffsetCommit: note how far a group has come."""
+"""OffsetCommit: commits offsets of a group."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.groups.commits import Commit
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.offset_commit import OffsetCommit
 from kafka_async.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -17,24 +17,28 @@ if TYPE_CHECKING:
     from kafka_async.embedded.context import RequestContext
     from kafka_async.protocol.messages.offset_commit import OffsetCommitRequest
 
-KNOWS_MISSING_GROUPS: Final = 9
-BY_TOPIC_ID: Final = 10
+GROUP_ID_NOT_FOUND_MIN_VERSION: Final = 9
+TOPIC_ID_MIN_VERSION: Final = 10
 
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """All partitions fail alike if the member is wrong; else each has its own answer."""
+    """Commit the valid offsets; errors are per partition, or the same for all."""
     groups = context.cluster.groups
-    code = groups.route(context.broker.id, request.group_id, unnamed=True)
-    if code is Code.NONE:
-        knows_missing = context.version >= KNOWS_MISSING_GROUPS
-        code = groups.check_commit(
+    code = groups.check_coordinator(context.broker.id, request.group_id, allow_empty_group_id=True)
+    if code is ErrorCode.NONE:
+        knows_missing = context.version >= GROUP_ID_NOT_FOUND_MIN_VERSION
+        code = groups.validate_offset_commit(
             request.group_id,
             request.member_id,
             request.group_instance_id,
             request.generation_id_or_member_epoch,
-            unknown_group=Code.GROUP_ID_NOT_FOUND if knows_missing else Code.ILLEGAL_GENERATION,
+            unknown_group=ErrorCode.GROUP_ID_NOT_FOUND
+            if knows_missing
+            else ErrorCode.ILLEGAL_GENERATION,
         )
-    commit = Commit(context.cluster, code, by_id=context.version >= BY_TOPIC_ID)
+    commit = OffsetCommit(
+        context.cluster, code, uses_topic_ids=context.version >= TOPIC_ID_MIN_VERSION
+    )
     response = OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -43,7 +47,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=commit.take(topic, partition),
+                        error_code=commit.add(topic, partition),
                     )
                     for partition in topic.partitions
                 ],

@@ -1,11 +1,11 @@
-"""OffsetDelete: drop committed offsets, unless members still read the topic."""
+"""OffsetDelete: deletes committed offsets, unless members subscribe to the topic."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import Code
 from kafka_async.embedded.context import Route
+from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Consumers keep the offsets of what they read; other groups must be empty."""
+    """Delete offsets of topics without subscribers; groups of non-consumers must be empty."""
     groups = context.cluster.groups
-    code = groups.route(context.broker.id, request.group_id)
-    if code is Code.NONE:
-        code = groups.check_offset_delete(request.group_id)
-    if code is not Code.NONE:
+    code = groups.check_coordinator(context.broker.id, request.group_id)
+    if code is ErrorCode.NONE:
+        code = groups.validate_offset_delete(request.group_id)
+    if code is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=code)
     topics = context.cluster.topics
     unknown_first = sorted(request.topics, key=lambda topic: topics.get(topic.name) is not None)
@@ -40,17 +40,17 @@ def _topic(
     context: RequestContext, group_id: str, topic: OffsetDeleteRequestTopic
 ) -> OffsetDeleteResponseTopic:
     groups = context.cluster.groups
-    in_use = groups.reads(group_id, topic.name)
+    in_use = groups.is_subscribed(group_id, topic.name)
     partitions: list[OffsetDeleteResponsePartition] = []
     for partition in topic.partitions:
         tp = TopicPartition(topic.name, partition.partition_index)
-        code = Code.NONE
+        code = ErrorCode.NONE
         if in_use:
-            code = Code.GROUP_SUBSCRIBED_TO_TOPIC
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         elif context.cluster.topics.partition(tp) is None:
-            code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
-            groups.offsets.forget(group_id, tp)
+            groups.offsets.delete(group_id, tp)
         partitions.append(
             OffsetDeleteResponsePartition(partition_index=tp.partition, error_code=code)
         )

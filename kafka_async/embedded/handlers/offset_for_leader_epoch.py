@@ -1,12 +1,12 @@
-"""OffsetForLeaderEpoch: where a leader's epoch ended; truncation is noticed by it (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, to detect truncation (KIP-320)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.embedded.codes import code_of
 from kafka_async.embedded.context import Route
-from kafka_async.embedded.handlers.leadership import led_partition
+from kafka_async.embedded.error_codes import error_code_of
+from kafka_async.embedded.handlers.partition_lookup import leader_partition
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """The end of each epoch that was asked for."""
+    """Return the end offset of each requested epoch."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_partition(context, topic.topic, asked) for asked in topic.partitions],
+                partitions=[
+                    _partition(context, topic.topic, requested) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -36,18 +38,20 @@ async def handle(
 
 
 def _partition(
-    context: RequestContext, topic: str, asked: OffsetForLeaderPartition
+    context: RequestContext, topic: str, requested: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     try:
-        partition = led_partition(context, topic, asked.partition, asked.current_leader_epoch)
+        partition = leader_partition(
+            context, topic, requested.partition, requested.current_leader_epoch
+        )
     except KafkaError as error:
         return EpochEndOffset(
-            partition=asked.partition,
-            error_code=code_of(error),
+            partition=requested.partition,
+            error_code=error_code_of(error),
         )
-    end = partition.log.end_of_epoch(asked.leader_epoch)
+    end = partition.log.end_offset_for_epoch(requested.leader_epoch)
     return EpochEndOffset(
-        partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+        partition=requested.partition, leader_epoch=end.epoch, end_offset=end.offset
     )
 
 

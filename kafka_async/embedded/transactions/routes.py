@@ -1,4 +1,4 @@
-"""The APIs of transactions."""
+"""The transaction APIs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants said, and batches for it to say."""
+"""Sends any request to a broker, without a client, and builds record batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch(
     timestamps: Sequence[int] = (),
     compression: str = "none",
 ) -> bytes:
-    """A batch as a producer sends it; `timestamps` is one a value."""
+    """Return a batch as a producer sends it; `timestamps` has one per value."""
     records = [
         ProducerRecord("", value, timestamp=timestamps[index] if timestamps else timestamp)
         for index, value in enumerate(values)
@@ -45,40 +45,41 @@ def batch(
     )
 
 
-class Peer(asyncio.Protocol):
-    """One connection to one broker."""
+class RawConnection(asyncio.Protocol):
+    """Represents a connection to a broker."""
 
-    def __init__(self, client_id: str | None = "peer") -> None:
+    def __init__(self, client_id: str | None = "test-client") -> None:
         self.client_id = client_id
         self.closed = asyncio.Event()
         self._ids = itertools.count(1)
-        self.waiting: deque[tuple[type[Any], int, int, asyncio.Future[Any]]] = deque()
+        self.pending: deque[tuple[type[Any], int, int, asyncio.Future[Any]]] = deque()
         self._buffer = bytearray()
         self.transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(
+    async def open(
         cls, cluster: EmbeddedCluster, network: MemoryNetwork | None, broker_id: int = 1
-    ) -> Peer:
+    ) -> RawConnection:
         broker = cluster.brokers[broker_id]
         if network is not None:
             return (await network.dial(cls, broker.host, broker.port))[1]
         loop = asyncio.get_running_loop()
         return (await loop.create_connection(cls, broker.host, broker.port))[1]
 
-    async def ask(self, request: Request[R], version: int | None = None) -> R:
-        """Send a request, of the newest version unless told, and return its response.
+    async def call(self, request: Request[R], version: int | None = None) -> R:
+        """Send a request and return its response; the default is the latest version.
 
-        Raises ConnectionResetError if the broker hangs up.
+        Raises:
+            ConnectionResetError: The broker has closed the connection.
         """
-        newest = api.lookup(request.API_KEY).versions.max
-        return await self.send(request, newest if version is None else version)
+        latest = api.lookup(request.API_KEY).versions.max
+        return await self.send(request, latest if version is None else version)
 
     def send(self, request: Request[R], version: int) -> asyncio.Future[R]:
-        """Send a request now; the future is its response."""
+        """Send a request and return the future of its response."""
         correlation_id = next(self._ids)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.waiting.append((request.RESPONSE, version, correlation_id, future))
+        self.pending.append((request.RESPONSE, version, correlation_id, future))
         self.write(b"".join(encode_request(request, version, correlation_id, self.client_id)))
         return future
 
@@ -105,15 +106,15 @@ class Peer(asyncio.Protocol):
                 return
             frame = bytes(self._buffer[4 : 4 + size])
             del self._buffer[: 4 + size]
-            response_class, version, expected, future = self.waiting.popleft()
+            response_class, version, expected, future = self.pending.popleft()
             correlation_id, response = decode_response(frame, response_class, version)
             assert correlation_id == expected
             future.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
-        for *_, future in self.waiting:
+        for *_, future in self.pending:
             if not future.done():
-                future.set_exception(ConnectionResetError("the broker hung up"))
-                future.exception()  # a test that only drops the connection does not look
-        self.waiting.clear()
+                future.set_exception(ConnectionResetError("the broker closed the connection"))
+                future.exception()  # a test need not await it
+        self.pending.clear()

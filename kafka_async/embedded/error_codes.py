@@ -1,4 +1,4 @@
-"""Kafka's error codes by name, for handlers: `error_code=Code.NOT_COORDINATOR`."""
+"""Kafka's error codes by name, for handlers: `error_code=ErrorCode.NOT_COORDINATOR`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from kafka_async.errors import KafkaError
 
 
-class Code(enum.IntEnum):
-    """An error code as it stands on the wire."""
+class ErrorCode(enum.IntEnum):
+    """Enumerates error codes as they are encoded in responses."""
 
     NONE = 0
     UNKNOWN_SERVER_ERROR = -1
@@ -152,6 +152,6 @@ class Code(enum.IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
-def code_of(error: KafkaError) -> int:
-    """Return the code with which a response reports an error."""
-    return Code.UNKNOWN_SERVER_ERROR if error.code is None else error.code
+def error_code_of(error: KafkaError) -> int:
+    """Return an error's code for a response."""
+    return ErrorCode.UNKNOWN_SERVER_ERROR if error.code is None else error.code

@@ -1,4 +1,4 @@
-"""Transactions over the wire: an embedded cluster in memory, raw requests, virtual time."""
+"""Transaction APIs over raw connections in virtual time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_async.embedded.codes import Code
-from kafka_async.embedded.groups.offsets import offsets_partition
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.offset_metadata_manager import offsets_partition_for
 from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafka_async.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -44,8 +44,8 @@ from kafka_async.protocol.messages.txn_offset_commit import (
 )
 from kafka_async.records.batch import iter_batches
 from kafka_async.types import TopicPartition
-from tests.embedded.stage import Stage, staged
-from tests.embedded.wire import Peer, batch
+from tests.embedded.harness import ClusterHarness, running_harness
+from tests.embedded.raw_connection import RawConnection, batch
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
@@ -56,38 +56,42 @@ both = pytest.mark.parametrize("generation", [V1, V2], ids=["v1", "v2"])
 
 @dataclass
 class Producer:
-    """A transactional producer of one of the two generations of the protocol."""
+    """Sends the requests of a transactional producer, with transactions v1 or v2."""
 
-    client: Peer
+    client: RawConnection
     generation: int = V2
     producer_id: int = -1
     epoch: int = -1
     sequence: int = 0
 
     async def init(self, **fields: Any) -> int:
-        """InitProducerId; the code, and id and epoch in the producer."""
+        """Send InitProducerId and store id and epoch; return the error code."""
         chosen: dict[str, Any] = {"transactional_id": "tx", "transaction_timeout_ms": 10_000}
         request = InitProducerIdRequest(**{**chosen, **fields})
-        answer = await self.client.ask(request, 5)
-        if answer.error_code == Code.NONE:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = await self.client.call(request, 5)
+        if response.error_code == ErrorCode.NONE:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequence = 0
-        return answer.error_code
+        return response.error_code
 
     async def add(self, partition: int = 0) -> int:
-        """AddPartitionsToTxn, as clients of v1 send it."""
+        """Send AddPartitionsToTxn as clients of transactions v1 do."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="tx",
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[partition])],
         )
-        [topic] = (await self.client.ask(request, 3)).results_by_topic_v3_and_below
+        [topic] = (await self.client.call(request, 3)).results_by_topic_v3_and_below
         return topic.results_by_partition[0].partition_error_code
 
     async def write(self, value: bytes = b"x", version: int | None = None) -> int:
-        """Produce one record to partition 0, which v1 adds to the transaction before."""
-        if self.generation == V1 and version is None and (code := await self.add()) != Code.NONE:
+        """Produce one record to partition 0; with v1 add the partition first."""
+        if (
+            self.generation == V1
+            and version is None
+            and (code := await self.add()) != ErrorCode.NONE
+        ):
             return code
         data = batch(
             value,
@@ -95,7 +99,9 @@ class Producer:
             epoch=self.epoch,
             sequence=self.sequence,
             transactional=True,
-            timestamp=int(time.time() * 1000),  # as its marker's: else that begins a segment
+            timestamp=int(
+                time.time() * 1000
+            ),  # as the marker's, which would begin a segment otherwise
         )
         partition = PartitionProduceData(index=0, records=data)
         request = ProduceRequest(
@@ -104,13 +110,13 @@ class Producer:
             timeout_ms=1000,
             topic_data=[TopicProduceData(name="t", partition_data=[partition])],
         )
-        answer = await self.client.ask(request, version or (11 if self.generation == V1 else 12))
-        code = answer.responses[0].partition_responses[0].error_code
-        self.sequence += code == Code.NONE
+        response = await self.client.call(request, version or (11 if self.generation == V1 else 12))
+        code = response.responses[0].partition_responses[0].error_code
+        self.sequence += code == ErrorCode.NONE
         return code
 
     async def commit_offset(self, offset: int, version: int | None = None, **fields: Any) -> int:
-        """TxnOffsetCommit for partition 0 of the group `g`, which v1 adds before."""
+        """Send TxnOffsetCommit for partition 0 of group `g`; with v1 add the group first."""
         if self.generation == V1 and version is None:
             add = AddOffsetsToTxnRequest(
                 transactional_id="tx",
@@ -118,8 +124,8 @@ class Producer:
                 producer_epoch=self.epoch,
                 group_id="g",
             )
-            code = (await self.client.ask(add)).error_code
-            if code != Code.NONE:
+            code = (await self.client.call(add)).error_code
+            if code != ErrorCode.NONE:
                 return code
         partition = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
@@ -133,42 +139,42 @@ class Producer:
             **fields,
         )
         chosen = version or (4 if self.generation == V1 else 5)
-        answer = await self.client.ask(request, chosen)
-        return answer.topics[0].partitions[0].error_code
+        response = await self.client.call(request, chosen)
+        return response.topics[0].partitions[0].error_code
 
     async def end(self, commit: bool = True) -> int:
-        """EndTxn; v2 goes on with the epoch of the answer."""
-        answer = await self.ended(commit)
-        if answer.error_code == Code.NONE and self.generation == V2:
-            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        """Send EndTxn; with v2 store the epoch of the response."""
+        response = await self.send_end(commit)
+        if response.error_code == ErrorCode.NONE and self.generation == V2:
+            self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self.sequence = 0
-        return answer.error_code
+        return response.error_code
 
-    async def ended(self, commit: bool = True) -> EndTxnResponse:
-        """The answer to an EndTxn; the producer does not look at it."""
+    async def send_end(self, commit: bool = True) -> EndTxnResponse:
+        """Send EndTxn and return the response, without storing the epoch."""
         request = EndTxnRequest(
             transactional_id="tx",
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=commit,
         )
-        return await self.client.ask(request, 4 if self.generation == V1 else 5)
+        return await self.client.call(request, 4 if self.generation == V1 else 5)
 
 
-async def producer(it: Stage, generation: int = V2) -> Producer:
-    made = Producer(await it.peer(), generation)
-    assert await made.init() == Code.NONE
-    return made
+async def producer(it: ClusterHarness, generation: int = V2) -> Producer:
+    started = Producer(await it.connect(), generation)
+    assert await started.init() == ErrorCode.NONE
+    return started
 
 
-def stable_offset(it: Stage) -> int:
+def last_stable_offset(it: ClusterHarness) -> int:
     partition = it.cluster.topics.partition(TopicPartition("t", 0))
     assert partition is not None
-    return partition.log.stable_offset
+    return partition.log.last_stable_offset
 
 
-async def committed_values(it: Stage) -> list[bytes | None]:
-    """What a read_committed consumer sees of partition 0."""
+async def committed_values(it: ClusterHarness) -> list[bytes | None]:
+    """Return the values that a read_committed consumer gets from partition 0."""
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
@@ -183,8 +189,8 @@ async def committed_values(it: Stage) -> list[bytes | None]:
             )
         ],
     )
-    answer = await (await it.peer()).ask(request, 12)
-    data = answer.responses[0].partitions[0]
+    response = await (await it.connect()).call(request, 12)
+    data = response.responses[0].partitions[0]
     aborted = {(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()}
     values: list[bytes | None] = []
     dropped: set[int] = set()
@@ -199,19 +205,19 @@ async def committed_values(it: Stage) -> list[bytes | None]:
     return values
 
 
-async def described(it: Stage) -> TransactionState:
-    client = await it.peer(it.cluster.coordinator_for("tx"))
+async def described(it: ClusterHarness) -> TransactionState:
+    client = await it.connect(it.cluster.coordinator_for("tx"))
     request = DescribeTransactionsRequest(transactional_ids=["tx"])
-    return (await client.ask(request)).transaction_states[0]
+    return (await client.call(request)).transaction_states[0]
 
 
-async def committed_offset(it: Stage, *, stable: bool = True) -> tuple[int, int]:
+async def committed_offset(it: ClusterHarness, *, stable: bool = True) -> tuple[int, int]:
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
     )
-    client = await it.peer(it.cluster.coordinator_for("g"))
-    partition = (await client.ask(request, 9)).groups[0].topics[0].partitions[0]
+    client = await it.connect(it.cluster.coordinator_for("g"))
+    partition = (await client.call(request, 9)).groups[0].topics[0].partitions[0]
     return partition.error_code, partition.committed_offset
 
 
@@ -219,49 +225,49 @@ async def committed_offset(it: Stage, *, stable: bool = True) -> tuple[int, int]
 
 
 @both
-async def test_records_are_visible_once_the_marker_is_written(generation: int) -> None:
-    async with staged(transaction_marker_delay_ms=100) as it:
+async def test_records_are_visible_after_marker(generation: int) -> None:
+    async with running_harness(transaction_marker_delay_ms=100) as it:
         one = await producer(it, generation)
-        assert await one.write(b"a") == await one.write(b"b") == Code.NONE
+        assert await one.write(b"a") == await one.write(b"b") == ErrorCode.NONE
         assert (await described(it)).transaction_state == "Ongoing"
         assert await committed_values(it) == []
-        assert await one.end() == Code.NONE
+        assert await one.end() == ErrorCode.NONE
         assert (await described(it)).transaction_state == "PrepareCommit"
-        assert stable_offset(it) == 0
+        assert last_stable_offset(it) == 0
         await asyncio.sleep(0.1)
         assert (await described(it)).transaction_state == "CompleteCommit"
         assert await committed_values(it) == [b"a", b"b"]
-        assert stable_offset(it) == 3  # two records and the marker
+        assert last_stable_offset(it) == 3  # two records and the marker
 
 
 @both
 async def test_aborted_records_are_never_visible(generation: int) -> None:
-    async with staged() as it:
+    async with running_harness() as it:
         one = await producer(it, generation)
         await one.write(b"lost")
-        assert await one.end(commit=False) == Code.NONE
+        assert await one.end(commit=False) == ErrorCode.NONE
         await asyncio.sleep(0)
         await one.write(b"kept")
-        assert await one.end() == Code.NONE
+        assert await one.end() == ErrorCode.NONE
         await asyncio.sleep(0.01)
         assert await committed_values(it) == [b"kept"]
         assert (await described(it)).transaction_state == "CompleteCommit"
 
 
 @both
-async def test_what_comes_too_early_after_an_end_is_to_wait(generation: int) -> None:
-    async with staged(transaction_marker_delay_ms=100) as it:
+async def test_requests_before_marker_are_concurrent_transactions(generation: int) -> None:
+    async with running_harness(transaction_marker_delay_ms=100) as it:
         one = await producer(it, generation)
         await one.write()
         await one.end()
-        assert await one.write() == Code.CONCURRENT_TRANSACTIONS
-        assert await one.init() == Code.CONCURRENT_TRANSACTIONS
+        assert await one.write() == ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await one.init() == ErrorCode.CONCURRENT_TRANSACTIONS
         await asyncio.sleep(0.1)
-        assert await one.write() == Code.NONE
+        assert await one.write() == ErrorCode.NONE
 
 
-async def test_v2_adds_a_partition_by_writing_to_it() -> None:
-    async with staged() as it:
+async def test_v2_write_adds_partition() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.write()
         state = await described(it)
@@ -271,43 +277,43 @@ async def test_v2_adds_a_partition_by_writing_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [(10, Code.INVALID_TXN_STATE), (11, Code.TRANSACTION_ABORTABLE)]
+    ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_v1_must_add_a_partition_before(version: int, code: Code) -> None:
-    async with staged() as it:
+async def test_v1_requires_added_partition(version: int, code: ErrorCode) -> None:
+    async with running_harness() as it:
         one = await producer(it, V1)
         assert await one.write(version=version) == code
-        assert await one.add() == Code.NONE
-        assert await one.write(version=version) == Code.NONE
+        assert await one.add() == ErrorCode.NONE
+        assert await one.write(version=version) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
     ("generation", "codes"),
     [
-        (V1, [Code.NONE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER]),
-        (V2, [Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.NONE]),
+        (V1, [ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]),
+        (V2, [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.NONE]),
     ],
 )
-async def test_of_a_producer_it_does_not_know_a_partition_takes_any_sequence_in_v1_and_0_in_v2(
-    generation: int, codes: list[Code]
+async def test_new_producer_begins_with_any_sequence_in_v1_and_0_in_v2(
+    generation: int, codes: list[ErrorCode]
 ) -> None:
-    async with staged() as it:
+    async with running_harness() as it:
         one = await producer(it, generation)
-        answered: list[int] = []
+        responses: list[int] = []
         for one.sequence in (1, 0):
-            answered.append(await one.write())
-        assert answered == codes
+            responses.append(await one.write())
+        assert responses == codes
 
 
-async def test_a_late_write_of_v1_meets_an_ending_transaction() -> None:
-    async with staged(transaction_marker_delay_ms=100) as it:
+async def test_late_v1_write_to_ending_transaction_is_retriable() -> None:
+    async with running_harness(transaction_marker_delay_ms=100) as it:
         one = await producer(it, V1)
         await one.write()
         await one.end()
-        # CONCURRENT_TRANSACTIONS would be no reason to retry for a client of that age
-        assert await one.write(version=11) == Code.NOT_ENOUGH_REPLICAS
+        # Clients of that version do not retry CONCURRENT_TRANSACTIONS.
+        assert await one.write(version=11) == ErrorCode.NOT_ENOUGH_REPLICAS
         await asyncio.sleep(0.1)
-        assert await one.write(version=11) == Code.TRANSACTION_ABORTABLE
+        assert await one.write(version=11) == ErrorCode.TRANSACTION_ABORTABLE
 
 
 @pytest.mark.parametrize(
@@ -322,40 +328,40 @@ async def test_a_late_write_of_v1_meets_an_ending_transaction() -> None:
 )
 async def test_end_txn_while_markers_are_pending(generation: int, again: bool, codes: str) -> None:
     meant = {
-        "concurrent": Code.CONCURRENT_TRANSACTIONS,
-        "invalid": Code.INVALID_TXN_STATE,
-        "fenced": Code.PRODUCER_FENCED,
+        "concurrent": ErrorCode.CONCURRENT_TRANSACTIONS,
+        "invalid": ErrorCode.INVALID_TXN_STATE,
+        "fenced": ErrorCode.PRODUCER_FENCED,
     }
     ends = [(True, True), (True, False), (False, True), (False, False)]
     for (first, second), word in zip(ends, codes.split(), strict=True):
-        async with staged(transaction_marker_delay_ms=100) as it:
+        async with running_harness(transaction_marker_delay_ms=100) as it:
             one = await producer(it, generation)
             await one.write()
             if again:
-                assert (await one.ended(first)).error_code == Code.NONE
+                assert (await one.send_end(first)).error_code == ErrorCode.NONE
             else:
-                assert await one.end(first) == Code.NONE
-            assert (await one.ended(second)).error_code == meant[word]
+                assert await one.end(first) == ErrorCode.NONE
+            assert (await one.send_end(second)).error_code == meant[word]
             await asyncio.sleep(0.1)
             state = "CompleteCommit" if first else "CompleteAbort"
             assert (await described(it)).transaction_state == state
 
 
-async def test_a_lost_answer_to_end_txn_is_repeated() -> None:
-    async with staged() as it:
+async def test_end_txn_can_be_retried_after_lost_response() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.write()
-        first = await one.ended()
+        first = await one.send_end()
         await asyncio.sleep(0.01)
-        second = await one.ended()
-        assert first.error_code == second.error_code == Code.NONE
+        second = await one.send_end()
+        assert first.error_code == second.error_code == ErrorCode.NONE
         assert (second.producer_id, second.producer_epoch) == (one.producer_id, one.epoch + 1)
-        assert (await one.ended(commit=False)).error_code == Code.INVALID_TXN_STATE
-        assert stable_offset(it) == 2  # one record, one marker
+        assert (await one.send_end(commit=False)).error_code == ErrorCode.INVALID_TXN_STATE
+        assert last_stable_offset(it) == 2  # one record, one marker
 
 
-async def test_a_v1_cluster_has_no_v2() -> None:
-    async with staged(transaction_version=1) as it:
+async def test_cluster_without_v2_limits_versions() -> None:
+    async with running_harness(transaction_version=1) as it:
         assert it.cluster.routes[0].highest == 11
         assert it.cluster.routes[26].highest == 4
         assert it.cluster.routes[28].highest == 4
@@ -368,36 +374,39 @@ async def test_a_v1_cluster_has_no_v2() -> None:
 
 
 @both
-async def test_a_marker_waits_for_a_leader(generation: int) -> None:
-    async with staged(2, default_replication_factor=1) as it:
+async def test_marker_waits_for_leader(generation: int) -> None:
+    async with running_harness(2, default_replication_factor=1) as it:
         partition = it.cluster.topics.partition(TopicPartition("t", 0))
         assert partition is not None
-        home = it.cluster.coordinator_for("tx")
-        assert home is not None
-        other = 3 - home
+        coordinating = it.cluster.coordinator_for("tx")
+        assert coordinating is not None
+        other = 3 - coordinating
         await it.cluster.move_leader(partition.tp, other)
         partition.replicas = (other,)
-        coordinator, leader = Producer(await it.peer(home), generation), await it.peer(other)
+        coordinator, leader = (
+            Producer(await it.connect(coordinating), generation),
+            await it.connect(other),
+        )
         await coordinator.init()
         await coordinator.add()
         writer = Producer(leader, generation, coordinator.producer_id, coordinator.epoch)
-        assert await writer.write(version=11) == Code.NONE
+        assert await writer.write(version=11) == ErrorCode.NONE
         await it.cluster.stop_broker(other)
-        assert await coordinator.end() == Code.NONE
+        assert await coordinator.end() == ErrorCode.NONE
         await asyncio.sleep(1)
         assert (await described(it)).transaction_state == "PrepareCommit"
-        assert partition.log.stable_offset == 0
+        assert partition.log.last_stable_offset == 0
         await it.cluster.start_broker(other)
         assert (await described(it)).transaction_state == "CompleteCommit"
-        assert partition.log.stable_offset == 2
+        assert partition.log.last_stable_offset == 2
 
 
-async def test_a_topic_that_is_gone_needs_no_marker() -> None:
-    async with staged() as it:
+async def test_deleted_topic_needs_no_marker() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.write()
         await it.cluster.delete_topic("t")
-        assert await one.end() == Code.NONE
+        assert await one.end() == ErrorCode.NONE
         await asyncio.sleep(0.01)
         assert (await described(it)).transaction_state == "CompleteCommit"
 
@@ -406,21 +415,21 @@ async def test_a_topic_that_is_gone_needs_no_marker() -> None:
 
 
 @both
-async def test_a_new_producer_fences_the_old_one(generation: int) -> None:
-    async with staged() as it:
+async def test_new_producer_fences_old_one(generation: int) -> None:
+    async with running_harness() as it:
         old = await producer(it, generation)
         await old.write(b"old")
-        new = Producer(await it.peer(), generation)
-        assert await new.init() == Code.CONCURRENT_TRANSACTIONS
+        new = Producer(await it.connect(), generation)
+        assert await new.init() == ErrorCode.CONCURRENT_TRANSACTIONS
         await asyncio.sleep(0.01)
-        assert await new.init() == Code.NONE
+        assert await new.init() == ErrorCode.NONE
         assert (new.producer_id, new.epoch) == (old.producer_id, old.epoch + 2)
 
-        fenced = Code.PRODUCER_FENCED if generation == V1 else Code.INVALID_PRODUCER_EPOCH
+        fenced = ErrorCode.PRODUCER_FENCED if generation == V1 else ErrorCode.INVALID_PRODUCER_EPOCH
         assert await old.write() == fenced
         assert await old.commit_offset(1) == fenced
-        assert await old.end() == Code.PRODUCER_FENCED
-        assert await old.end(commit=False) == Code.PRODUCER_FENCED
+        assert await old.end() == ErrorCode.PRODUCER_FENCED
+        assert await old.end(commit=False) == ErrorCode.PRODUCER_FENCED
 
         await new.write(b"new")
         await new.end()
@@ -429,8 +438,8 @@ async def test_a_new_producer_fences_the_old_one(generation: int) -> None:
 
 
 @both
-async def test_a_transaction_that_takes_too_long_is_aborted(generation: int) -> None:
-    async with staged() as it:
+async def test_timed_out_transaction_is_aborted(generation: int) -> None:
+    async with running_harness() as it:
         zombie = await producer(it, generation)
         await zombie.write(b"zombie")
         await asyncio.sleep(9.9)
@@ -438,17 +447,17 @@ async def test_a_transaction_that_takes_too_long_is_aborted(generation: int) -> 
         await asyncio.sleep(0.2)
         assert (await described(it)).transaction_state == "CompleteAbort"
         assert await committed_values(it) == []
-        fenced = Code.PRODUCER_FENCED if generation == V1 else Code.INVALID_PRODUCER_EPOCH
+        fenced = ErrorCode.PRODUCER_FENCED if generation == V1 else ErrorCode.INVALID_PRODUCER_EPOCH
         assert await zombie.write() == fenced
-        # With v2 it looks as if the producer had aborted and not heard of it.
+        # With v2 it looks like an abort whose response was lost.
         assert await zombie.end() == (
-            Code.PRODUCER_FENCED if generation == V1 else Code.INVALID_TXN_STATE
+            ErrorCode.PRODUCER_FENCED if generation == V1 else ErrorCode.INVALID_TXN_STATE
         )
 
 
 @both
-async def test_a_transaction_that_ends_in_time_is_not_aborted_later(generation: int) -> None:
-    async with staged() as it:
+async def test_ended_transaction_is_not_aborted_later(generation: int) -> None:
+    async with running_harness() as it:
         one = await producer(it, generation)
         await one.write(b"a")
         await asyncio.sleep(9)
@@ -457,22 +466,22 @@ async def test_a_transaction_that_ends_in_time_is_not_aborted_later(generation: 
         await one.write(b"b")
         await asyncio.sleep(9)
         assert (await described(it)).transaction_state == "Ongoing"
-        assert await one.end() == Code.NONE
+        assert await one.end() == ErrorCode.NONE
         await asyncio.sleep(60)
         assert await committed_values(it) == [b"a", b"b"]
 
 
-async def test_a_write_of_a_fenced_epoch_is_refused_by_the_log_too() -> None:
-    async with staged() as it:
+async def test_log_rejects_write_of_fenced_epoch() -> None:
+    async with running_harness() as it:
         one = await producer(it, V1)
         await one.write()
         await asyncio.sleep(11)
-        assert await one.write(version=11) == Code.INVALID_PRODUCER_EPOCH
+        assert await one.write(version=11) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 47), (4, 90)])
-async def test_older_clients_know_fencing_by_another_code(version: int, code: int) -> None:
-    async with staged() as it:
+async def test_older_clients_get_invalid_producer_epoch(version: int, code: int) -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.init()
         request = InitProducerIdRequest(
@@ -481,18 +490,18 @@ async def test_older_clients_know_fencing_by_another_code(version: int, code: in
             producer_id=one.producer_id,
             producer_epoch=0,
         )
-        answer = await one.client.ask(request, version)
-        assert (answer.error_code, answer.producer_id) == (code, -1)
+        response = await one.client.call(request, version)
+        assert (response.error_code, response.producer_id) == (code, -1)
 
 
-async def test_recovery_with_id_and_epoch() -> None:
-    async with staged() as it:
+async def test_init_recovers_with_id_and_epoch() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         given = {"producer_id": one.producer_id, "producer_epoch": one.epoch}
-        assert await one.init(**given) == Code.NONE
+        assert await one.init(**given) == ErrorCode.NONE
         assert one.epoch == 1
         assert await one.init(producer_id=one.producer_id, producer_epoch=-1) == (
-            Code.INVALID_REQUEST
+            ErrorCode.INVALID_REQUEST
         )
 
 
@@ -501,43 +510,43 @@ async def test_recovery_with_id_and_epoch() -> None:
 
 @both
 @pytest.mark.parametrize("commit", [True, False])
-async def test_offsets_count_once_the_transaction_has_ended(generation: int, commit: bool) -> None:
-    async with staged(transaction_marker_delay_ms=100) as it:
+async def test_offsets_are_committed_with_transaction(generation: int, commit: bool) -> None:
+    async with running_harness(transaction_marker_delay_ms=100) as it:
         one = await producer(it, generation)
-        assert await one.commit_offset(7) == Code.NONE
+        assert await one.commit_offset(7) == ErrorCode.NONE
         [topic] = (await described(it)).topics
         assert (topic.topic, list(topic.partitions)) == (
             "__consumer_offsets",
-            [offsets_partition("g")],
+            [offsets_partition_for("g")],
         )
-        assert await committed_offset(it) == (Code.UNSTABLE_OFFSET_COMMIT, -1)
-        assert await committed_offset(it, stable=False) == (Code.NONE, -1)
-        assert await one.end(commit) == Code.NONE
-        assert await committed_offset(it) == (Code.UNSTABLE_OFFSET_COMMIT, -1)
+        assert await committed_offset(it) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        assert await committed_offset(it, stable=False) == (ErrorCode.NONE, -1)
+        assert await one.end(commit) == ErrorCode.NONE
+        assert await committed_offset(it) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
         await asyncio.sleep(0.1)
-        assert await committed_offset(it) == (Code.NONE, 7 if commit else -1)
+        assert await committed_offset(it) == (ErrorCode.NONE, 7 if commit else -1)
 
 
 @pytest.mark.parametrize(
-    ("version", "code"), [(3, Code.INVALID_TXN_STATE), (4, Code.TRANSACTION_ABORTABLE)]
+    ("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_v1_must_add_the_group_before(version: int, code: Code) -> None:
-    async with staged() as it:
+async def test_v1_requires_added_group(version: int, code: ErrorCode) -> None:
+    async with running_harness() as it:
         one = await producer(it, V1)
         assert await one.commit_offset(7, version) == code
 
 
-async def test_offsets_of_a_timed_out_transaction_are_dropped() -> None:
-    async with staged() as it:
+async def test_offsets_of_timed_out_transaction_are_dropped() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.commit_offset(7)
         await asyncio.sleep(11)
-        assert await committed_offset(it) == (Code.NONE, -1)
+        assert await committed_offset(it) == (ErrorCode.NONE, -1)
 
 
 @both
-async def test_only_the_current_generation_commits_in_a_transaction(generation: int) -> None:
-    async with staged() as it:  # KIP-447
+async def test_only_current_generation_commits_in_transaction(generation: int) -> None:
+    async with running_harness() as it:  # KIP-447
         one = await producer(it, generation)
         join = JoinGroupRequest(
             group_id="g",
@@ -547,24 +556,24 @@ async def test_only_the_current_generation_commits_in_a_transaction(generation: 
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        member = await one.client.ask(join)
+        member = await one.client.call(join)
         right: dict[str, Any] = {
             "generation_id_or_member_epoch": member.generation_id,
             "member_id": member.member_id,
             "group_instance_id": "i",
         }
-        wrong: list[tuple[dict[str, Any], Code]] = [
-            ({"generation_id_or_member_epoch": 0}, Code.ILLEGAL_GENERATION),
-            ({"member_id": "nobody", "group_instance_id": None}, Code.UNKNOWN_MEMBER_ID),
-            ({"member_id": "nobody"}, Code.FENCED_INSTANCE_ID),
+        wrong: list[tuple[dict[str, Any], ErrorCode]] = [
+            ({"generation_id_or_member_epoch": 0}, ErrorCode.ILLEGAL_GENERATION),
+            ({"member_id": "unknown", "group_instance_id": None}, ErrorCode.UNKNOWN_MEMBER_ID),
+            ({"member_id": "unknown"}, ErrorCode.FENCED_INSTANCE_ID),
         ]
         for fields, code in wrong:
             assert await one.commit_offset(7, **{**right, **fields}) == code
-        assert await one.commit_offset(7, **right) == Code.NONE
+        assert await one.commit_offset(7, **right) == ErrorCode.NONE
 
 
-async def test_offsets_by_topic_id() -> None:
-    async with staged() as it:
+async def test_offsets_are_committed_by_topic_id() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         topic = it.cluster.topics.get("t")
         assert topic is not None
@@ -578,43 +587,46 @@ async def test_offsets_by_topic_id() -> None:
             producer_epoch=one.epoch,
             topics=[TxnOffsetCommitRequestTopic(topic_id=topic.id, partitions=[partition])],
         )
-        answer = await one.client.ask(request, 6)
-        assert answer.topics[0].partitions[0].error_code == Code.NONE
+        response = await one.client.call(request, 6)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
         await one.end()
         await asyncio.sleep(0.01)
-        assert await committed_offset(it) == (Code.NONE, 5)
+        assert await committed_offset(it) == (ErrorCode.NONE, 5)
 
 
-# -- the rest -------------------------------------------------------------------------------------
+# -- other APIs------------------------------------------------------------------------------------
 
 
-async def test_idempotent_producers_get_ids_from_any_broker() -> None:
-    async with staged(3) as it:
+async def test_any_broker_allocates_producer_ids() -> None:
+    async with running_harness(3) as it:
         ids: set[int] = set()
         for broker_id in it.cluster.brokers:
-            client = await it.peer(broker_id)
+            client = await it.connect(broker_id)
             for version in range(6):
-                answer = await client.ask(InitProducerIdRequest(transactional_id=None), version)
-                assert (answer.error_code, answer.producer_epoch) == (Code.NONE, 0)
-                ids.add(answer.producer_id)
+                response = await client.call(InitProducerIdRequest(transactional_id=None), version)
+                assert (response.error_code, response.producer_epoch) == (ErrorCode.NONE, 0)
+                ids.add(response.producer_id)
         assert len(ids) == 18
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-async def test_time_outs_have_limits(timeout_ms: int) -> None:
-    async with staged() as it:
-        one = Producer(await it.peer())
+async def test_invalid_transaction_timeout_is_rejected(timeout_ms: int) -> None:
+    async with running_harness() as it:
+        one = Producer(await it.connect())
         code = await one.init(transaction_timeout_ms=timeout_ms)
-        assert code == Code.INVALID_TRANSACTION_TIMEOUT
+        assert code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-async def test_an_empty_transactional_id_is_refused() -> None:
-    async with staged() as it:
-        assert await Producer(await it.peer()).init(transactional_id="") == Code.INVALID_REQUEST
+async def test_empty_transactional_id_is_rejected() -> None:
+    async with running_harness() as it:
+        assert (
+            await Producer(await it.connect()).init(transactional_id="")
+            == ErrorCode.INVALID_REQUEST
+        )
 
 
 async def test_partitions_are_added_all_or_none() -> None:
-    async with staged() as it:
+    async with running_harness() as it:
         one = await producer(it, V1)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="tx",
@@ -622,18 +634,18 @@ async def test_partitions_are_added_all_or_none() -> None:
             v3_and_below_producer_epoch=one.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 7])],
         )
-        [topic] = (await one.client.ask(request, 3)).results_by_topic_v3_and_below
+        [topic] = (await one.client.call(request, 3)).results_by_topic_v3_and_below
         assert {
             it.partition_index: it.partition_error_code for it in topic.results_by_partition
         } == {
-            0: Code.OPERATION_NOT_ATTEMPTED,
-            7: Code.UNKNOWN_TOPIC_OR_PARTITION,
+            0: ErrorCode.OPERATION_NOT_ATTEMPTED,
+            7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         assert (await described(it)).transaction_state == "Empty"
 
 
-async def test_brokers_verify_and_add_in_bulk() -> None:
-    async with staged() as it:
+async def test_brokers_verify_and_add_partitions() -> None:
+    async with running_harness() as it:
         one = await producer(it)
 
         async def ask(partition: int, *, verify: bool) -> int:
@@ -645,46 +657,46 @@ async def test_brokers_verify_and_add_in_bulk() -> None:
                 topics=[AddPartitionsToTxnTopic(name="t", partitions=[partition])],
             )
             request = AddPartitionsToTxnRequest(transactions=[transaction])
-            [result] = (await one.client.ask(request, 5)).results_by_transaction
+            [result] = (await one.client.call(request, 5)).results_by_transaction
             return result.topic_results[0].results_by_partition[0].partition_error_code
 
-        assert await ask(0, verify=True) == Code.TRANSACTION_ABORTABLE
-        assert await ask(0, verify=False) == Code.NONE
-        assert await ask(0, verify=True) == Code.NONE
-        assert await ask(1, verify=True) == Code.TRANSACTION_ABORTABLE
+        assert await ask(0, verify=True) == ErrorCode.TRANSACTION_ABORTABLE
+        assert await ask(0, verify=False) == ErrorCode.NONE
+        assert await ask(0, verify=True) == ErrorCode.NONE
+        assert await ask(1, verify=True) == ErrorCode.TRANSACTION_ABORTABLE
 
 
-async def test_listing_transactions() -> None:
-    async with staged() as it:
+async def test_lists_transactions_with_filters() -> None:
+    async with running_harness() as it:
         one = await producer(it)
         await one.write()
         await Producer(one.client).init(transactional_id="other")
 
         async def ids(**filters: Any) -> list[str]:
-            answer = await one.client.ask(ListTransactionsRequest(**filters))
-            assert answer.error_code == Code.NONE
-            return sorted(entry.transactional_id for entry in answer.transaction_states)
+            response = await one.client.call(ListTransactionsRequest(**filters))
+            assert response.error_code == ErrorCode.NONE
+            return sorted(entry.transactional_id for entry in response.transaction_states)
 
         assert await ids() == ["other", "tx"]
         assert await ids(state_filters=["Ongoing"]) == ["tx"]
         assert await ids(producer_id_filters=[one.producer_id]) == ["tx"]
         assert await ids(transactional_id_pattern="o.*") == ["other"]
-        # An id without a transaction has the start -1, which every duration precedes.
+        # An id without a transaction has the start time -1, which exceeds every duration.
         assert await ids(duration_filter=5_000) == ["other"]
         await asyncio.sleep(6)
         assert await ids(duration_filter=5_000) == ["other", "tx"]
-        answer = await one.client.ask(ListTransactionsRequest(state_filters=["Odd"]))
-        assert answer.unknown_state_filters == ["Odd"]
-        bad = await one.client.ask(ListTransactionsRequest(transactional_id_pattern="("))
-        assert bad.error_code == Code.INVALID_REGULAR_EXPRESSION
+        response = await one.client.call(ListTransactionsRequest(state_filters=["Odd"]))
+        assert response.unknown_state_filters == ["Odd"]
+        bad = await one.client.call(ListTransactionsRequest(transactional_id_pattern="("))
+        assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_a_transactional_id_expires() -> None:
-    async with staged(transactional_id_expiration_ms=60_000) as it:
+async def test_transactional_id_expires() -> None:
+    async with running_harness(transactional_id_expiration_ms=60_000) as it:
         one = await producer(it)
         await asyncio.sleep(61)
-        assert (await described(it)).error_code == Code.TRANSACTIONAL_ID_NOT_FOUND
-        assert await one.write() == Code.INVALID_PRODUCER_ID_MAPPING
+        assert (await described(it)).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert await one.write() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 CALLS: list[tuple[Any, int, Callable[[Any], int]]] = [
@@ -716,29 +728,29 @@ CALLS: list[tuple[Any, int, Callable[[Any], int]]] = [
 
 
 @pytest.mark.parametrize(
-    ("request_", "version", "code_of"), CALLS, ids=[type(call[0]).__name__ for call in CALLS]
+    ("request_", "version", "error_code_of"), CALLS, ids=[type(call[0]).__name__ for call in CALLS]
 )
-async def test_another_broker_does_not_answer(
-    request_: Any, version: int, code_of: Callable[[Any], int]
+async def test_other_broker_responds_not_coordinator(
+    request_: Any, version: int, error_code_of: Callable[[Any], int]
 ) -> None:
-    async with staged(3) as it:
-        home = it.cluster.coordinator_for("tx")
-        client = await it.peer(next(id_ for id_ in it.cluster.brokers if id_ != home))
-        assert code_of(await client.ask(request_, version)) == Code.NOT_COORDINATOR
+    async with running_harness(3) as it:
+        coordinating = it.cluster.coordinator_for("tx")
+        client = await it.connect(next(id_ for id_ in it.cluster.brokers if id_ != coordinating))
+        assert error_code_of(await client.call(request_, version)) == ErrorCode.NOT_COORDINATOR
 
 
 @both
-async def test_a_transaction_survives_its_coordinator(generation: int) -> None:
-    async with staged(3, coordinator_load_time_ms=1_000) as it:
-        home = it.cluster.coordinator_for("tx")
-        one = Producer(await it.peer(home), generation)
+async def test_transaction_survives_stop_of_coordinator(generation: int) -> None:
+    async with running_harness(3, coordinator_load_time_ms=1_000) as it:
+        coordinating = it.cluster.coordinator_for("tx")
+        one = Producer(await it.connect(coordinating), generation)
         await one.init()
-        assert await one.add() == Code.NONE
-        await it.cluster.stop_broker(home or 0)
+        assert await one.add() == ErrorCode.NONE
+        await it.cluster.stop_broker(coordinating or 0)
         moved = it.cluster.coordinator_for("tx")
-        one.client = await it.peer(moved)
-        assert await one.end() == Code.COORDINATOR_LOAD_IN_PROGRESS
+        one.client = await it.connect(moved)
+        assert await one.end() == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await asyncio.sleep(1)
-        assert await one.end() == Code.NONE
+        assert await one.end() == ErrorCode.NONE
         await asyncio.sleep(0.01)
         assert (await described(it)).transaction_state == "CompleteCommit"

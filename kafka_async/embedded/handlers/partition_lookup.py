@@ -1,4 +1,4 @@
-"""What handlers of partitions ask first: is it there, do we lead it, is the epoch current."""
+"""Lookup of topics and partitions in requests: existence, replica, leader, leader epoch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def topic_name(context: RequestContext, name: str, topic_id: UUID, *, by_id: bool) -> str:
-    """Return the name of the topic that a request names, by id or by name (KIP-516).
+    """Return the name of a topic that a request has by name or by id (KIP-516).
 
-    Raises UnknownTopicIdError.
+    Raises:
+        UnknownTopicIdError: There is no topic with this id.
     """
     if not by_id:
         return name
@@ -33,10 +34,12 @@ def topic_name(context: RequestContext, name: str, topic_id: UUID, *, by_id: boo
     return topic.name
 
 
-def hosted_partition(context: RequestContext, topic: str, index: int) -> Partition:
-    """Return a partition of which the requested broker has a replica.
+def replica_partition(context: RequestContext, topic: str, index: int) -> Partition:
+    """Return a partition that has a replica on this broker.
 
-    Raises UnknownTopicOrPartitionError and NotLeaderOrFollowerError.
+    Raises:
+        UnknownTopicOrPartitionError: There is no such partition.
+        NotLeaderOrFollowerError: This broker has no replica.
     """
     partition = context.cluster.topics.partition(TopicPartition(topic, index))
     if partition is None:
@@ -46,15 +49,18 @@ def hosted_partition(context: RequestContext, topic: str, index: int) -> Partiti
     return partition
 
 
-def led_partition(
+def leader_partition(
     context: RequestContext, topic: str, index: int, leader_epoch: int = -1
 ) -> Partition:
-    """A partition that the asked broker leads.
+    """Return a partition that this broker leads; `leader_epoch` is -1 or the client's (KIP-320).
 
-    Raises UnknownTopicOrPartitionError, NotLeaderOrFollowerError, and FencedLeaderEpochError or
-    UnknownLeaderEpochError if the client gave an epoch (not -1) that is not the leader's (KIP-320).
+    Raises:
+        UnknownTopicOrPartitionError: There is no such partition.
+        NotLeaderOrFollowerError: This broker is not the leader.
+        FencedLeaderEpochError: The client's leader epoch is older.
+        UnknownLeaderEpochError: The client's leader epoch is newer.
     """
-    partition = hosted_partition(context, topic, index)
+    partition = replica_partition(context, topic, index)
     if partition.leader != context.broker.id:
         raise NotLeaderOrFollowerError(f"broker {context.broker.id} does not lead {partition.tp}")
     if leader_epoch != -1 and leader_epoch < partition.leader_epoch:

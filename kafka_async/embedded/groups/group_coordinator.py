@@ -1,0 +1,250 @@
+"""The group coordinator: groups, their timers and pending requests.
+
+Groups belong to the cluster, as if they were on disk; `EmbeddedCluster.coordinator_for` selects the
+broker that coordinates a group. When it changes, pending requests fail and the group is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import uuid
+from typing import TYPE_CHECKING
+
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.classic_group import ClassicGroup, GroupConfig
+from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
+from kafka_async.embedded.groups.members import JoinResult, SyncResult
+from kafka_async.embedded.groups.offset_metadata_manager import OffsetMetadataManager
+from kafka_async.embedded.groups.subscriptions import CONSUMER, subscribed_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafka_async.embedded.cluster import EmbeddedCluster
+    from kafka_async.embedded.groups.members import JoinRequest, SyncRequest
+
+
+class GroupCoordinator:
+    """Coordinates all groups of the cluster."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        settings = cluster.settings
+        self._cluster = cluster
+        self._config = GroupConfig(
+            settings.group_initial_rebalance_delay_ms / 1000, settings.group_max_size
+        )
+        self._session_timeouts = (
+            settings.group_min_session_timeout_ms / 1000,
+            settings.group_max_session_timeout_ms / 1000,
+        )
+        self._load_time = settings.coordinator_load_time_ms / 1000
+        self._groups: dict[str, ClassicGroup] = {}
+        self._coordinators: dict[str, int | None] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._pending: dict[int, asyncio.Future[JoinResult | SyncResult]] = {}
+        self._request_ids = itertools.count(1)
+        self._member_ids = itertools.count(1)
+        self.offsets = OffsetMetadataManager()
+
+    # -- coordinators ----------------------------------------------------------------------------
+
+    def check_coordinator(
+        self, broker_id: int, group_id: str, *, allow_empty_group_id: bool = False
+    ) -> ErrorCode:
+        """Return NONE if this broker coordinates the group.
+
+        The empty group id has offsets, for very old clients, but no members.
+        """
+        if not group_id and not allow_empty_group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if self._cluster.coordinator_for(group_id) != broker_id:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    def on_brokers_changed(self) -> None:
+        """Load the groups whose coordinator has changed."""
+        for group_id, group in self._groups.items():
+            broker_id = self._cluster.coordinator_for(group_id)
+            if broker_id != self._coordinators[group_id]:
+                self._coordinators[group_id] = broker_id
+                group.reload(self._now(), self._load_time)
+                self._update(group)
+
+    def close(self) -> None:
+        """Cancel timers and pending requests."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        for future in self._pending.values():
+            future.cancel()
+
+    # -- membership ----------------------------------------------------------------------------
+
+    async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
+        """Handle JoinGroup; wait for the rebalance."""
+        minimum, maximum = self._session_timeouts
+        if not minimum <= request.session_timeout <= maximum:
+            return JoinResult(code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                return JoinResult(code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+            group = self._create_group(group_id)
+        request_id = next(self._request_ids)
+        group.join(request, request_id, self._now())
+        result = await self._response(group, request_id)
+        assert isinstance(result, JoinResult)
+        return result
+
+    async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
+        """Handle SyncGroup; wait for the leader's assignment."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return SyncResult(code=ErrorCode.UNKNOWN_MEMBER_ID)
+        request_id = next(self._request_ids)
+        group.sync(request, request_id, self._now())
+        result = await self._response(group, request_id)
+        assert isinstance(result, SyncResult)
+        return result
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Handle Heartbeat."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = group.heartbeat(member_id, instance_id, generation, self._now())
+        self._update(group)
+        return code
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Handle one member of LeaveGroup."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        code = group.leave(member_id, instance_id, self._now())
+        self._update(group)
+        return code
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def validate_offset_commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        unknown_group: ErrorCode,
+    ) -> ErrorCode:
+        """Return NONE if offsets may be committed; create the group without a generation."""
+        group = self._groups.get(group_id)
+        if group is None:
+            if generation >= 0:
+                return unknown_group
+            group = self._create_group(group_id)
+        code = group.validate_offset_commit(
+            member_id, instance_id, generation, self._now(), transactional=transactional
+        )
+        self._update(group)
+        return code
+
+    def validate_offset_delete(self, group_id: str) -> ErrorCode:
+        """Return NONE if offsets may be deleted: of an empty group, or one of consumers."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is ClassicGroupState.LOADING:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if len(group.members) and group.protocol_type != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Return True if a member subscribes to a topic."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return False
+        return any(
+            topic in subscribed_topics(member.metadata(group.protocol)) for member in group.members
+        )
+
+    def on_topic_deleted(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic."""
+        self.offsets.delete_topic(topic)
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def get(self, group_id: str) -> ClassicGroup | None:
+        """Return a group; None if it does not exist."""
+        return self._groups.get(group_id)
+
+    def coordinated_by(self, broker_id: int) -> Iterator[ClassicGroup]:
+        """Return the groups that a broker coordinates."""
+        return (
+            group
+            for group_id, group in tuple(self._groups.items())
+            if self._cluster.coordinator_for(group_id) == broker_id
+        )
+
+    def delete(self, group_id: str) -> ErrorCode:
+        """Delete a group without members, and its offsets."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        code = group.delete()
+        if code is ErrorCode.NONE:
+            self.offsets.delete_group(group_id)
+            del self._groups[group_id], self._coordinators[group_id]
+            self._cancel_timer(group_id)
+        return code
+
+    # -- pending requests ------------------------------------------------------------------------
+
+    def _create_group(self, group_id: str) -> ClassicGroup:
+        group = ClassicGroup(group_id, self._config, self._new_member_id)
+        self._groups[group_id] = group
+        self._coordinators[group_id] = self._cluster.coordinator_for(group_id)
+        return group
+
+    async def _response(self, group: ClassicGroup, request_id: int) -> JoinResult | SyncResult:
+        future = self._pending[request_id] = asyncio.get_running_loop().create_future()
+        self._update(group)
+        try:
+            return await future
+        finally:
+            del self._pending[request_id]
+
+    def _update(self, group: ClassicGroup) -> None:
+        """Send the responses that are ready and set the group's timer; called after each change."""
+        for request_id, result in group.pop_responses():
+            future = self._pending.get(request_id)
+            if future is not None and not future.done():
+                future.set_result(result)
+        self._cancel_timer(group.id)
+        if group.state is not ClassicGroupState.DEAD and group.deadline < math.inf:
+            delay = max(group.deadline - self._now(), 0.0)
+            self._timers[group.id] = self._cluster.call_later(
+                delay, self._expire, group, group.deadline
+            )
+
+    def _expire(self, group: ClassicGroup, deadline: float) -> None:
+        # An event loop may call early by its clock's resolution.
+        group.expire(max(self._now(), deadline))
+        self._update(group)
+
+    def _cancel_timer(self, group_id: str) -> None:
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _now(self) -> float:
+        return self._cluster.loop.time()
+
+    def _new_member_id(self, prefix: str) -> str:
+        name = f"{self._cluster.settings.cluster_id}/member/{next(self._member_ids)}"
+        return f"{prefix}-{uuid.uuid5(uuid.NAMESPACE_OID, name)}"

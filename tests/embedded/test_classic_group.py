@@ -1,0 +1,691 @@
+"""The state machine of a classic group, without an event loop: time is an argument."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups.classic_group import ClassicGroup, GroupConfig
+from kafka_async.embedded.groups.classic_group_state import ClassicGroupState
+from kafka_async.embedded.groups.members import (
+    GroupProtocol,
+    JoinRequest,
+    JoinResult,
+    SyncRequest,
+    SyncResult,
+)
+
+RANGE = GroupProtocol("range", b"r")
+STICKY = GroupProtocol("sticky", b"s")
+
+
+class Driver:
+    """Drives a group with a fake clock; `responses` holds the responses by request id."""
+
+    def __init__(self, **limits: Any) -> None:
+        ids = itertools.count(1)
+        self.now = 0.0
+        self.group = ClassicGroup(
+            "g", GroupConfig(**limits), lambda prefix: f"{prefix}-{next(ids)}"
+        )
+        self.responses: dict[int, JoinResult | SyncResult] = {}
+        self._request_ids = itertools.count(1)
+
+    def join(self, member_id: str = "", **fields: Any) -> int:
+        request: dict[str, Any] = {
+            "client_id": "c",
+            "session_timeout": 10.0,
+            "rebalance_timeout": 60.0,
+            "protocol_type": "consumer",
+            "protocols": (RANGE,),
+            "requires_known_member_id": False,
+            **fields,
+        }
+        request_id = next(self._request_ids)
+        self.group.join(JoinRequest(member_id=member_id, **request), request_id, self.now)
+        self._collect_responses()
+        return request_id
+
+    def sync(self, member_id: str, generation: int, **fields: Any) -> int:
+        request_id = next(self._request_ids)
+        self.group.sync(
+            SyncRequest(member_id=member_id, generation=generation, **fields), request_id, self.now
+        )
+        self._collect_responses()
+        return request_id
+
+    def heartbeat(self, member_id: str, generation: int) -> ErrorCode:
+        return self.group.heartbeat(member_id, None, generation, self.now)
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
+        code = self.group.leave(member_id, instance_id, self.now)
+        self._collect_responses()
+        return code
+
+    def pass_time(self, seconds: float) -> None:
+        """Advance the clock and handle the deadlines on the way."""
+        end = self.now + seconds
+        while self.group.deadline <= end:
+            self.now = max(self.now, self.group.deadline)
+            self.group.expire(self.now)
+            self._collect_responses()
+        self.now = end
+
+    def reload(self, load_time: float = 0.0) -> None:
+        self.group.reload(self.now, load_time)
+        self._collect_responses()
+
+    def joined(self, request_id: int) -> JoinResult:
+        result = self.responses[request_id]
+        assert isinstance(result, JoinResult)
+        return result
+
+    def synced(self, request_id: int) -> SyncResult:
+        result = self.responses[request_id]
+        assert isinstance(result, SyncResult)
+        return result
+
+    def stable(self, count: int, **fields: Any) -> list[str]:
+        """Return the ids of this many members of a stable group; the first is the leader."""
+        request_ids = [self.join(**fields) for _ in range(count)]
+        self.pass_time(0)
+        members = [self.joined(request_id).member_id for request_id in request_ids]
+        return self.synchronize(members)
+
+    def synchronize(self, members: list[str]) -> list[str]:
+        assignments = {member: member.encode() for member in members}
+        for member in members:
+            leads = member == self.group.members.leader
+            self.sync(member, self.group.generation, assignments=assignments if leads else {})
+        assert self.group.state is ClassicGroupState.STABLE
+        return members
+
+    def _collect_responses(self) -> None:
+        for request_id, result in self.group.pop_responses():
+            assert request_id not in self.responses, "two responses"
+            self.responses[request_id] = result
+
+
+# -- joining --------------------------------------------------------------------------------------
+
+
+def test_first_member_becomes_leader_of_generation_1() -> None:
+    driver = Driver()
+    request_id = driver.join()
+    assert request_id not in driver.responses
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+    driver.pass_time(0)
+
+    result = driver.joined(request_id)
+    assert (result.code, result.generation, result.protocol) == (ErrorCode.NONE, 1, "range")
+    assert result.leader == result.member_id == "c-1"
+    assert [(it.member_id, it.metadata) for it in result.members] == [("c-1", b"r")]
+    assert driver.group.state is ClassicGroupState.COMPLETING_REBALANCE
+
+
+def test_only_leader_receives_members() -> None:
+    driver = Driver()
+    first, second = driver.join(), driver.join()
+    driver.pass_time(0)
+    assert [it.member_id for it in driver.joined(first).members] == ["c-1", "c-2"]
+    assert driver.joined(second).members == ()
+    assert driver.joined(second).leader == "c-1"
+
+
+def test_new_member_must_join_again_with_its_id() -> None:  # KIP-394
+    driver = Driver()
+    result = driver.joined(driver.join(requires_known_member_id=True))
+    assert (result.code, result.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-1")
+    assert driver.group.state is ClassicGroupState.EMPTY
+
+    request_id = driver.join("c-1", requires_known_member_id=True)
+    driver.pass_time(0)
+    assert driver.joined(request_id).code is ErrorCode.NONE
+
+
+def test_unused_member_id_expires() -> None:
+    driver = Driver()
+    driver.join(requires_known_member_id=True)
+    driver.pass_time(10)
+    assert driver.joined(driver.join("c-1")).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_rebalance_waits_for_member_with_pending_join() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.join(requires_known_member_id=True)
+    request_id = driver.join(member)
+    assert request_id not in driver.responses
+    driver.pass_time(10)
+    assert driver.joined(request_id).generation == 2
+
+
+def test_initial_delay_restarts_when_member_joins() -> None:
+    driver = Driver(initial_delay=3.0)
+    first = driver.join()
+    driver.pass_time(2)
+    second = driver.join()
+    driver.pass_time(2)
+    assert first not in driver.responses  # restarted by the second member
+    driver.pass_time(2)
+    assert driver.joined(first).generation == driver.joined(second).generation == 1
+    assert len(driver.joined(first).members) == 2
+
+
+def test_initial_delay_is_limited_by_rebalance_timeout() -> None:
+    driver = Driver(initial_delay=3.0)
+    request_ids: list[int] = []
+    for _ in range(4):
+        request_ids.append(driver.join(rebalance_timeout=7.0))
+        driver.pass_time(2)
+    assert driver.joined(request_ids[0]).generation == 1
+
+
+def test_new_member_starts_rebalance_of_stable_group() -> None:
+    driver = Driver()
+    [old] = driver.stable(1)
+    new = driver.join()
+    assert driver.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = driver.join(old)
+    assert driver.joined(again).generation == driver.joined(new).generation == 2
+
+
+def test_member_without_rejoin_is_removed_after_rebalance_timeout() -> None:
+    driver = Driver()
+    slow, quick = driver.stable(2, session_timeout=300.0, rebalance_timeout=60.0)
+    driver.pass_time(1)
+    request_id = driver.join(quick, protocols=(STICKY, RANGE))
+    driver.pass_time(59)
+    assert request_id not in driver.responses
+    driver.pass_time(1)
+    assert driver.joined(request_id).generation == 2
+    assert driver.joined(request_id).leader == quick
+    assert driver.heartbeat(slow, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("protocols", "chosen"),
+    [
+        ([(RANGE,), (RANGE, STICKY)], "range"),
+        ([(STICKY, RANGE), (RANGE,), (STICKY, RANGE)], "range"),
+        ([(RANGE, STICKY), (STICKY, RANGE), (STICKY, RANGE)], "sticky"),
+        ([(STICKY, RANGE), (RANGE, STICKY)], "sticky"),
+    ],
+)
+def test_selects_common_protocol_that_most_members_prefer(
+    protocols: list[tuple[GroupProtocol, ...]], chosen: str
+) -> None:
+    driver = Driver()
+    request_ids = [driver.join(protocols=offered) for offered in protocols]
+    driver.pass_time(0)
+    assert {driver.joined(request_id).protocol for request_id in request_ids} == {chosen}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"protocols": (STICKY,)},
+        {"protocols": ()},
+        {"protocol_type": "connect"},
+        {"protocol_type": ""},
+    ],
+)
+def test_member_without_common_protocol_is_rejected(fields: dict[str, Any]) -> None:
+    driver = Driver()
+    driver.stable(1)
+    result = driver.joined(driver.join(**fields))
+    assert result.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert driver.group.state is ClassicGroupState.STABLE
+
+
+def test_rolling_upgrade_ends_with_new_protocol() -> None:
+    driver = Driver()
+    one, two = driver.stable(2)
+    driver.join(one, protocols=(STICKY, RANGE))
+    first = driver.join(two)
+    assert driver.joined(first).protocol == "range"
+    driver.synchronize([one, two])
+    driver.join(two, protocols=(STICKY, RANGE))
+    second = driver.join(one, protocols=(STICKY, RANGE))
+    assert driver.joined(second).protocol == "sticky"
+
+
+def test_full_group_rejects_new_member() -> None:
+    driver = Driver(max_size=2)
+    driver.stable(2)
+    assert driver.joined(driver.join()).code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert driver.group.state is ClassicGroupState.STABLE
+
+
+def test_unchanged_follower_rejoins_current_generation() -> None:
+    driver = Driver()
+    leader, follower = driver.stable(2)
+    result = driver.joined(driver.join(follower))
+    assert (result.generation, result.members) == (1, ())
+    assert driver.group.state is ClassicGroupState.STABLE
+    driver.join(leader)  # the reason may be new partitions
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+
+def test_join_with_unknown_member_id_fails() -> None:
+    driver = Driver()
+    driver.stable(1)
+    assert driver.joined(driver.join("unknown")).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_second_join_of_waiting_member_replaces_first() -> None:
+    driver = Driver()
+    one, two = driver.stable(2)
+    first = driver.join(one)
+    second = driver.join(one)
+    assert first not in driver.responses
+    assert second not in driver.responses
+    driver.join(two)
+    assert driver.joined(second).code is ErrorCode.NONE
+    assert first not in driver.responses  # as in Kafka: the client has abandoned it
+
+
+# -- synchronizing --------------------------------------------------------------------------------
+
+
+def joined_pair(driver: Driver) -> tuple[str, str]:
+    request_ids = [driver.join(), driver.join()]
+    driver.pass_time(0)
+    leader, follower = (driver.joined(request_id).member_id for request_id in request_ids)
+    return leader, follower
+
+
+def test_follower_waits_for_leaders_assignment() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    waiting = driver.sync(follower, 1)
+    assert waiting not in driver.responses
+    led = driver.sync(leader, 1, assignments={leader: b"L", follower: b"F"})
+    assert driver.synced(led).assignment == b"L"
+    assert driver.synced(waiting).assignment == b"F"
+    assert driver.synced(waiting).protocol == "range"
+
+
+def test_follower_after_leader_gets_assignment_at_once() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    driver.sync(leader, 1, assignments={follower: b"F"})
+    assert driver.synced(driver.sync(follower, 1)).assignment == b"F"
+
+
+def test_member_without_assignment_gets_empty_bytes() -> None:
+    driver = Driver()
+    leader, _ = joined_pair(driver)
+    assert driver.synced(driver.sync(leader, 1)).assignment == b""
+
+
+def test_expired_leader_starts_rebalance() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    driver.pass_time(6)
+    waiting = driver.sync(follower, 1)
+    driver.pass_time(4)  # ends the leader's session, which began at the end of the join phase
+    assert driver.synced(waiting).code is ErrorCode.REBALANCE_IN_PROGRESS
+    again = driver.join(follower)
+    assert driver.joined(again).leader == follower
+    assert driver.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_member_without_sync_is_removed_after_rebalance_timeout() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    driver.sync(leader, 1)
+    for _ in range(12):
+        driver.pass_time(5)
+        driver.heartbeat(leader, 1)
+        driver.heartbeat(follower, 1)
+    assert [member.id for member in driver.group.members] == [leader]
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"generation": 0}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocol": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+def test_invalid_sync_is_rejected(fields: dict[str, Any], code: ErrorCode) -> None:
+    driver = Driver()
+    leader, _ = joined_pair(driver)
+    request: dict[str, Any] = {"member_id": leader, "generation": 1, **fields}
+    request_id = driver.sync(**request)
+    assert driver.synced(request_id).code is code
+    assert driver.group.state is ClassicGroupState.COMPLETING_REBALANCE
+
+
+def test_join_during_sync_starts_rebalance() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    waiting = driver.sync(follower, 1)
+    driver.join()
+    assert driver.synced(waiting).code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.synced(driver.sync(leader, 1)).code is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+# -- sessions and leaving -------------------------------------------------------------------------
+
+
+def test_heartbeats_extend_session() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    for _ in range(5):
+        driver.pass_time(9.9)
+        assert driver.heartbeat(member, 1) is ErrorCode.NONE
+    driver.pass_time(10)
+    assert driver.heartbeat(member, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.group.state is ClassicGroupState.EMPTY
+    assert driver.group.generation == 2
+
+
+def test_heartbeat_of_other_generation_is_rejected() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    assert driver.heartbeat(member, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert driver.heartbeat("unknown", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_waiting_member_does_not_expire() -> None:
+    driver = Driver()
+    one, two = driver.stable(2, session_timeout=10.0)
+    waiting = driver.join(one)
+    for _ in range(5):
+        driver.pass_time(9)
+        assert driver.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert waiting not in driver.responses
+    driver.join(two)
+    assert driver.joined(waiting).generation == 2
+
+
+def test_pending_join_of_new_member_times_out() -> None:
+    driver = Driver()
+    [old] = driver.stable(1, session_timeout=1000.0, rebalance_timeout=1000.0)
+    request_id = driver.join(session_timeout=10.0)
+    driver.pass_time(299)
+    assert request_id not in driver.responses
+    driver.pass_time(1)
+    assert driver.joined(request_id).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.heartbeat(old, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_leave_starts_rebalance() -> None:
+    driver = Driver()
+    one, two = driver.stable(2)
+    assert driver.leave(one) is ErrorCode.NONE
+    assert driver.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.joined(driver.join(two)).leader == two
+
+
+def test_group_is_empty_after_last_member_leaves() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    assert driver.leave(member) is ErrorCode.NONE
+    assert driver.group.state is ClassicGroupState.EMPTY
+    assert driver.group.deadline == math.inf
+    assert driver.leave(member) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_during_rebalance_completes_join() -> None:
+    driver = Driver()
+    one, two = driver.stable(2)
+    waiting = driver.join(one)
+    driver.leave(two)
+    assert driver.joined(waiting).generation == 2
+
+
+def test_member_can_leave_before_it_joins() -> None:
+    driver = Driver()
+    driver.join(requires_known_member_id=True)
+    assert driver.leave("c-1") is ErrorCode.NONE
+    assert driver.joined(driver.join("c-1")).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- static members (KIP-345, KIP-814) ------------------------------------------------------------
+
+
+def static_pair(driver: Driver, **fields: Any) -> tuple[str, str]:
+    request_ids = [driver.join(instance_id=name, **fields) for name in ("a", "b")]
+    driver.pass_time(0)
+    leader, follower = driver.synchronize([driver.joined(it).member_id for it in request_ids])
+    return leader, follower
+
+
+def test_static_member_joins_without_second_request() -> None:
+    driver = Driver()
+    request_id = driver.join(instance_id="a", requires_known_member_id=True)
+    driver.pass_time(0)
+    assert (driver.joined(request_id).code, driver.joined(request_id).member_id) == (
+        ErrorCode.NONE,
+        "a-1",
+    )
+
+
+def test_static_follower_rejoins_without_rebalance() -> None:
+    driver = Driver()
+    leader, follower = static_pair(driver)
+    result = driver.joined(driver.join(instance_id="b"))
+    assert (result.generation, result.leader, result.skip_assignment) == (1, leader, False)
+    assert result.member_id not in {leader, follower}
+    assert driver.group.state is ClassicGroupState.STABLE
+    assert driver.synced(driver.sync(result.member_id, 1)).assignment == follower.encode()
+
+
+def test_static_leader_rejoins_and_skips_assignment() -> None:
+    driver = Driver()
+    leader, _ = static_pair(driver)
+    result = driver.joined(driver.join(instance_id="a"))
+    assert result.leader == result.member_id
+    assert result.skip_assignment
+    assert len(result.members) == 2
+    assert driver.synced(driver.sync(result.member_id, 1)).assignment == leader.encode()
+
+
+def test_static_leader_of_old_client_rejoins_as_follower() -> None:
+    driver = Driver()
+    leader, _ = static_pair(driver)
+    result = driver.joined(driver.join(instance_id="a", supports_skipping_assignment=False))
+    assert (result.leader, result.members, result.skip_assignment) == (leader, (), False)
+
+
+def test_replaced_static_member_is_fenced() -> None:
+    driver = Driver()
+    _, follower = static_pair(driver)
+    driver.join(instance_id="b")
+    assert driver.group.heartbeat(follower, "b", 1, driver.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert (
+        driver.joined(driver.join(follower, instance_id="b")).code is ErrorCode.FENCED_INSTANCE_ID
+    )
+    assert driver.leave(follower, "b") is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_unknown_instance_id_is_rejected() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    assert driver.group.heartbeat(member, "zz", 1, driver.now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.joined(driver.join(member, instance_id="zz")).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_pending_request_of_replaced_static_member_is_fenced() -> None:
+    driver = Driver()
+    leader, follower = static_pair(driver)
+    waiting = driver.join(leader, instance_id="a")
+    driver.join(instance_id="a")
+    assert driver.joined(waiting).code is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert driver.heartbeat(follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_static_member_with_changed_protocol_starts_rebalance() -> None:
+    driver = Driver()
+    request_ids = [driver.join(instance_id=it, protocols=(RANGE, STICKY)) for it in ("a", "b")]
+    driver.pass_time(0)
+    driver.synchronize([driver.joined(it).member_id for it in request_ids])
+    driver.join(instance_id="b", protocols=(STICKY,))
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+
+
+def test_static_member_survives_rebalance_without_joining() -> None:
+    driver = Driver()
+    leader, follower = static_pair(driver)
+    request_id = driver.join(leader, instance_id="a")
+    for _ in range(12):
+        driver.pass_time(5)
+        driver.heartbeat(follower, 1)
+    assert driver.joined(request_id).generation == 2
+    assert [it.instance_id for it in driver.joined(request_id).members] == ["a", "b"]
+
+
+def test_absent_static_members_are_kept_until_sessions_expire() -> None:
+    driver = Driver()
+    static_pair(driver, session_timeout=100.0, rebalance_timeout=60.0)
+    driver.join(instance_id="c")
+    driver.leave("", "c")
+    driver.pass_time(99)
+    assert driver.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert len(driver.group.members) == 2
+    driver.pass_time(1)
+    assert driver.group.state is ClassicGroupState.EMPTY
+
+
+def test_static_member_is_removed_by_instance_id() -> None:
+    driver = Driver()
+    leader, _ = static_pair(driver)
+    assert driver.leave("", "b") is ErrorCode.NONE
+    assert [member.id for member in driver.group.members] == [leader]
+    assert driver.leave("", "b") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# -- commits --------------------------------------------------------------------------------------
+
+
+def test_validates_commits_by_state() -> None:
+    driver = Driver()
+    group = driver.group
+    assert (
+        group.validate_offset_commit("", None, -1, 0) is ErrorCode.NONE
+    )  # a standalone consumer, empty group
+    [member] = driver.stable(1)
+    assert group.validate_offset_commit(member, None, 1, 0) is ErrorCode.NONE
+    assert group.validate_offset_commit(member, None, 0, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert group.validate_offset_commit("unknown", None, 1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.validate_offset_commit("", None, -1, 0) is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.join()
+    assert (
+        group.validate_offset_commit(member, None, 1, 0) is ErrorCode.NONE
+    )  # before the members rejoin
+    driver.join(member)
+    assert group.validate_offset_commit(member, None, 2, 0) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_commit_extends_session() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.pass_time(9)
+    driver.group.validate_offset_commit(member, None, 1, driver.now)
+    driver.pass_time(9)
+    assert driver.heartbeat(member, 1) is ErrorCode.NONE
+
+
+def test_transactional_commit_may_omit_member() -> None:  # before KIP-447
+    driver = Driver()
+    [member] = driver.stable(1)
+    validate = driver.group.validate_offset_commit
+    assert validate("", None, -1, 0, transactional=True) is ErrorCode.NONE
+    assert validate(member, None, 0, 0, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert validate("unknown", None, 1, 0, transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.join()
+    driver.join(member)
+    assert validate(member, None, 2, 0, transactional=True) is ErrorCode.NONE
+
+
+# -- reload after a move ---------------------------------------------------------------------------
+
+
+def test_stable_group_keeps_assignments_on_reload() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.reload()
+    assert driver.group.state is ClassicGroupState.STABLE
+    assert driver.heartbeat(member, 1) is ErrorCode.NONE
+    assert driver.synced(driver.sync(member, 1)).assignment == member.encode()
+
+
+def test_reload_fails_pending_requests_and_restores_generation() -> None:
+    driver = Driver()
+    one, two = driver.stable(2)
+    waiting = driver.join(one)
+    driver.reload()
+    assert driver.joined(waiting).code is ErrorCode.NOT_COORDINATOR
+    assert driver.group.state is ClassicGroupState.STABLE
+    assert driver.heartbeat(two, 1) is ErrorCode.NONE
+
+
+def test_reload_drops_generation_without_assignment() -> None:
+    driver = Driver()
+    leader, follower = joined_pair(driver)
+    waiting = driver.sync(follower, 1)
+    driver.reload()
+    assert driver.synced(waiting).code is ErrorCode.NOT_COORDINATOR
+    assert driver.group.state is ClassicGroupState.EMPTY
+    assert driver.joined(driver.join(leader)).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_loading_group_rejects_requests() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.reload(load_time=2.0)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert driver.group.state is ClassicGroupState.LOADING
+    assert driver.heartbeat(member, 1) is loading
+    assert driver.joined(driver.join()).code is loading
+    assert driver.synced(driver.sync(member, 1)).code is loading
+    assert driver.leave(member) is loading
+    assert driver.group.validate_offset_commit(member, None, 1, driver.now) is loading
+    assert driver.group.delete() is loading
+    driver.pass_time(2)
+    assert driver.heartbeat(member, 1) is ErrorCode.NONE
+
+
+# -- deleting -------------------------------------------------------------------------------------
+
+
+def test_deleted_group_rejects_requests() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    assert driver.group.delete() is ErrorCode.NON_EMPTY_GROUP
+    driver.leave(member)
+    assert driver.group.delete() is ErrorCode.NONE
+    assert driver.group.state is ClassicGroupState.DEAD
+    gone = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.joined(driver.join()).code is gone
+    assert driver.synced(driver.sync(member, 1)).code is gone
+    assert driver.heartbeat(member, 1) is gone
+    assert driver.leave(member) is gone
+    assert driver.group.validate_offset_commit(member, None, 1, driver.now) is gone
+    assert driver.group.delete() is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_empty_group_rejects_members() -> None:
+    driver = Driver()
+    [member] = driver.stable(1)
+    driver.leave(member)
+    assert driver.group.state is ClassicGroupState.EMPTY
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert driver.joined(driver.join(member)).code is unknown
+    assert driver.synced(driver.sync(member, 1)).code is unknown
+    assert driver.heartbeat(member, 1) is unknown
+    assert driver.leave(member) is unknown
+    assert driver.group.validate_offset_commit(member, None, 1, driver.now) is unknown
