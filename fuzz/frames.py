@@ -86,7 +86,7 @@ def _by_client(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
 
 
 def _by_broker(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
-    reader = network.FrameReader(CAP)
+    reader = network.RequestFrameReader(CAP)
     frames: list[bytes] = []
     try:
         for count in _arriving(reader, stream, piece):
@@ -98,7 +98,7 @@ def _by_broker(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
 
 
 def _arriving(
-    reader: framing.FrameReader | network.FrameReader, stream: bytes, piece: int
+    reader: framing.FrameReader | network.RequestFrameReader, stream: bytes, piece: int
 ) -> Iterator[int]:
     """Put the stream into the reader's room piece by piece; gives the size of each."""
     at = 0
@@ -198,7 +198,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 def functions() -> Iterable[FunctionType]:
     """Both readers, the headers, and the newest version of every request."""
     yield from functions_of(framing, header, wire)
-    for value in vars(network.FrameReader).values():
+    for value in vars(network.RequestFrameReader).values():
         if callable(value) and hasattr(value, "__code__"):
             yield cast("FunctionType", value)
     yield from request_functions()

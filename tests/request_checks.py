@@ -19,7 +19,7 @@ from kafka_async.embedded.request_validation import (
     lacks_name_and_id,
     lacks_transactional_id,
     names_only_cluster_or_node,
-    producer_batch,
+    require_single_batch,
     validate_batch,
 )
 from kafka_async.errors import KafkaError
@@ -59,7 +59,7 @@ def _produce(request: Any, version: int) -> Iterator[str]:
 
 def _batch(records: Any, version: int) -> Iterator[str]:
     try:
-        batch = producer_batch(records, version)
+        batch = require_single_batch(records, version)
         batch.check_crc()
         validate_batch(batch)
     except KafkaError as error:

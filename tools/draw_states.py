@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import generated_page
-from kafka_async.embedded.codes import ErrorCode
 
-from kafka_async.embedded.groups import state as coordinator
-from kafka_async.embedded.transactions import state as embedded_transactions
+from kafka_async.embedded.error_codes import ErrorCode
+from kafka_async.embedded.groups import classic_group_state
+from kafka_async.embedded.transactions import transaction_state as coordinator_state
 from kafka_async.group import state as member
 from kafka_async.producer import transaction_state
 from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS
@@ -75,15 +75,15 @@ TRANSACTIONS: Final = """\
 GROUPS: Final = """\
 ## A group, in the embedded cluster
 
-`kafka_async/embedded/groups/state.py`: what a group's coordinator does about an event in each
-state. Words in capitals are the error that it answers with.
+`kafka_async/embedded/groups/classic_group_state.py`: the action of the group coordinator for an
+event in each state. Words in capitals are error codes of the response.
 """
 
 COORDINATOR: Final = """\
 ## A transaction, in the embedded cluster
 
-`kafka_async/embedded/transactions/state.py`: the state that follows, or the error that the
-coordinator answers with. NONE says that it is done already.
+`kafka_async/embedded/transactions/transaction_state.py`: the next state, or the error code of the
+response. NONE: the request is a retry, and there is nothing left to do.
 """
 
 
@@ -119,9 +119,9 @@ def make() -> str:
         "",
         transitions(transaction_state.TRANSITIONS),
         GROUPS,
-        matrix(coordinator.TABLE, list(coordinator.GroupState)),
+        matrix(classic_group_state.TABLE, list(classic_group_state.ClassicGroupState)),
         COORDINATOR,
-        matrix(embedded_transactions.TABLE, list(embedded_transactions.TransactionState)),
+        matrix(coordinator_state.TABLE, list(coordinator_state.TransactionState)),
     ]
     return "\n".join(parts)
 
@@ -171,8 +171,6 @@ def name(value: enum.Enum) -> str:
     """What a person reads for a state, an event, a reaction or a code."""
     if isinstance(value, ErrorCode):
         return value.name
-    if isinstance(value, coordinator.GroupState):
-        return value.wire or value.value[0]
     return str(value.value)
 
 

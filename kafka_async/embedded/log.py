@@ -14,7 +14,7 @@ import crc32c  # noqa: F401  # pyright: ignore[reportUnusedImport]  # else the f
 from kafka_async.embedded.log_segments import LogSegments
 from kafka_async.embedded.producer_state_manager import ProducerStateManager
 from kafka_async.embedded.record_validator import RecordValidator
-from kafka_async.embedded.request_validation import producer_batch, validate_batch
+from kafka_async.embedded.request_validation import require_single_batch, validate_batch
 from kafka_async.errors import (
     CorruptRecordError,
     OffsetOutOfRangeError,
@@ -136,7 +136,7 @@ class PartitionLog:
 
     def append(self, records: Buffer | None, now: int) -> LogAppendInfo:
         """Validate a producer's batch and append it; see `write`."""
-        batch = producer_batch(records, LATEST_PRODUCE_VERSION)
+        batch = require_single_batch(records, LATEST_PRODUCE_VERSION)
         self.validate_size_and_crc(batch)
         validate_batch(batch)
         return self.write(batch, now)

@@ -37,7 +37,7 @@ TOPIC_NAME_PATTERN: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 # -- record batches -------------------------------------------------------------------------------
 
 
-def producer_batch(records: Buffer | None, version: int) -> BatchView:
+def require_single_batch(records: Buffer | None, version: int) -> BatchView:
     """Return the record batch of a partition in a Produce request.
 
     Raises:

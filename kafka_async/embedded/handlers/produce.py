@@ -12,7 +12,7 @@ from kafka_async.embedded.network import Disconnect
 from kafka_async.embedded.request_validation import (
     VALID_ACKS,
     lacks_transactional_id,
-    producer_batch,
+    require_single_batch,
     validate_batch,
 )
 from kafka_async.embedded.topics import is_internal
@@ -119,7 +119,7 @@ def _validate(
     tp = TopicPartition(topic, data.index)
     if context.cluster.topics.partition(tp) is None:
         raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
-    batch = producer_batch(data.records, context.version)
+    batch = require_single_batch(data.records, context.version)
     if request.acks not in VALID_ACKS:
         raise InvalidRequiredAcksError(f"acks must be -1, 0 or 1, not {request.acks}")
     if is_internal(topic) and context.client_id != ADMIN_CLIENT:
