@@ -49,7 +49,9 @@ def run(data: bytes) -> None:
     stream = data[HEAD:]
     piece = max(1 + data[0] ** 2, len(stream) // _MANY)
     by_client = _by_client(stream, piece)
-    promise(by_client == cut(stream, framing.SMALLEST), "the client's reader cuts other frames")
+    promise(
+        by_client == cut(stream, framing.MIN_FRAME_SIZE), "the client's reader cuts other frames"
+    )
     frames, refused = cut(stream)
     promise(_by_broker(stream, piece) == (frames, refused), "the broker's cuts other frames")
     response, version = RESPONSES[int.from_bytes(data[1:HEAD], "big") % len(RESPONSES)]
@@ -81,7 +83,7 @@ def _by_client(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
             reader.received(count, lambda frame: frames.append(bytes(frame)))
     except framing.FrameSizeError as error:
         refused_in_few_words(error, stream)
-        return _whole(frames, stream, framing.SMALLEST), True
+        return _whole(frames, stream, framing.MIN_FRAME_SIZE), True
     return frames, False
 
 

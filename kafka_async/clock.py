@@ -1,8 +1,8 @@
-"""Where time and connections come from: the Clock and Dialer protocols, and connections in memory.
+"""Protocols for clocks and connections, and connections in memory.
 
-Code that waits uses the running loop's own timers, so a loop that keeps virtual time moves
-everything. What this file adds is the wall clock (a record's CreateTime), a dialer that can be
-swapped, and `MemoryNetwork`, which joins asyncio protocols of one loop without sockets.
+Code that waits uses the timers of the running event loop, so a loop with virtual time controls all
+waits. This module adds the wall clock (a record's CreateTime), the `Dialer` protocol, and
+`MemoryNetwork`, which connects asyncio protocols of one event loop without sockets.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Clock(Protocol):
-    """Two clocks: one that only goes forward, one that people read."""
+    """A monotonic clock and a wall clock."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
+        """Return the seconds since an arbitrary start; the value never decreases."""
         ...
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks; usable in any thread."""
+    """The system's clocks; usable in any thread."""
 
     def monotonic(self) -> float:
-        """Seconds of `time.monotonic`."""
+        """Return `time.monotonic()`."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Seconds of `time.time`."""
+        """Return `time.time()`."""
         return time.time()
 
 
 class LoopClock:
-    """The running loop's clock; the wall clock keeps step with it, so virtual time moves both."""
+    """The event loop's clock, and a wall clock that advances with it under virtual time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -53,31 +53,30 @@ class LoopClock:
             self.wall = time.time
 
     def monotonic(self) -> float:
-        """Seconds of `loop.time`."""
+        """Return `loop.time()`."""
         return self._loop.time()
 
     def wall(self) -> float:
-        """Seconds since the epoch, as far from the start as the loop's time is."""
+        """Return the seconds since the epoch, advanced by the loop's clock."""
         return self._loop.time() + self._offset
 
 
 def keeps_virtual_time(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether a loop's time jumps instead of passing (it has a true `virtual_time` attribute)."""
+    """Return whether a loop has virtual time: a true `virtual_time` attribute."""
     return bool(getattr(loop, "virtual_time", False))
 
 
 def time_function(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The loop's time as a function for hot paths, without a Python frame on a real loop.
+    """Return a function for the loop's time that is fast and advances within an iteration.
 
-    asyncio's loops and uvloop's all keep the time of `time.monotonic`; uvloop's `time()` is
-    moreover that of the loop's last turn, which a caller that never gives up the loop would see
-    stand still.
+    The loops of asyncio and uvloop use `time.monotonic`, but uvloop's `time()` is the start of the
+    event loop iteration: it does not advance for a caller that never yields to the loop.
     """
     return loop.time if keeps_virtual_time(loop) else time.monotonic
 
 
 class Dialer(Protocol):
-    """Opens connections; the shape of `loop.create_connection`."""
+    """Opens connections, with the interface of `loop.create_connection`."""
 
     async def dial(
         self,
@@ -88,12 +87,16 @@ class Dialer(Protocol):
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect, and return the transport and the protocol; raises OSError."""
+        """Connect; return the transport and the protocol.
+
+        Raises:
+            OSError: The connection failed.
+        """
         ...
 
 
 class MemoryNetwork:
-    """Addresses and connections in memory, for one event loop. It is a `Dialer`."""
+    """Connects asyncio protocols of one event loop in memory. It is a `Dialer`."""
 
     def __init__(self) -> None:
         self._listeners: dict[tuple[str, int], Callable[[], asyncio.BaseProtocol]] = {}
@@ -102,7 +105,7 @@ class MemoryNetwork:
     def listen(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int = 0
     ) -> tuple[str, int]:
-        """Accept connections at an address (port 0: a free one) and return it."""
+        """Accept connections at an address and return it; port 0 chooses a free port."""
         if port == 0:
             while (host, self._next_port) in self._listeners:
                 self._next_port += 1
@@ -113,7 +116,7 @@ class MemoryNetwork:
         return host, port
 
     def close(self, host: str, port: int) -> None:
-        """Accept no more connections at an address; those that exist stay."""
+        """Stop accepting connections at an address; open connections stay open."""
         self._listeners.pop((host, port), None)
 
     async def dial(
@@ -125,24 +128,32 @@ class MemoryNetwork:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to a listener; ConnectionRefusedError if there is none."""
+        """Connect to a listener.
+
+        Raises:
+            ConnectionRefusedError: There is no listener at the address.
+        """
         await asyncio.sleep(0)
         if ssl is not None:
             raise OSError("connections in memory have no TLS")
         accept = self._listeners.get((host, port))
         if accept is None:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port} in memory")
+            raise ConnectionRefusedError(f"no listener at {host}:{port} in memory")
         protocol = protocol_factory()
-        there, back = _Pipe(), _Pipe()
-        far = MemoryTransport(accept(), (host, port), (host, 0), incoming=there, outgoing=back)
-        near = MemoryTransport(protocol, (host, 0), (host, port), incoming=back, outgoing=there)
-        far.open()
-        near.open()
-        return near, protocol
+        outgoing, incoming = _Pipe(), _Pipe()
+        server = MemoryTransport(
+            accept(), (host, port), (host, 0), incoming=outgoing, outgoing=incoming
+        )
+        client = MemoryTransport(
+            protocol, (host, 0), (host, port), incoming=incoming, outgoing=outgoing
+        )
+        server.open()
+        client.open()
+        return client, protocol
 
 
 class _Pipe:
-    """One direction of a connection in memory: what was written and not read yet."""
+    """One direction of a connection in memory: bytes that were written and not read yet."""
 
     def __init__(self) -> None:
         self.chunks: deque[bytes] = deque()
@@ -153,21 +164,21 @@ class _Pipe:
         self.on_read: Callable[[], None] = _nothing
 
     def put(self, data: bytes) -> None:
-        """Append bytes and tell the reader's end."""
+        """Append bytes and notify the reader."""
         self.chunks.append(data)
         self.size += len(data)
         self.on_data()
 
     def end(self, *, reset: bool = False) -> None:
-        """Nothing more will come; a reset throws away what is still under way."""
+        """End the stream; a reset discards the bytes that were not read yet."""
         self.ended = True
         if reset:
             self.reset = True
             self.chunks.clear()
         self.on_data()
 
-    def take(self) -> bytes:
-        """The oldest bytes."""
+    def get(self) -> bytes:
+        """Remove and return the oldest chunk."""
         data = self.chunks.popleft()
         self.size -= len(data)
         return data
@@ -178,7 +189,7 @@ def _nothing() -> None:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end of a connection in memory: what is written here is read at the other end."""
+    """One end of a connection in memory."""
 
     def __init__(
         self,
@@ -198,16 +209,16 @@ class MemoryTransport(asyncio.Transport):
         self._lost = False
         self._paused_writing = False
         self._scheduled = False
-        self._high, self._low = 1 << 16, 1 << 14
+        self._high, self._low = 1 << 16, 1 << 14  # water marks, in bytes
 
     def open(self) -> None:
-        """Tell the protocol, and take part in both pipes."""
-        self._incoming.on_data = self._schedule
+        """Connect the protocol to both pipes."""
+        self._incoming.on_data = self._schedule_delivery
         self._outgoing.on_read = self._resume_writing
         self._protocol.connection_made(self)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Hand bytes to the other end, which reads them at the loop's next turn."""
+        """Write bytes; the other end reads them in the next event loop iteration."""
         if self._closing or not data:
             return
         self._outgoing.put(bytes(data))
@@ -216,66 +227,66 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def write_eof(self) -> None:
-        """Nothing more will be written."""
+        """Close the writing direction."""
         self._outgoing.end()
 
     def can_write_eof(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def close(self) -> None:
-        """Close in good order: what was written before still arrives."""
+        """Close; bytes that were written before are still delivered."""
         if not self._closing:
             self._closing = True
             self._outgoing.end()
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._end, None)
 
     def abort(self) -> None:
-        """Close at once, as a reset connection: the other end loses what it has not read."""
+        """Reset the connection: the other end loses the bytes that it has not read."""
         if not self._lost:
             self._closing = True
             self._outgoing.end(reset=True)
-            self._loop.call_soon(self._lose, None)
+            self._loop.call_soon(self._end, None)
 
     def is_closing(self) -> bool:
-        """Whether `close` or `abort` was called, or the connection was lost."""
+        """Return whether `close` or `abort` was called, or the connection was lost."""
         return self._closing
 
     def pause_reading(self) -> None:
-        """Keep what arrives until `resume_reading`."""
+        """Keep received bytes until `resume_reading`."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Deliver what has arrived."""
+        """Deliver received bytes."""
         self._reading = True
-        self._schedule()
+        self._schedule_delivery()
 
     def is_reading(self) -> bool:
-        """Whether what arrives is delivered."""
+        """Return whether received bytes are delivered."""
         return self._reading and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Deliver to another protocol from now on."""
+        """Replace the protocol."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The protocol that is delivered to."""
+        """Return the protocol."""
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
-        """Bytes written here that the other end has not read."""
+        """Return the number of written bytes that the other end has not read."""
         return self._outgoing.size
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """The low and the high mark, in bytes."""
+        """Return the low and the high water mark, in bytes."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the marks between which the protocol is asked to pause writing."""
+        """Set the water marks for pausing and resuming the protocol's writing."""
         self._high = 1 << 16 if high is None else high
         self._low = self._high // 4 if low is None else low
 
-    def _schedule(self) -> None:
+    def _schedule_delivery(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._deliver)
@@ -283,16 +294,16 @@ class MemoryTransport(asyncio.Transport):
     def _deliver(self) -> None:
         self._scheduled = False
         while self._incoming.chunks and self._reading and not self._lost:
-            self._feed(self._incoming.take())
+            self._pass_to_protocol(self._incoming.get())
         self._incoming.on_read()
         if self._lost or not self._incoming.ended or self._incoming.chunks:
             return
         if self._incoming.reset:
-            self._lose(ConnectionResetError("the peer aborted"))
+            self._end(ConnectionResetError("the peer aborted"))
         elif not cast("asyncio.Protocol", self._protocol).eof_received():
             self.close()
 
-    def _feed(self, data: bytes) -> None:
+    def _pass_to_protocol(self, data: bytes) -> None:
         if not isinstance(self._protocol, asyncio.BufferedProtocol):
             cast("asyncio.Protocol", self._protocol).data_received(data)
             return
@@ -309,7 +320,7 @@ class MemoryTransport(asyncio.Transport):
             self._paused_writing = False
             self._protocol.resume_writing()
 
-    def _lose(self, error: Exception | None) -> None:
+    def _end(self, error: Exception | None) -> None:
         if not self._lost:
             self._lost = self._closing = True
             self._incoming.on_data = self._outgoing.on_read = _nothing

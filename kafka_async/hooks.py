@@ -1,7 +1,8 @@
-"""What can be observed: every event a typed, frozen value, and the one helper that tells listeners.
+"""Events of clients, and the hooks that pass them to listeners.
 
-Emitting costs one attribute test while nobody listens: `if hooks.active: hooks.emit(Event(...))`.
-A listener that raises is logged and never disturbs the client. No event carries a record's bytes.
+Every event is a frozen, typed value. Without listeners, emitting costs one attribute test:
+`if hooks.active: hooks.emit(RequestSent(...))`. An exception of a listener is logged and does not
+affect the client. No event has the content of records.
 """
 
 from __future__ import annotations
@@ -18,35 +19,53 @@ logger = logging.getLogger("kafka_async.hooks")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Base of all events; `client_id` says whose."""
+class ClientEvent:
+    """Base class of all events.
+
+    Attributes:
+        client_id: The `client_id` of the client.
+    """
 
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Connected(Event):
-    """A connection is open and authenticated. `seconds` is what opening took."""
+class Connected(ClientEvent):
+    """A connection was opened.
+
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        host: Host name or address.
+        port: Port.
+        kind: Purpose of the connection: "general", "slow", "produce", "fetch" or "coordinator".
+        seconds: Time that opening took.
+    """
 
     node_id: int
     host: str
     port: int
-    connection: str
+    kind: str
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected(Event):
-    """A connection has ended; `error` is None if we closed it."""
+class Disconnected(ClientEvent):
+    """A connection has ended.
+
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        kind: Purpose of the connection, as in `Connected`.
+        error: The cause; None if the client closed the connection.
+    """
 
     node_id: int
-    connection: str
+    kind: str
     error: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)
-class RequestSent(Event):
-    """A request was handed to the transport."""
+class RequestSent(ClientEvent):
+    """A request was written; `size` in bytes."""
 
     node_id: int
     api_key: int
@@ -56,8 +75,8 @@ class RequestSent(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseReceived(Event):
-    """The response has arrived; `seconds` is the round trip, the broker's work included."""
+class ResponseReceived(ClientEvent):
+    """A response was received; `seconds` since the request was sent, `size` in bytes."""
 
     node_id: int
     api_key: int
@@ -67,8 +86,8 @@ class ResponseReceived(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Throttled(Event):
-    """A broker asked for a pause (KIP-219)."""
+class Throttled(ClientEvent):
+    """A response had a throttle time, in `seconds`; the connection is muted (KIP-219)."""
 
     node_id: int
     api_key: int
@@ -76,15 +95,15 @@ class Throttled(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Rebootstrapped(Event):
-    """The client forgot the cluster's brokers and asked the bootstrap servers again (KIP-1102)."""
+class Rebootstrapped(ClientEvent):
+    """The client dropped the known brokers and bootstraps again (KIP-1102)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class BatchClosed(Event):
-    """A producer's batch is sealed and waits to be sent; sizes in bytes."""
+class BatchClosed(ClientEvent):
+    """A producer's batch was closed for appends; sizes in bytes."""
 
     partition: TopicPartition
     records: int
@@ -93,8 +112,8 @@ class BatchClosed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchAcknowledged(Event):
-    """A producer's batch is written; `seconds` since it was closed."""
+class BatchAcknowledged(ClientEvent):
+    """A producer's batch was acknowledged; `seconds` since it was closed."""
 
     partition: TopicPartition
     records: int
@@ -103,8 +122,8 @@ class BatchAcknowledged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFailed(Event):
-    """A producer's batch will not be written."""
+class BatchFailed(ClientEvent):
+    """A producer's batch failed and is not retried."""
 
     partition: TopicPartition
     records: int
@@ -112,16 +131,16 @@ class BatchFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceBegun(Event):
-    """The member is (re)joining its group."""
+class RebalanceBegun(ClientEvent):
+    """A member joins or rejoins its group."""
 
     group_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceEnded(Event):
-    """The member has its assignment of a generation."""
+class RebalanceEnded(ClientEvent):
+    """A member received the assignment of a generation; `seconds` since `RebalanceBegun`."""
 
     group_id: str
     generation: int
@@ -130,29 +149,29 @@ class RebalanceEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsAssigned(Event):
-    """Partitions that are newly this consumer's."""
+class PartitionsAssigned(ClientEvent):
+    """Partitions were assigned to the consumer."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsRevoked(Event):
-    """Partitions that this consumer gives up in good order."""
+class PartitionsRevoked(ClientEvent):
+    """Partitions were revoked from the consumer, after it could commit."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionsLost(Event):
-    """Partitions that somebody else may own already."""
+class PartitionsLost(ClientEvent):
+    """Partitions were lost: another member may own them already."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched(Event):
-    """A fetch brought data; `size` in bytes."""
+class Fetched(ClientEvent):
+    """A fetch response had records; `size` in bytes."""
 
     node_id: int
     partitions: int
@@ -160,16 +179,16 @@ class Fetched(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Committed(Event):
-    """Offsets were committed; `offsets` maps a partition to the next offset to read."""
+class Committed(ClientEvent):
+    """Offsets were committed; `offsets` has each partition and its next offset to read."""
 
     group_id: str
     offsets: tuple[tuple[TopicPartition, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionEnded(Event):
-    """A transaction was committed or aborted."""
+class TransactionEnded(ClientEvent):
+    """A transaction was committed or aborted; `seconds` since it began."""
 
     transactional_id: str
     committed: bool
@@ -177,33 +196,49 @@ class TransactionEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskDied(Event):
-    """A task of the client died, and the client with it."""
+class TaskDied(ClientEvent):
+    """A task of the client raised an exception, which stops the client."""
 
     task: str
     error: BaseException
 
 
-E = TypeVar("E", bound=Event)
-Listener: TypeAlias = Callable[[Event], None]
+E = TypeVar("E", bound=ClientEvent)
+EventListener: TypeAlias = Callable[[ClientEvent], None]
 
 
 class Hooks:
-    """The listeners of one client. Listeners are called in the client's loop and must not block."""
+    """The listeners of one client.
+
+    Listeners are called in the client's event loop and must not block.
+
+    Attributes:
+        active: True if there is any listener.
+    """
 
     __slots__ = ("_listeners", "active")
 
     def __init__(self) -> None:
-        self._listeners: tuple[tuple[type[Event], Listener], ...] = ()
+        self._listeners: tuple[tuple[type[ClientEvent], EventListener], ...] = ()
         self.active = False
 
     def listen(self, event: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
-        """Call `listener` for every event of a class (`Event`: all); returns how to undo it."""
-        if not (isinstance(cast("object", event), type) and issubclass(event, cast("Any", Event))):
+        """Call `listener` for every event of a class; return a function that removes it.
+
+        Args:
+            event: Class of the events; `ClientEvent` for all.
+            listener: Called with the event.
+
+        Raises:
+            TypeError: `event` is not a class of events, or `listener` is not callable.
+        """
+        if not (
+            isinstance(cast("object", event), type) and issubclass(event, cast("Any", ClientEvent))
+        ):
             raise TypeError(f"event must be a class of kafka_async.hooks, not {event!r:.60}")
         if not callable(listener):
             raise TypeError(f"listener must be callable, not {listener!r:.60}")
-        entry: tuple[type[Event], Listener] = (event, listener)  # type: ignore[assignment]  # narrowed by emit
+        entry: tuple[type[ClientEvent], EventListener] = (event, listener)  # type: ignore[assignment]  # narrowed by emit
         self._listeners += (entry,)
         self.active = True
 
@@ -213,8 +248,8 @@ class Hooks:
 
         return remove
 
-    def emit(self, event: Event) -> None:
-        """Tell everyone who listens for this event."""
+    def emit(self, event: ClientEvent) -> None:
+        """Pass an event to the listeners of its class."""
         for wanted, listener in self._listeners:
             if isinstance(event, wanted):
                 try:

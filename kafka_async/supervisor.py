@@ -1,11 +1,12 @@
-"""The task that hosts all tasks of one client.
+"""Runs all tasks of one client in a task group inside one host task.
 
 A client is started in one task and often stopped in another (web lifespans, test fixtures), which
-an anyio task group does not allow; so the group lives inside a task of its own. That task, and
-what it spawns, start with an empty `contextvars.Context`: nothing of the request leaks into them.
+an anyio task group does not allow; therefore the group lives inside a separate task. That task and
+the tasks it spawns start with an empty `contextvars.Context`, so that no context of a web request
+leaks into them.
 
-A spawned task that dies takes the client with it: `failure` is set, every listener is told at once,
-the other tasks are cancelled. Nothing stalls in silence.
+A spawned task that raises stops the client: `failure` is set, every listener is called at once, and
+the other tasks are cancelled. No caller waits for a task that has died.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ Args = TypeVarTuple("Args")
 logger = logging.getLogger("kafka_async.supervisor")
 
 THREADS: Final = 2
-"""Threads of a client, for what would block the loop."""
+"""Threads per client, for functions that would block the event loop."""
 
 
 class Offload(Protocol):
-    """`Supervisor.offload`: what would hold the event loop is done in a thread."""
+    """Runs a function that would block the event loop in a thread, see `Supervisor.offload`."""
 
     async def __call__(self, function: Callable[[*Args], R], *args: *Args) -> R:
-        """What `function(*args)` gives."""
+        """Return the result of `function(*args)`."""
         ...
 
 
 def current_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread; None if there is none."""
+    """Return the event loop that runs in this thread; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -57,11 +58,16 @@ async def wait_shielded(
     deadline: float | None = None,
     on_cancel: Callable[[], None] | None = None,
 ) -> asyncio.CancelledError | None:
-    """Wait until a task has ended, however often the caller is cancelled meanwhile.
+    """Wait until a task has ended, even if the caller is cancelled meanwhile.
 
-    Gives up at `deadline` (the loop's seconds), if there is one. `on_cancel` is called at each
-    cancellation; those of an anyio cancel scope are not delivered here. Returns the caller's last
-    cancellation, if there was any, for the caller to raise when it is through.
+    Args:
+        task: The task to wait for.
+        deadline: Time of the loop's clock after which to stop waiting; None for no limit.
+        on_cancel: Called at each cancellation of the caller; those of an anyio cancel scope are not
+            delivered here.
+
+    Returns:
+        The caller's last cancellation, if any, which the caller raises after its cleanup.
     """
     from anyio import CancelScope
 
@@ -79,17 +85,17 @@ async def wait_shielded(
     return cancelled
 
 
-def _at_once(loop: asyncio.AbstractEventLoop, function: Callable[[], R]) -> asyncio.Future[R]:
+def _call_inline(loop: asyncio.AbstractEventLoop, function: Callable[[], R]) -> asyncio.Future[R]:
     future: asyncio.Future[R] = loop.create_future()
     try:
         future.set_result(function())
-    except Exception as error:  # noqa: BLE001 (it is for who awaits it)
+    except Exception as error:  # noqa: BLE001 (raised when the future is awaited)
         future.set_exception(error)
     return future
 
 
 class SupervisedTask:
-    """A task of a supervisor: it can be cancelled and waited for."""
+    """A task of a supervisor that can be cancelled and waited for."""
 
     def __init__(self, name: str, scope: CancelScope) -> None:
         self.name = name
@@ -98,15 +104,15 @@ class SupervisedTask:
 
     @property
     def ended(self) -> bool:
-        """Whether it has returned, died or been cancelled."""
+        """True if the task has returned, raised or been cancelled."""
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Ask it to end; before its first step too."""
+        """Cancel the task, even before its first step."""
         self._scope.cancel()
 
     async def wait(self) -> None:
-        """Wait until it has ended, however it did."""
+        """Wait until the task has ended; its exception is not raised."""
         await self._ended.wait()
 
     async def run(self, body: Callable[[], Awaitable[object]]) -> None:
@@ -119,10 +125,15 @@ class SupervisedTask:
 
 
 class Supervisor:
-    """Owner of every task of one client, and of its two-thread pool for what would block the loop.
+    """Owns the tasks of one client and its pool of two threads for blocking functions.
 
-    `name` appears in task names, errors and warnings: "Producer client-1". A task that dies is told
-    to `hooks` too. While `running`, tasks can be spawned.
+    Args:
+        name: Appears in task names, errors and warnings, such as "Producer client-1".
+        hooks: Receives a `TaskDied` event for a task that raises.
+
+    Attributes:
+        failure: The error after a task has raised; None before.
+        running: True while tasks can be spawned.
     """
 
     def __init__(self, name: str, hooks: Hooks | None = None) -> None:
@@ -140,7 +151,7 @@ class Supervisor:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it was started in."""
+        """The event loop in which the supervisor was started."""
         if self._loop is None:
             raise ClientClosedError(f"{self.name} was not started")
         return self._loop
@@ -151,7 +162,7 @@ class Supervisor:
         return self._host_task is not None and not self._host_task.done()
 
     async def start(self) -> None:
-        """Start the host task; returns when tasks can be spawned."""
+        """Start the host task and wait until tasks can be spawned."""
         if self._loop is not None:
             raise IllegalStateError(f"{self.name} was started before; make a new one instead")
         self._loop = asyncio.get_running_loop()
@@ -163,13 +174,13 @@ class Supervisor:
         try:
             await ready.wait()
         except BaseException:
-            self._end()  # the host ends by itself
+            self._end()  # the host task ends without being awaited
             raise
 
     def spawn(
         self, body: Callable[[*Args], Awaitable[object]], *args: *Args, name: str
     ) -> SupervisedTask:
-        """Run `body(*args)` as a task of the client; if it raises, the client fails."""
+        """Run `body(*args)` as a task of the client; the client fails if it raises."""
         from anyio import CancelScope
 
         self.check()
@@ -180,21 +191,21 @@ class Supervisor:
         return task
 
     def on_failure(self, listener: Callable[[KafkaError], None]) -> Callable[[], None]:
-        """Have `listener(error)` called, in the loop, when a task dies; returns how to undo it."""
+        """Call `listener(error)` when a task raises; return a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def check(self) -> None:
-        """Raise unless this is the loop and the process it runs in, and it runs."""
+        """Raise unless the client runs, and was started in this event loop and process."""
         if self.failure is None and self.running and os.getpid() == self._pid:
             try:
                 if asyncio.get_running_loop() is self._loop:
                     return
             except RuntimeError:
-                pass  # no loop runs in this thread: it is said below
-        self._refuse()
+                pass  # no event loop runs in this thread; _raise_unusable names that
+        self._raise_unusable()
 
-    def _refuse(self) -> None:
+    def _raise_unusable(self) -> None:
         if self._loop is None:
             raise ClientClosedError(
                 f"{self.name} was not started: use `async with`, or await start() first"
@@ -215,19 +226,19 @@ class Supervisor:
             )
 
     async def offload(self, function: Callable[[*Args], R], *args: *Args) -> R:
-        """Run a blocking function in the client's own threads (inline under virtual time)."""
+        """Run a blocking function in the client's threads; inline under virtual time."""
         return await self.submit(function, *args)
 
     def submit(self, function: Callable[[*Args], R], *args: *Args) -> asyncio.Future[R]:
-        """Begin what `offload` does; the function runs to its end, whoever cancels the future."""
+        """Start what `offload` does; cancelling the future does not stop the function."""
         if keeps_virtual_time(self.loop):
-            return _at_once(self.loop, partial(function, *args))
+            return _call_inline(self.loop, partial(function, *args))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix=f"{self.name} pool")
         return self.loop.run_in_executor(self._pool, partial(function, *args))
 
     async def stop(self) -> None:
-        """Cancel all tasks and wait for them; safe to call again."""
+        """Cancel all tasks and wait for them; may be called again."""
         self._end()
         if self._group is not None:
             self._group.cancel_scope.cancel()
@@ -253,7 +264,7 @@ class Supervisor:
     async def _guard(self, task: SupervisedTask, body: Callable[[], Awaitable[object]]) -> None:
         try:
             await task.run(body)
-        except Exception as error:  # noqa: BLE001 (the client must hear of it, whatever it is)
+        except Exception as error:  # noqa: BLE001 (any exception stops the client)
             self._fail(task.name, error)
 
     def _fail(self, task_name: str, error: Exception) -> None:

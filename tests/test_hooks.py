@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafka_async.hooks import Disconnected, Event, Hooks, Throttled
+from kafka_async.hooks import ClientEvent, Disconnected, Hooks, Throttled
 
 if TYPE_CHECKING:
     import pytest
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 def test_listeners_hear_the_events_they_asked_for() -> None:
     hooks = Hooks()
     throttled: list[Throttled] = []
-    everything: list[Event] = []
+    everything: list[ClientEvent] = []
     hooks.listen(Throttled, throttled.append)
-    hooks.listen(Event, everything.append)
+    hooks.listen(ClientEvent, everything.append)
     first, second = Throttled("c", 1, 0, 0.5), Disconnected("c", 1, "general", None)
     hooks.emit(first)
     hooks.emit(second)
@@ -27,7 +27,7 @@ def test_listeners_hear_the_events_they_asked_for() -> None:
 def test_hooks_are_active_only_while_somebody_listens() -> None:
     hooks = Hooks()
     assert not hooks.active
-    remove = hooks.listen(Event, lambda _: None)
+    remove = hooks.listen(ClientEvent, lambda _: None)
     assert hooks.active
     remove()
     assert not hooks.active
@@ -37,13 +37,13 @@ def test_a_listener_that_raises_is_logged_and_harms_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hooks = Hooks()
-    heard: list[Event] = []
+    heard: list[ClientEvent] = []
 
-    def broken(_: Event) -> None:
+    def broken(_: ClientEvent) -> None:
         raise ValueError("mine")
 
-    hooks.listen(Event, broken)
-    hooks.listen(Event, heard.append)
+    hooks.listen(ClientEvent, broken)
+    hooks.listen(ClientEvent, heard.append)
     with caplog.at_level(logging.ERROR, "kafka_async.hooks"):
         hooks.emit(Throttled("c", 1, 0, 0.5))
     assert len(heard) == 1

@@ -1,12 +1,11 @@
-"""The admin client: wires the subjects to a client, and holds no logic of its own.
-
-Each call imports its subject, and with it the messages: naming `Admin` loads none.
+"""The admin client. Each method calls the module of its subject.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topics([NewTopic("clicks", partitions=6, replication_factor=3)])
 
-A call that fails for one of several items does the others all the same, then raises the error of
-the first, which names its topic, partition or group; the others' are in its notes.
+Each method imports its module, and with it the messages, when it is called: importing `Admin` loads
+none. A call that fails for some items completes the others, then raises the error of the first item
+that failed, which names its topic, partition or group and has the other errors in its notes.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from typing import Literal, Never, Self
 
     from kafka_async.admin.values import (
-        At,
         ClusterDescription,
         ConfigEntry,
         ConfigResource,
         GroupDescription,
         GroupListing,
         NewTopic,
+        OffsetTarget,
         TopicDescription,
         TopicListing,
     )
@@ -43,16 +42,19 @@ if TYPE_CHECKING:
 class Admin:
     """Administers a cluster.
 
-    `bootstrap_servers` are brokers to ask first, or a started `Client` whose connections are shared
-    and not closed; options are for the former only (see `ClientConfig`). Every call takes `timeout`
-    in seconds, retries included (default: default_api_timeout_ms), and raises KafkaTimeoutError
-    after it.
+    Every call has a `timeout` in seconds, retries included (default: default_api_timeout_ms), and
+    raises KafkaTimeoutError after it.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, or a started `Client`, whose connections are shared
+            and not closed.
+        **options: Options of `ClientConfig`; not allowed with a `Client`.
     """
 
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **options: Any) -> Self:
-            """Refuse arguments in the form of other clients."""
+            """Reject arguments in the form of other Kafka clients."""
             check_construction(cls, args, options)
             return super().__new__(cls)
 
@@ -61,20 +63,34 @@ class Admin:
     ) -> None:
         self._owns = not isinstance(bootstrap_servers, Client)
         if isinstance(bootstrap_servers, Client):
-            ClientConfig.shared(bootstrap_servers.config, **options)  # refuses any option
+            ClientConfig.shared(bootstrap_servers.config, **options)  # raises for any option
             self.client = bootstrap_servers
         else:
             self.client = Client(bootstrap_servers, **options)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """An admin client with options under Java's names."""
+        """Return an admin client with options under Java's names.
+
+        Args:
+            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is not allowed.
+        """
         admin = cls.__new__(cls)
         admin._owns, admin.client = True, Client.from_properties(properties)  # noqa: SLF001
         return admin
 
     async def start(self, **unknown: Never) -> None:
-        """Connect; raises BootstrapError if no bootstrap server can be used."""
+        """Connect.
+
+        Args:
+            **unknown: Not accepted; raises TypeError.
+
+        Raises:
+            BootstrapError: No bootstrap server can be used.
+        """
         if unknown:
             raise unknown_keyword(self.start, unknown)
         if self._owns:
@@ -83,7 +99,12 @@ class Admin:
             self.client.supervisor.check()
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
-        """Close the connections, unless they are a shared client's. Safe to call again."""
+        """Close the connections, unless the client is shared. May be called again.
+
+        Args:
+            timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+        """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
         check_timeout(timeout)
@@ -91,7 +112,7 @@ class Admin:
             await self.client.stop(timeout)
 
     def health(self) -> Health:
-        """Return a snapshot of the client's condition; no request is sent. See `Client.health`."""
+        """Return a snapshot of the client's health, see `Client.health`; no request is sent."""
         return self.client.health()
 
     async def __aenter__(self) -> Self:
@@ -112,13 +133,22 @@ class Admin:
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[str, TopicListing]:
-        """Create topics; with `wait`, returns when every partition has a leader in metadata.
+        """Create topics.
 
-        `validate_only` checks what would happen and creates nothing.
+        Args:
+            new_topics: The topics to create.
+            wait: Whether to return only when every partition has a leader in the metadata.
+            validate_only: Check the request without creating topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+
+        Returns:
+            The created topics by name.
 
         Raises:
-            TopicExistsError, InvalidTopicError, InvalidReplicationFactorError ...: naming the
-                topic.
+            TopicExistsError: A topic exists.
+            InvalidTopicError: A name is not allowed.
+            InvalidReplicationFactorError: There are fewer brokers than replicas.
         """
         if unknown:
             raise unknown_keyword(self.create_topics, unknown)
@@ -135,10 +165,16 @@ class Admin:
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Delete topics and all their records; with `wait`, returns when metadata lacks them.
+        """Delete topics and all their records.
+
+        Args:
+            names: Names of the topics.
+            wait: Whether to return only when the metadata has none of them.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
         """
         if unknown:
             raise unknown_keyword(self.delete_topics, unknown)
@@ -149,7 +185,13 @@ class Admin:
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None, **unknown: Never
     ) -> dict[str, TopicListing]:
-        """All topics by name; Kafka's own only if `internal`."""
+        """Return all topics by name.
+
+        Args:
+            internal: Whether to include Kafka's internal topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+        """
         if unknown:
             raise unknown_keyword(self.list_topics, unknown)
         from kafka_async.admin import topics
@@ -159,10 +201,15 @@ class Admin:
     async def describe_topics(
         self, names: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, TopicDescription]:
-        """Topics with their partitions, leaders and replicas.
+        """Return topics with their partitions, leaders and replicas.
+
+        Args:
+            names: Names of the topics.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
+            UnknownTopicOrPartitionError: There is no such topic.
         """
         if unknown:
             raise unknown_keyword(self.describe_topics, unknown)
@@ -178,7 +225,18 @@ class Admin:
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Grow topics to so many partitions in all; `wait` as with `create_topics`."""
+        """Increase the number of partitions of topics.
+
+        Args:
+            counts: New total number of partitions by topic.
+            wait: Whether to return only when every partition has a leader in the metadata.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+
+        Raises:
+            InvalidPartitionsError: A count is not above the current one.
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
         if unknown:
             raise unknown_keyword(self.create_partitions, unknown)
         from kafka_async.admin import topics
@@ -190,7 +248,12 @@ class Admin:
     async def describe_cluster(
         self, *, timeout: float | None = None, **unknown: Never
     ) -> ClusterDescription:
-        """The cluster's id, brokers and controller."""
+        """Return the cluster's id, brokers and controller.
+
+        Args:
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+        """
         if unknown:
             raise unknown_keyword(self.describe_cluster, unknown)
         from kafka_async.admin import cluster
@@ -200,7 +263,16 @@ class Admin:
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, timeout: float | None = None, **unknown: Never
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configuration of topics, brokers or groups, by resource and option."""
+        """Return the configuration of topics, brokers or groups.
+
+        Args:
+            resources: The resources.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+
+        Returns:
+            Entries by resource and option name.
+        """
         if unknown:
             raise unknown_keyword(self.describe_configs, unknown)
         from kafka_async.admin import configs
@@ -217,7 +289,14 @@ class Admin:
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[str, GroupListing]:
-        """All groups by id, from every broker; only those in `states` or of `types`, if given."""
+        """Return the groups of all brokers by id.
+
+        Args:
+            states: Only groups in these states, such as "Stable".
+            types: Only groups of these types, such as "classic" and "consumer".
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+        """
         if unknown:
             raise unknown_keyword(self.list_groups, unknown)
         from kafka_async.admin import groups
@@ -227,10 +306,15 @@ class Admin:
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> dict[str, GroupDescription]:
-        """Groups with their state, members and assignments, classic and KIP-848 alike.
+        """Return groups with their states, members and assignments, for both group protocols.
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
 
         Raises:
-            GroupIdNotFoundError: there is no such group.
+            GroupIdNotFoundError: There is no such group.
         """
         if unknown:
             raise unknown_keyword(self.describe_groups, unknown)
@@ -241,11 +325,16 @@ class Admin:
     async def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, **unknown: Never
     ) -> None:
-        """Delete groups without members, and what they have committed.
+        """Delete groups without members, and their committed offsets.
+
+        Args:
+            group_ids: Ids of the groups.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
 
         Raises:
-            GroupNotEmptyError: a group has members.
-            GroupIdNotFoundError: there is no such group.
+            GroupNotEmptyError: A group has members.
+            GroupIdNotFoundError: There is no such group.
         """
         if unknown:
             raise unknown_keyword(self.delete_groups, unknown)
@@ -257,16 +346,23 @@ class Admin:
 
     async def list_offsets(
         self,
-        partitions: Mapping[TopicPartition, At],
+        partitions: Mapping[TopicPartition, OffsetTarget],
         *,
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The earliest or latest offset of partitions, or the first at or after a time.
+        """Return the earliest or latest offset of partitions, or the first one at or after a time.
 
-        Times are milliseconds since the epoch; an offset of -1 says that there is no record so
-        late. With "read_committed", the latest is the last stable offset.
+        Args:
+            partitions: An `OffsetSpec` or a timestamp in milliseconds since the epoch, by
+                partition.
+            isolation_level: With "read_committed", the latest offset is the last stable offset.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
+
+        Returns:
+            Offset and timestamp by partition; the offset is -1 if no record is that late.
         """
         if unknown:
             raise unknown_keyword(self.list_offsets, unknown)
@@ -287,9 +383,14 @@ class Admin:
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed, of these partitions or of all; none for one without.
+        """Return the committed offsets of a group; partitions without one are left out.
 
-        `require_stable` waits for transactions that have offsets pending (KIP-447).
+        Args:
+            group_id: Id of the group.
+            partitions: Only these partitions (None: all).
+            require_stable: Whether to wait for transactions with pending offsets (KIP-447).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+            **unknown: Not accepted; raises TypeError.
         """
         if unknown:
             raise unknown_keyword(self.list_group_offsets, unknown)

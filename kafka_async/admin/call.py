@@ -1,8 +1,8 @@
-"""One admin call over many items: what failed for a while is tried again, what failed is raised.
+"""Runs one admin call for many items: retries retriable errors per item, raises the others.
 
-A broker answers for each topic, group or partition apart. `settle` asks again about the items whose
-error may pass, after metadata or the coordinator has been looked up anew, until the deadline; then
-the first error is raised, naming its item, with the others in its notes.
+A broker responds per topic, group or partition. `Call.run` retries the items with a retriable error
+until the deadline, after the metadata or the coordinator was looked up again; then it raises the
+first error, which names its item and has the others in its notes.
 """
 
 from __future__ import annotations
@@ -24,85 +24,96 @@ V = TypeVar("V")
 
 
 @dataclass(slots=True)
-class Outcome(Generic[K, V]):
-    """What an attempt brought for each item: a result or an error."""
+class ItemResults(Generic[K, V]):
+    """A value or an error for each item of an admin call."""
 
-    results: dict[K, V] = field(default_factory=dict["K", "V"])
+    values: dict[K, V] = field(default_factory=dict["K", "V"])
     errors: dict[K, KafkaError] = field(default_factory=dict["K", KafkaError])
 
 
 class Call:
-    """One call of the admin client; `left` is the seconds until its deadline."""
+    """One call of the admin client, with its deadline and backoff.
+
+    Args:
+        client: The client that sends the requests.
+        timeout: Maximum time in seconds (None: default_api_timeout_ms).
+    """
 
     def __init__(self, client: Client, timeout: float | None) -> None:
         check_timeout(timeout, unlimited="default_api_timeout_ms")
         self.client = client
         self._loop = client.supervisor.loop
         config = client.config
-        whole = seconds(config.default_api_timeout_ms) if timeout is None else timeout
-        self._deadline = self._loop.time() + whole
+        limit = seconds(config.default_api_timeout_ms) if timeout is None else timeout
+        self._deadline = self._loop.time() + limit
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
         )
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline; not below 0."""
+        """Seconds until the deadline, at least 0."""
         return max(0.0, self._deadline - self._loop.time())
 
     async def pause(self) -> bool:
-        """Wait before the next attempt; False if that would be after the deadline."""
+        """Wait before the next attempt; return False if it would be after the deadline."""
         delay = self._backoff.next()
         if delay >= self.left:
             return False
         await self.client.pause(delay)
         return True
 
-    async def settle(
+    async def run(
         self,
         items: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[Outcome[K, V]]],
+        attempt: Callable[[list[K]], Awaitable[ItemResults[K, V]]],
         *,
         final: tuple[type[KafkaError], ...] = (),
     ) -> dict[K, V]:
-        """The results of all items, in their order; raises the first error that does not pass.
+        """Return the values of all items, in order.
 
-        `final` are errors that are an answer here, though elsewhere they may pass.
+        Args:
+            items: The items.
+            attempt: Sends requests for the pending items and returns their values and errors.
+            final: Retriable errors that are not retried in this call.
+
+        Raises:
+            KafkaError: The error of the first item that failed, with the others in its notes.
         """
-        outcome = await self.collect(items, attempt, final=final)
-        raise_first(outcome.errors.values())
-        return outcome.results
+        results = await self.collect(items, attempt, final=final)
+        raise_first(results.errors.values())
+        return results.values
 
     async def collect(
         self,
         items: Iterable[K],
-        attempt: Callable[[list[K]], Awaitable[Outcome[K, V]]],
+        attempt: Callable[[list[K]], Awaitable[ItemResults[K, V]]],
         *,
         final: tuple[type[KafkaError], ...] = (),
-    ) -> Outcome[K, V]:
-        """Like `settle`, but what failed is returned beside what did not."""
+    ) -> ItemResults[K, V]:
+        """Return values and errors of all items; arguments as for `run`."""
         wanted = list(dict.fromkeys(items))
-        whole: Outcome[K, V] = Outcome()
+        total: ItemResults[K, V] = ItemResults()
         pending = wanted
         while pending:
-            outcome = await attempt(pending)
-            whole.results.update(outcome.results)
-            whole.errors.update(outcome.errors)
+            results = await attempt(pending)
+            total.values.update(results.values)
+            total.errors.update(results.errors)
             pending = [
                 item
-                for item, error in outcome.errors.items()
+                for item, error in results.errors.items()
                 if isinstance(error, RetriableError) and not isinstance(error, final)
             ]
             if pending and not await self.pause():
                 break
             for item in pending:
-                del whole.errors[item]
-        whole.results = {item: whole.results[item] for item in wanted if item in whole.results}
-        return whole
+                del total.errors[item]
+        total.values = {item: total.values[item] for item in wanted if item in total.values}
+        return total
 
 
 def raise_first(errors: Iterable[KafkaError]) -> None:
-    """Raise the first of some errors, with the others in its notes; return if there is none."""
+    """Raise the first error, with the others in its notes, if there is any."""
     found = list(errors)
     for error in found[1:]:
         found[0].add_note(f"also: {error}")
@@ -111,7 +122,7 @@ def raise_first(errors: Iterable[KafkaError]) -> None:
 
 
 def item_error(code: int, kind: str, name: str, message: str | None = None) -> KafkaError:
-    """The error of one item that is no topic: "group g: ...", and what the broker says about it."""
+    """Return an item's error, as "group g: ..." with the broker's message; not for topics."""
     error = error_for(code, message)
     text = message or error.message
     return error_for(code, f"{kind} {name}: {text}")

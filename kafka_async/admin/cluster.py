@@ -1,4 +1,4 @@
-"""The cluster itself."""
+"""Describe the cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 async def describe(call: Call) -> ClusterDescription:
-    """The cluster; see `Admin.describe_cluster`."""
-    answer = await call.client.request(DescribeClusterRequest(), to=AnyBroker(), timeout=call.left)
-    raise_for(answer.error_code, answer.error_message)
-    brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in answer.brokers]
-    controller_id = None if answer.controller_id < 0 else answer.controller_id
-    return ClusterDescription(answer.cluster_id, controller_id, tuple(sorted(brokers)))
+    """Describe the cluster; see `Admin.describe_cluster`."""
+    request = DescribeClusterRequest()
+    response = await call.client.request(request, to=AnyBroker(), timeout=call.left)
+    raise_for(response.error_code, response.error_message)
+    brokers = [Node(row.broker_id, row.host, row.port, row.rack) for row in response.brokers]
+    controller_id = None if response.controller_id < 0 else response.controller_id
+    return ClusterDescription(response.cluster_id, controller_id, tuple(sorted(brokers)))

@@ -1,11 +1,11 @@
-"""Configuration of topics, brokers and groups."""
+"""Describe the configuration of topics, brokers and groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Outcome, item_error
+from kafka_async.admin.call import ItemResults, item_error
 from kafka_async.admin.values import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 from kafka_async.arguments import instance_of, iterable, whole_number
 from kafka_async.cluster.request_destinations import AnyBroker, Broker
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 async def describe(
     call: Call, resources: Iterable[ConfigResource]
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """Configurations; see `Admin.describe_configs`."""
+    """Describe configurations; see `Admin.describe_configs`."""
 
     async def attempt(
         pending: list[ConfigResource],
-    ) -> Outcome[ConfigResource, dict[str, ConfigEntry]]:
-        outcome: Outcome[ConfigResource, dict[str, ConfigEntry]] = Outcome()
+    ) -> ItemResults[ConfigResource, dict[str, ConfigEntry]]:
+        results: ItemResults[ConfigResource, dict[str, ConfigEntry]] = ItemResults()
         for to, rows in _by_broker(pending).items():
             request = DescribeConfigsRequest(
                 resources=[
@@ -37,23 +37,23 @@ async def describe(
                     for row in rows
                 ]
             )
-            answer = await call.client.request(request, to=to, timeout=call.left)
-            for row in answer.results:
+            response = await call.client.request(request, to=to, timeout=call.left)
+            for row in response.results:
                 resource = ConfigResource(ResourceType(row.resource_type), row.resource_name)
                 if row.error_code:
                     kind = resource.type.name.lower().replace("_", " ")
-                    outcome.errors[resource] = item_error(
+                    results.errors[resource] = item_error(
                         row.error_code, kind, resource.name, row.error_message
                     )
                 else:
-                    outcome.results[resource] = {entry.name: _entry(entry) for entry in row.configs}
-        return outcome
+                    results.values[resource] = {entry.name: _entry(entry) for entry in row.configs}
+        return results
 
-    return await call.settle(map(_checked, iterable(resources, "resources")), attempt)
+    return await call.run(map(_checked, iterable(resources, "resources")), attempt)
 
 
 def _checked(value: object) -> ConfigResource:
-    """Return the resource; raise for another type, or for a broker that is not named by its id."""
+    """Return the resource; raise for a wrong type or a broker that is not named by its id."""
     resource = instance_of(value, ConfigResource, "each of resources")
     kind = ResourceType(whole_number(resource.type, "the type of a ConfigResource", low=0))
     name = instance_of(resource.name, str, "the name of a ConfigResource")
@@ -65,7 +65,7 @@ def _checked(value: object) -> ConfigResource:
 def _by_broker(
     resources: Iterable[ConfigResource],
 ) -> dict[AnyBroker | Broker, list[ConfigResource]]:
-    """Who knows: a broker's own options only that broker, all else any."""
+    """Group resources by destination: that broker for a broker's options, any broker otherwise."""
     rows: dict[AnyBroker | Broker, list[ConfigResource]] = {}
     for resource in resources:
         own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name

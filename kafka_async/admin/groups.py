@@ -1,11 +1,11 @@
-"""Groups: list, describe, delete."""
+"""List, describe and delete groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Outcome, item_error
+from kafka_async.admin.call import ItemResults, item_error
 from kafka_async.admin.values import GroupDescription, GroupListing, MemberDescription
 from kafka_async.arguments import texts
 from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
@@ -44,110 +44,112 @@ _DEAD = "Dead"
 async def list_all(
     call: Call, *, states: Sequence[str], types: Sequence[str]
 ) -> dict[str, GroupListing]:
-    """All groups, from every broker; see `Admin.list_groups`."""
+    """List the groups of all brokers; see `Admin.list_groups`."""
     states, types = texts(states, "states"), texts(types, "types")
     cluster = await call.client.refresh_metadata(timeout=call.left)
 
-    async def attempt(node_ids: list[int]) -> Outcome[int, ListGroupsResponse]:
+    async def attempt(node_ids: list[int]) -> ItemResults[int, ListGroupsResponse]:
         request = ListGroupsRequest(states_filter=states, types_filter=types)
-        answers = {
+        responses = {
             node_id: call.client.submit(request, to=Broker(node_id), timeout=call.left)
             for node_id in node_ids
         }
-        outcome: Outcome[int, ListGroupsResponse] = Outcome()
-        for node_id, future in answers.items():
-            answer = await future
-            if answer.error_code:
-                outcome.errors[node_id] = error_for(answer.error_code)
+        results: ItemResults[int, ListGroupsResponse] = ItemResults()
+        for node_id, future in responses.items():
+            response = await future
+            if response.error_code:
+                results.errors[node_id] = error_for(response.error_code)
             else:
-                outcome.results[node_id] = answer
-        return outcome
+                results.values[node_id] = response
+        return results
 
-    answers = await call.settle(cluster.brokers, attempt)
+    responses = await call.run(cluster.brokers, attempt)
     return {
         row.group_id: GroupListing(row.group_id, row.protocol_type, row.group_state, row.group_type)
-        for answer in answers.values()
-        for row in answer.groups
+        for response in responses.values()
+        for row in response.groups
     }
 
 
 async def describe(call: Call, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-    """Groups and their members; see `Admin.describe_groups`."""
+    """Describe groups and their members; see `Admin.describe_groups`."""
 
-    async def ask(node_id: int, names: list[str], outcome: Outcome[str, GroupDescription]) -> None:
+    async def query(
+        node_id: int, names: list[str], results: ItemResults[str, GroupDescription]
+    ) -> None:
         classic = names
         try:
-            answer = await call.client.request(
+            response = await call.client.request(
                 ConsumerGroupDescribeRequest(group_ids=names), to=Broker(node_id), timeout=call.left
             )
         except UnsupportedVersionError:
-            pass  # a broker without KIP-848 has classic groups only
+            pass  # a broker without KIP-848 has only classic groups
         else:
             other = (GroupIdNotFoundError.code, UnsupportedVersionError.code)
-            classic = [row.group_id for row in answer.groups if row.error_code in other]
-            for row in answer.groups:
+            classic = [row.group_id for row in response.groups if row.error_code in other]
+            for row in response.groups:
                 if row.group_id not in classic:
-                    _settle_consumer(row, node_id, outcome)
+                    _add_consumer_group(row, node_id, results)
         if not classic:
             return
         request = DescribeGroupsRequest(groups=classic)
         described = await call.client.request(request, to=Broker(node_id), timeout=call.left)
         for row in described.groups:
-            _settle_classic(row, node_id, outcome)
+            _add_classic_group(row, node_id, results)
 
     wanted = texts(group_ids, "group_ids")
-    return await call.settle(wanted, lambda names: _by_coordinator(call, names, ask))
+    return await call.run(wanted, lambda names: _by_coordinator(call, names, query))
 
 
 async def delete(call: Call, group_ids: Iterable[str]) -> None:
     """Delete groups; see `Admin.delete_groups`."""
 
-    async def ask(node_id: int, names: list[str], outcome: Outcome[str, None]) -> None:
+    async def query(node_id: int, names: list[str], results: ItemResults[str, None]) -> None:
         request = DeleteGroupsRequest(groups_names=names)
-        answer = await call.client.request(request, to=Broker(node_id), timeout=call.left)
-        for row in answer.results:
+        response = await call.client.request(request, to=Broker(node_id), timeout=call.left)
+        for row in response.results:
             if row.error_code:
-                outcome.errors[row.group_id] = item_error(
+                results.errors[row.group_id] = item_error(
                     row.error_code, "group", row.group_id, row.error_message
                 )
             else:
-                outcome.results[row.group_id] = None
+                results.values[row.group_id] = None
 
     wanted = texts(group_ids, "group_ids")
-    await call.settle(wanted, lambda names: _by_coordinator(call, names, ask))
+    await call.run(wanted, lambda names: _by_coordinator(call, names, query))
 
 
-# -- pieces ---------------------------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------------
 
 
 async def _by_coordinator(
     call: Call,
     names: list[str],
-    ask: Callable[[int, list[str], Outcome[str, V]], Awaitable[None]],
-) -> Outcome[str, V]:
-    """Ask each coordinator about its groups; what it no longer coordinates is forgotten."""
-    found = await call.client.coordinators(CoordinatorKind.GROUP, names, timeout=call.left)
+    query: Callable[[int, list[str], ItemResults[str, V]], Awaitable[None]],
+) -> ItemResults[str, V]:
+    """Query each group's coordinator; a coordinator that is wrong or not reachable is forgotten."""
+    coordinators = await call.client.coordinators(CoordinatorKind.GROUP, names, timeout=call.left)
     nodes: dict[int, list[str]] = {}
     for name in names:
-        nodes.setdefault(found[name], []).append(name)
-    outcome: Outcome[str, V] = Outcome()
+        nodes.setdefault(coordinators[name], []).append(name)
+    results: ItemResults[str, V] = ItemResults()
     for node_id, groups in nodes.items():
         try:
-            await ask(node_id, groups, outcome)
+            await query(node_id, groups, results)
         except KafkaConnectionError as error:
-            outcome.errors.update(dict.fromkeys(groups, error))
-    for name, error in outcome.errors.items():
+            results.errors.update(dict.fromkeys(groups, error))
+    for name, error in results.errors.items():
         if isinstance(error, RefreshRetriableError):
             call.client.forget_coordinator(CoordinatorKind.GROUP, name)
-    return outcome
+    return results
 
 
-def _settle_consumer(
-    row: ConsumerGroup, node_id: int, outcome: Outcome[str, GroupDescription]
+def _add_consumer_group(
+    row: ConsumerGroup, node_id: int, results: ItemResults[str, GroupDescription]
 ) -> None:
     if row.error_code:
         error = item_error(row.error_code, "group", row.group_id, row.error_message)
-        outcome.errors[row.group_id] = error
+        results.errors[row.group_id] = error
         return
     members = [
         MemberDescription(
@@ -163,7 +165,7 @@ def _settle_consumer(
         )
         for member in row.members
     ]
-    outcome.results[row.group_id] = GroupDescription(
+    results.values[row.group_id] = GroupDescription(
         row.group_id,
         _CONSUMER,
         row.group_state,
@@ -174,16 +176,16 @@ def _settle_consumer(
     )
 
 
-def _settle_classic(
-    row: DescribedGroup, node_id: int, outcome: Outcome[str, GroupDescription]
+def _add_classic_group(
+    row: DescribedGroup, node_id: int, results: ItemResults[str, GroupDescription]
 ) -> None:
     error: KafkaError | None = None
     if row.error_code:
         error = item_error(row.error_code, "group", row.group_id, row.error_message)
-    elif row.group_state == _DEAD:  # how brokers before KIP-1043 say that there is no such group
+    elif row.group_state == _DEAD:  # a missing group, before KIP-1043
         error = GroupIdNotFoundError(f"group {row.group_id}: there is no such group")
     if error is not None:
-        outcome.errors[row.group_id] = error
+        results.errors[row.group_id] = error
         return
     members = [
         MemberDescription(
@@ -195,7 +197,7 @@ def _settle_classic(
         )
         for member in row.members
     ]
-    outcome.results[row.group_id] = GroupDescription(
+    results.values[row.group_id] = GroupDescription(
         row.group_id,
         "classic",
         row.group_state,
@@ -211,7 +213,7 @@ def _assignment(protocol_type: str, data: bytes) -> frozenset[TopicPartition]:
         return frozenset()
     version = int.from_bytes(data[:2], "big")
     known = ConsumerProtocolAssignment.VERSIONS.max
-    # A newer version only appends to what we know, and so is read as the newest that we do.
+    # A newer version only appends fields, so it is decoded as the newest known version.
     found, _ = ConsumerProtocolAssignment.decode_from(data, 2, min(version, known))
     return frozenset(
         TopicPartition(topic.topic, partition)

@@ -1,11 +1,11 @@
-"""Offsets: of partitions, and those that groups have committed."""
+"""List offsets of partitions and committed offsets of groups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Outcome, item_error
+from kafka_async.admin.call import ItemResults, item_error
 from kafka_async.arguments import by_partition, text, topic_partitions, whole_number
 from kafka_async.cluster.request_destinations import Broker, CoordinatorKind
 from kafka_async.errors import (
@@ -31,66 +31,66 @@ from kafka_async.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartit
 
 if TYPE_CHECKING:
     from kafka_async.admin.call import Call
-    from kafka_async.admin.values import At
+    from kafka_async.admin.values import OffsetTarget
     from kafka_async.cluster.metadata import ClusterMetadata
 
 
-_BY_NAME_UNTIL = 9
-"""The last version of OffsetFetch that knows topics by name."""
+_TOPIC_NAME_MAX_VERSION = 9
+"""Last version of OffsetFetch that has topic names instead of ids."""
 _CONSUMER_REPLICA = -1
 
 
 async def list_offsets(
-    call: Call, partitions: Mapping[TopicPartition, At], *, read_committed: bool
+    call: Call, partitions: Mapping[TopicPartition, OffsetTarget], *, read_committed: bool
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Offsets of partitions; see `Admin.list_offsets`."""
+    """List offsets of partitions; see `Admin.list_offsets`."""
     partitions = by_partition(partitions, "partitions", _at)
 
     async def attempt(
         pending: list[TopicPartition],
-    ) -> Outcome[TopicPartition, OffsetAndTimestamp]:
+    ) -> ItemResults[TopicPartition, OffsetAndTimestamp]:
         topics = {partition.topic for partition in pending}
         cluster = await call.client.refresh_metadata(topics=topics, timeout=call.left)
-        outcome: Outcome[TopicPartition, OffsetAndTimestamp] = Outcome()
-        led: dict[int, list[TopicPartition]] = {}
+        results: ItemResults[TopicPartition, OffsetAndTimestamp] = ItemResults()
+        by_leader: dict[int, list[TopicPartition]] = {}
         for partition in pending:
-            found = cluster.leader(partition)
-            if found is None:
-                outcome.errors[partition] = _no_leader(cluster, partition)
+            leader = cluster.leader(partition)
+            if leader is None:
+                results.errors[partition] = _no_leader(cluster, partition)
             else:
-                led.setdefault(found.leader_id, []).append(partition)
-        for node_id, rows in led.items():
+                by_leader.setdefault(leader.leader_id, []).append(partition)
+        for node_id, rows in by_leader.items():
             request = _list_offsets({row: partitions[row] for row in rows}, read_committed)
             try:
-                await _ask_leader(call, node_id, request, outcome)
+                await _query_leader(call, node_id, request, results)
             except KafkaConnectionError as error:
-                outcome.errors.update(dict.fromkeys(rows, error))
-        return outcome
+                results.errors.update(dict.fromkeys(rows, error))
+        return results
 
-    return await call.settle(partitions, attempt)
+    return await call.run(partitions, attempt)
 
 
-async def _ask_leader(
+async def _query_leader(
     call: Call,
     node_id: int,
     request: ListOffsetsRequest,
-    outcome: Outcome[TopicPartition, OffsetAndTimestamp],
+    results: ItemResults[TopicPartition, OffsetAndTimestamp],
 ) -> None:
-    answer = await call.client.request(request, to=Broker(node_id), timeout=call.left)
-    for topic in answer.topics:
+    response = await call.client.request(request, to=Broker(node_id), timeout=call.left)
+    for topic in response.topics:
         for row in topic.partitions:
             partition = TopicPartition(topic.name, row.partition_index)
             if row.error_code:
-                outcome.errors[partition] = error_for(
+                results.errors[partition] = error_for(
                     row.error_code, topic=topic.name, partition=row.partition_index
                 )
             else:
                 epoch = None if row.leader_epoch < 0 else row.leader_epoch
-                outcome.results[partition] = OffsetAndTimestamp(row.offset, row.timestamp, epoch)
+                results.values[partition] = OffsetAndTimestamp(row.offset, row.timestamp, epoch)
 
 
 def _at(value: object, name: str) -> int:
-    """Return a timestamp of ListOffsets; -1 to -3 are those of `OffsetSpec`."""
+    """Return a ListOffsets timestamp; -1 to -3 are the values of `OffsetSpec`."""
     return whole_number(value, name, low=-3)
 
 
@@ -106,7 +106,7 @@ def _no_leader(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaErro
 
 
 def _list_offsets(
-    partitions: Mapping[TopicPartition, At], read_committed: bool
+    partitions: Mapping[TopicPartition, OffsetTarget], read_committed: bool
 ) -> ListOffsetsRequest:
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for partition, at in partitions.items():
@@ -126,30 +126,30 @@ async def list_group_offsets(
     *,
     require_stable: bool,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a group has committed; see `Admin.list_group_offsets`."""
+    """Return the committed offsets of a group; see `Admin.list_group_offsets`."""
     text(group_id, "group_id")
     topics = None if partitions is None else _by_topic(partitions)
 
-    async def attempt(groups: list[str]) -> Outcome[str, OffsetFetchResponseGroup]:
-        found = await call.client.coordinator(CoordinatorKind.GROUP, group_id, timeout=call.left)
+    async def attempt(groups: list[str]) -> ItemResults[str, OffsetFetchResponseGroup]:
+        node_id = await call.client.coordinator(CoordinatorKind.GROUP, group_id, timeout=call.left)
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)],
             require_stable=require_stable,
         )
-        outcome: Outcome[str, OffsetFetchResponseGroup] = Outcome()
+        results: ItemResults[str, OffsetFetchResponseGroup] = ItemResults()
         try:
-            answer = await call.client.request(
-                request, to=Broker(found), timeout=call.left, max_version=_BY_NAME_UNTIL
+            response = await call.client.request(
+                request, to=Broker(node_id), timeout=call.left, max_version=_TOPIC_NAME_MAX_VERSION
             )
         except KafkaConnectionError as error:
-            outcome.errors[group_id] = error
+            results.errors[group_id] = error
         else:
-            _settle_group(answer.groups[0], outcome)
-        if isinstance(outcome.errors.get(group_id), RefreshRetriableError):
+            _add_group(response.groups[0], results)
+        if isinstance(results.errors.get(group_id), RefreshRetriableError):
             call.client.forget_coordinator(CoordinatorKind.GROUP, group_id)
-        return outcome
+        return results
 
-    row = (await call.settle([group_id], attempt))[group_id]
+    row = (await call.run([group_id], attempt))[group_id]
     return _committed(row)
 
 
@@ -162,21 +162,22 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[OffsetFetchRequestTo
     ]
 
 
-def _settle_group(
-    row: OffsetFetchResponseGroup, outcome: Outcome[str, OffsetFetchResponseGroup]
+def _add_group(
+    row: OffsetFetchResponseGroup, results: ItemResults[str, OffsetFetchResponseGroup]
 ) -> None:
     if row.error_code:
-        outcome.errors[row.group_id] = item_error(row.error_code, "group", row.group_id)
+        results.errors[row.group_id] = item_error(row.error_code, "group", row.group_id)
         return
-    # Offsets that a transaction has not decided yet (KIP-447) make the partition's row retriable.
+    # Offsets of a transaction that has not ended (KIP-447) fail their partition with a retriable
+    # error.
     for topic in row.topics:
         for partition in topic.partitions:
             if partition.error_code:
-                outcome.errors[row.group_id] = error_for(
+                results.errors[row.group_id] = error_for(
                     partition.error_code, topic=topic.name, partition=partition.partition_index
                 )
                 return
-    outcome.results[row.group_id] = row
+    results.values[row.group_id] = row
 
 
 def _committed(row: OffsetFetchResponseGroup) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -1,11 +1,11 @@
-"""Topics: create, delete, list, describe, add partitions."""
+"""Create, delete, list and describe topics; add partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafka_async.admin.call import Outcome, raise_first
+from kafka_async.admin.call import ItemResults, raise_first
 from kafka_async.admin.values import (
     NewTopic,
     PartitionDescription,
@@ -57,96 +57,96 @@ async def create(
     """Create topics; see `Admin.create_topics`."""
     wanted = {topic.name: topic for topic in map(_checked, iterable(topics, "new_topics"))}
 
-    async def attempt(names: list[str]) -> Outcome[str, TopicListing]:
+    async def attempt(names: list[str]) -> ItemResults[str, TopicListing]:
         request = CreateTopicsRequest(
             topics=[_creatable(wanted[name]) for name in names],
             timeout_ms=int(call.left * 1000),
             validate_only=validate_only,
         )
-        answer = await call.client.request(request, to=Controller(), timeout=call.left)
-        outcome: Outcome[str, TopicListing] = Outcome()
-        for row in answer.topics:
+        response = await call.client.request(request, to=Controller(), timeout=call.left)
+        results: ItemResults[str, TopicListing] = ItemResults()
+        for row in response.topics:
             if row.error_code:
-                outcome.errors[row.name] = error_for(
+                results.errors[row.name] = error_for(
                     row.error_code, row.error_message, topic=row.name
                 )
             else:
-                outcome.results[row.name] = _created(row, wanted[row.name])
-        return outcome
+                results.values[row.name] = _created(row, wanted[row.name])
+        return results
 
     created = await call.collect(wanted, attempt)
     if wait and not validate_only:
-        counts = {name: topic.partitions for name, topic in created.results.items()}
-        await _wait_for(call, counts)
+        counts = {name: topic.partitions for name, topic in created.values.items()}
+        await _wait_for_leaders(call, counts)
     raise_first(created.errors.values())
-    return created.results
+    return created.values
 
 
 async def delete(call: Call, names: Iterable[str], *, wait: bool) -> None:
     """Delete topics; see `Admin.delete_topics`."""
 
-    async def attempt(pending: list[str]) -> Outcome[str, None]:
+    async def attempt(pending: list[str]) -> ItemResults[str, None]:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in pending],
             timeout_ms=int(call.left * 1000),
         )
-        answer = await call.client.request(request, to=Controller(), timeout=call.left)
-        outcome: Outcome[str, None] = Outcome()
-        for row in answer.responses:
+        response = await call.client.request(request, to=Controller(), timeout=call.left)
+        results: ItemResults[str, None] = ItemResults()
+        for row in response.responses:
             name = row.name or ""
             if row.error_code:
-                outcome.errors[name] = error_for(row.error_code, row.error_message, topic=name)
+                results.errors[name] = error_for(row.error_code, row.error_message, topic=name)
             else:
-                outcome.results[name] = None
-        return outcome
+                results.values[name] = None
+        return results
 
     wanted = texts(names, "names")
     deleted = await call.collect(wanted, attempt, final=(UnknownTopicOrPartitionError,))
     if wait:
-        await _wait_until_gone(call, set(deleted.results))
+        await _wait_until_gone(call, set(deleted.values))
     raise_first(deleted.errors.values())
 
 
 async def list_all(call: Call, *, internal: bool) -> dict[str, TopicListing]:
-    """All topics by name; see `Admin.list_topics`."""
-    answer = await call.client.request(
+    """List topics by name; see `Admin.list_topics`."""
+    response = await call.client.request(
         MetadataRequest(topics=None, allow_auto_topic_creation=False),
         to=AnyBroker(),
         timeout=call.left,
     )
-    raise_for(answer.error_code)
+    raise_for(response.error_code)
     return {
         row.name: TopicListing(row.name, row.topic_id, len(row.partitions), row.is_internal)
-        for row in answer.topics
+        for row in response.topics
         if row.name is not None and not row.error_code and (internal or not row.is_internal)
     }
 
 
 async def describe(call: Call, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """Topics and their partitions; see `Admin.describe_topics`."""
+    """Describe topics and their partitions; see `Admin.describe_topics`."""
 
-    async def attempt(pending: list[str]) -> Outcome[str, TopicDescription]:
-        outcome: Outcome[str, TopicDescription] = Outcome()
-        for row in await _look_up(call, pending):
+    async def attempt(pending: list[str]) -> ItemResults[str, TopicDescription]:
+        results: ItemResults[str, TopicDescription] = ItemResults()
+        for row in await _fetch_topics(call, pending):
             name = row.name or ""
             if row.error_code:
                 unknown = row.error_code == UnknownTopicOrPartitionError.code
                 text = "there is no such topic" if unknown else None
-                outcome.errors[name] = error_for(row.error_code, text, topic=name)
+                results.errors[name] = error_for(row.error_code, text, topic=name)
             else:
-                outcome.results[name] = _described(name, row)
-        return outcome
+                results.values[name] = _described(name, row)
+        return results
 
-    return await call.settle(texts(names, "names"), attempt, final=(UnknownTopicOrPartitionError,))
+    return await call.run(texts(names, "names"), attempt, final=(UnknownTopicOrPartitionError,))
 
 
 async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool) -> None:
-    """Grow topics; see `Admin.create_partitions`."""
+    """Add partitions to topics; see `Admin.create_partitions`."""
     for name, count in mapping(counts, "counts").items():
         topic = text(name, "each key of counts")
         whole_number(count, f"counts[{topic!r}]", low=1, high=MAX_INT32)
 
-    async def attempt(names: list[str]) -> Outcome[str, None]:
+    async def attempt(names: list[str]) -> ItemResults[str, None]:
         request = CreatePartitionsRequest(
             topics=[
                 CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
@@ -154,28 +154,28 @@ async def create_partitions(call: Call, counts: Mapping[str, int], *, wait: bool
             ],
             timeout_ms=int(call.left * 1000),
         )
-        answer = await call.client.request(request, to=Controller(), timeout=call.left)
-        outcome: Outcome[str, None] = Outcome()
-        for row in answer.results:
+        response = await call.client.request(request, to=Controller(), timeout=call.left)
+        results: ItemResults[str, None] = ItemResults()
+        for row in response.results:
             if row.error_code:
-                outcome.errors[row.name] = error_for(
+                results.errors[row.name] = error_for(
                     row.error_code, row.error_message, topic=row.name
                 )
             else:
-                outcome.results[row.name] = None
-        return outcome
+                results.values[row.name] = None
+        return results
 
     grown = await call.collect(counts, attempt)
     if wait:
-        await _wait_for(call, {name: counts[name] for name in grown.results})
+        await _wait_for_leaders(call, {name: counts[name] for name in grown.values})
     raise_first(grown.errors.values())
 
 
-# -- pieces ---------------------------------------------------------------------------------------
+# -- helpers --------------------------------------------------------------------------------------
 
 
 def _checked(topic: object) -> NewTopic:
-    """Return the topic; raise for fields that no request can carry."""
+    """Return the topic; raise for fields that cannot be encoded."""
     new = instance_of(topic, NewTopic, "each of new_topics")
     name = text(new.name, "the name of a NewTopic")
     whole_number(new.partitions, f"partitions of {name}", low=-1, high=MAX_INT32)
@@ -206,10 +206,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _created(row: CreatableTopicResult, asked: NewTopic) -> TopicListing:
+def _created(row: CreatableTopicResult, requested: NewTopic) -> TopicListing:
     count = row.num_partitions
     if count < 0:
-        count = len(asked.assignments) or asked.partitions
+        count = len(requested.assignments) or requested.partitions
     return TopicListing(row.name, row.topic_id, count, is_internal=False)
 
 
@@ -228,23 +228,23 @@ def _described(name: str, row: MetadataResponseTopic) -> TopicDescription:
     return TopicDescription(name, row.topic_id, row.is_internal, tuple(partitions))
 
 
-async def _look_up(call: Call, names: Iterable[str]) -> Sequence[MetadataResponseTopic]:
+async def _fetch_topics(call: Call, names: Iterable[str]) -> Sequence[MetadataResponseTopic]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
-    answer = await call.client.request(request, to=AnyBroker(), timeout=call.left)
-    raise_for(answer.error_code)
-    return answer.topics
+    response = await call.client.request(request, to=AnyBroker(), timeout=call.left)
+    raise_for(response.error_code)
+    return response.topics
 
 
-async def _wait_for(call: Call, counts: Mapping[str, int]) -> None:
-    """Until metadata shows each topic with so many partitions, all of them led."""
+async def _wait_for_leaders(call: Call, counts: Mapping[str, int]) -> None:
+    """Wait until each topic has its number of partitions, all with a leader."""
     pending = dict(counts)
     while pending:
-        for row in await _look_up(call, pending):
-            led = [partition for partition in row.partitions if partition.leader_id >= 0]
-            if row.name in pending and not row.error_code and len(led) >= pending[row.name]:
+        for row in await _fetch_topics(call, pending):
+            with_leader = [partition for partition in row.partitions if partition.leader_id >= 0]
+            if row.name in pending and not row.error_code and len(with_leader) >= pending[row.name]:
                 del pending[row.name]
         if pending and not await call.pause():
             names = ", ".join(pending)
@@ -253,10 +253,10 @@ async def _wait_for(call: Call, counts: Mapping[str, int]) -> None:
 
 async def _wait_until_gone(call: Call, pending: set[str]) -> None:
     while pending:
-        for row in await _look_up(call, pending):
+        for row in await _fetch_topics(call, pending):
             if row.error_code == UnknownTopicOrPartitionError.code and row.name is not None:
                 pending.discard(row.name)
         if pending and not await call.pause():
             raise KafkaTimeoutError(
-                f"the deletion was accepted and is not done yet: {', '.join(sorted(pending))}"
+                f"the deletion was accepted but is not complete yet: {', '.join(sorted(pending))}"
             )

@@ -1,6 +1,7 @@
-"""What the admin client takes and gives: small values, no behaviour.
+"""Arguments and results of the admin client.
 
-They are apart from the subjects so that naming them loads no message module.
+They are separate from the modules that send requests, so that importing them loads no message
+module.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 class NewTopic:
     """A topic to create.
 
-    `partitions` and `replication_factor` of -1 take the cluster's defaults; `configs` are Kafka's
-    topic options under their own names ("retention.ms"). `assignments` names the replicas of each
-    partition instead, the preferred leader first.
+    Attributes:
+        name: Name of the topic.
+        partitions: Number of partitions; -1 for the cluster's default.
+        replication_factor: Replicas per partition; -1 for the cluster's default.
+        configs: Topic options under Kafka's names, such as "retention.ms".
+        assignments: Broker ids of each partition's replicas, the preferred leader first; replaces
+            `partitions` and `replication_factor`.
     """
 
     name: str
@@ -33,7 +38,7 @@ class NewTopic:
 
 
 class TopicListing(NamedTuple):
-    """A topic that exists; `topic_id` is the zero UUID on clusters without ids."""
+    """An existing topic; `topic_id` is the zero UUID on clusters without topic ids."""
 
     name: str
     topic_id: UUID
@@ -42,7 +47,7 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition: ids of brokers; `leader` is None while it has none."""
+    """One partition, with the ids of its brokers; `leader` is None while it has none."""
 
     partition: int
     leader: int | None
@@ -53,7 +58,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic and its partitions, in their order."""
+    """A topic and its partitions, in order."""
 
     name: str
     topic_id: UUID
@@ -62,7 +67,7 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """A cluster: its id, its brokers, and which of them the controller is (None: unknown)."""
+    """A cluster: its id, its brokers and the id of the controller (None if unknown)."""
 
     cluster_id: str
     controller_id: int | None
@@ -70,7 +75,7 @@ class ClusterDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group that exists; `state` and `type` are empty on clusters too old to say."""
+    """An existing group; `state` and `type` are empty on clusters too old to report them."""
 
     group_id: str
     protocol_type: str
@@ -79,7 +84,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group; `assignment` is empty for groups that are no consumers."""
+    """A member of a group; `assignment` is empty unless it is a consumer group."""
 
     member_id: str
     group_instance_id: str | None
@@ -101,7 +106,7 @@ class GroupDescription(NamedTuple):
 
 
 class OffsetSpec(enum.IntEnum):
-    """Which offset is asked for, where it is none by time (milliseconds since the epoch)."""
+    """Offsets that `Admin.list_offsets` can look up besides those by timestamp."""
 
     LATEST = -1
     EARLIEST = -2
@@ -109,7 +114,7 @@ class OffsetSpec(enum.IntEnum):
 
 
 class ResourceType(enum.IntEnum):
-    """What a configuration belongs to."""
+    """Types of resources that have a configuration."""
 
     TOPIC = 2
     BROKER = 4
@@ -119,7 +124,7 @@ class ResourceType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """Where an option's value comes from."""
+    """Sources of an option's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -137,7 +142,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration: a topic's by its name, a broker's by its id as text."""
+    """A resource with a configuration: a topic by name, or a broker by its id as a string."""
 
     type: ResourceType
     name: str
@@ -152,5 +157,5 @@ class ConfigEntry(NamedTuple):
     sensitive: bool
 
 
-At: TypeAlias = "OffsetSpec | int"
-"""Which offset: one of `OffsetSpec`, or the first at or after a time in milliseconds."""
+OffsetTarget: TypeAlias = "OffsetSpec | int"
+"""An `OffsetSpec`, or a timestamp in milliseconds for the first offset at or after it."""

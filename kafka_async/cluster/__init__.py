@@ -1,1 +1,1 @@
-"""Connections and brokers: metadata, lanes, routing and the low-level RPC client."""
+"""Connections, brokers, metadata, request routing and the low-level client."""

@@ -1,4 +1,4 @@
-"""Tracks the responses and time-outs of a broker. Pure."""
+"""Tracks the responses and timeouts of a broker. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ A broker responds within milliseconds to every request that it does not hold bac
 
 @dataclass(slots=True)
 class BrokerActivity:
-    """Responses and time-outs of one broker, over all lanes to it.
+    """Responses and timeouts of one broker, over all connections to it.
 
     Attributes:
         responded_at: Time of the last response, in seconds of the loop's clock; None before.
-        overdue: A request has waited for request_timeout_ms, or for as long as
-            UNANSWERED_AFTER, and timed out; the broker has not responded since.
+        overdue: A request timed out after request_timeout_ms or after UNANSWERED_AFTER, whichever
+            is shorter, and the broker has not responded since.
     """
 
     responded_at: float | None = None
     overdue: bool = False
 
-    def responded(self, now: float) -> None:
-        """Note a response."""
+    def record_response(self, now: float) -> None:
+        """Record a response."""
         self.responded_at = now
         self.overdue = False
 
-    def timed_out(self) -> None:
-        """Note a request that timed out and had waited long enough to say something."""
+    def record_timeout(self) -> None:
+        """Record a timeout of a request that was in flight long enough to suspect the broker."""
         self.overdue = True

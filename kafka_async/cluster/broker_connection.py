@@ -1,15 +1,13 @@
-"""A lane: the one connection to a broker that a kind of traffic uses, made and made again on
-demand.
+"""A connection to one broker that is opened on first use and reopened on demand.
 
-A broker serves one request of a connection at a time, so what may park at a broker (a long fetch, a
-rebalance, the creation of a topic) never shares a connection with what must not wait: each has its
-lane.
+A broker handles the requests of one TCP connection in order, and it may hold a request back (a long
+fetch, a rebalance, the creation of a topic). Such a request never shares a connection with one that
+must not wait: each kind of traffic has a separate `BrokerConnection`.
 
-A lane that lost its connection, or could not get one, stays down until somebody uses it again, and
-then not before its back-off has passed: reconnect_backoff_ms, doubling with each failure in a row.
-The time a new connection may take grows likewise (KIP-601). Everybody who waits for a connection
-waits for the same attempt, which runs as a task of its own, so that cancelling one of them disturbs
-no other.
+A connection that was lost or could not be opened stays down until it is used again, and then until
+its backoff has passed: reconnect_backoff_ms, doubled with each failure in a row. The timeout for
+opening it grows likewise (KIP-601). All callers that wait for the connection wait for the same
+attempt, which runs as a separate task, so that cancelling one caller affects no other.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafka_async.backoff import Backoff
 from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
-from kafka_async.cluster.connection import Connection, ConnectionContext, ConnectionSetupError
+from kafka_async.cluster.connection import Connection, ConnectionSetupError
 from kafka_async.cluster.throttle import Throttle
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -37,22 +35,23 @@ if TYPE_CHECKING:
 
     from kafka_async.cluster.broker_activity import BrokerActivity
     from kafka_async.cluster.connection import Address
+    from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.handshake import BrokerVersions
-    from kafka_async.cluster.response import ResponseFuture
+    from kafka_async.cluster.pending_response import ResponseFuture
     from kafka_async.protocol.message import Request, Response
     from kafka_async.protocol.registry import Api
     from kafka_async.supervisor import Offload, SupervisedTask, Supervisor
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
-CONNECT_PATIENCE: Final = 1.0
-"""Seconds after which another broker is tried besides the one that is being connected."""
-CLOSING_TIME: Final = 2.0
-"""Seconds that a connection gets to close in good order."""
+CONNECT_HEDGE_AFTER: Final = 1.0
+"""Seconds of connecting to a broker after which another broker is tried as well."""
+CLOSE_TIMEOUT: Final = 2.0
+"""Maximum seconds for an orderly close of a connection."""
 
 
 class ConnectionKind(enum.Enum):
-    """What a lane carries. The value is its name in logs and events."""
+    """The purpose of a connection. The value is its name in logs and events."""
 
     GENERAL = "general"
     SLOW = "slow"
@@ -64,8 +63,8 @@ class ConnectionKind(enum.Enum):
 logger = logging.getLogger("kafka_async.cluster")
 
 MIB: Final = 1024 * 1024
-HELD_APIS: Final = frozenset({11, 14})
-"""APIs of which a broker holds requests back for other members: JoinGroup and SyncGroup."""
+GROUP_WAIT_APIS: Final = frozenset({11, 14})
+"""APIs whose requests a broker holds back for other group members: JoinGroup and SyncGroup."""
 FETCH_API: Final = 1
 MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.GENERAL: 16 * MIB,
@@ -74,49 +73,52 @@ MAX_FRAME_SIZES: Final[dict[ConnectionKind, int]] = {
     ConnectionKind.FETCH: 100 * MIB,
     ConnectionKind.COORDINATOR: 16 * MIB,
 }
-"""The largest frame that a lane accepts, in bytes; a consumer lowers that of its fetches."""
-MAX_FRAME: Final = max(MAX_FRAME_SIZES.values())
+"""Bytes of the largest response, by kind of connection; consumers set a lower limit for fetches."""
+MAX_FRAME_SIZE: Final = max(MAX_FRAME_SIZES.values())
 
 
-class LaneWatcher(Protocol):
-    """What a lane tells whoever keeps the lanes of a client."""
+class ConnectionObserver(Protocol):
+    """Callbacks of a `BrokerConnection` to the object that manages all connections."""
 
     def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
-        """The lane has a new connection."""
+        """Handle a new connection."""
         ...
 
     def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
-        """The lane could not get a connection."""
+        """Handle a failed attempt to connect."""
         ...
 
     def lost(self, error: KafkaError) -> None:
-        """A connection ended by an error."""
+        """Handle the end of a connection by an error."""
         ...
 
     def closed(self, connection: BrokerConnection) -> None:
-        """The lane was closed for good."""
+        """Handle the final close."""
         ...
 
 
 class BrokerConnection:
-    """A lane to one broker; made by `Client.connection`, closed by who asked for it.
+    """A reconnecting connection to one broker; made by `Client.connection`, closed by its owner.
 
-    `muted_until` is when the broker's quota lets the next request pass, in seconds of the
-    loop's clock, in the past if at once; `send` waits for it, and who uses `submit` or `ask` has to
-    look first (KIP-219).
+    Attributes:
+        node_id: Id of the broker; negative for a bootstrap server.
+        kind: The connection's purpose.
+        muted_until: End of the throttle time, in seconds of the loop's clock; in the past if the
+            connection is not muted (KIP-219). `send` waits for it; callers of `submit` and
+            `submit_with_callback` have to check it.
     """
 
     def __init__(
         self,
-        wiring: ConnectionContext,
+        context: ConnectionContext,
         supervisor: Supervisor,
         node_id: int,
         kind: ConnectionKind,
         *,
         owner: str,
         activity: BrokerActivity,
-        locate: Callable[[], Address],
-        watcher: LaneWatcher,
+        address: Callable[[], Address],
+        observer: ConnectionObserver,
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> None:
@@ -124,13 +126,13 @@ class BrokerConnection:
         self.kind = kind
         self.muted_until = 0.0
         self._owner = owner
-        self._frame_cap = max_frame_size
+        self._max_frame_size = max_frame_size
         self._fetch_max_wait = fetch_max_wait
         self._activity = activity
-        self._wiring = wiring
+        self._context = context
         self._supervisor = supervisor
-        self._locate = locate
-        self._watcher = watcher
+        self._address = address
+        self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._throttle = Throttle()
@@ -139,67 +141,69 @@ class BrokerConnection:
         self._ended: KafkaError | None = None
         self._failure: KafkaError | None = None
         self._retry_at = 0.0
-        config = wiring.config
+        config = context.config
         self._backoff = Backoff(
             seconds(config.reconnect_backoff_ms), seconds(config.reconnect_backoff_max_ms)
         )
-        self._patience = seconds(config.request_timeout_ms)
-        self._setup = Backoff(
+        self._request_timeout = seconds(config.request_timeout_ms)
+        self._setup_timeout = Backoff(
             seconds(config.socket_connection_setup_timeout_ms),
             seconds(config.socket_connection_setup_timeout_max_ms),
         )
 
-    # -- questions --------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     @property
     def connected(self) -> bool:
-        """Whether a request can be submitted now."""
+        """True if a request can be submitted now."""
         return self._connection is not None and self._connection.open
 
     @property
     def connecting(self) -> bool:
-        """Whether a connection is being made right now."""
+        """True while an attempt to connect is in progress."""
         return self._connection is not None and not self._connection.open
 
     @property
     def in_flight(self) -> int:
-        """Requests under way."""
+        """Number of requests without a response."""
         return 0 if self._connection is None else self._connection.in_flight
 
     def unanswered_since(self, now: float) -> float | None:
-        """Return when the oldest request was sent, if its response should be there by now.
+        """Return the send time of the oldest request if its response is overdue.
 
         None while nothing is in flight, or while the broker may hold that request back.
         """
-        exchange = None if self._connection is None else self._connection.oldest
-        if exchange is None or self.kind is ConnectionKind.SLOW or exchange.api_key in HELD_APIS:
+        request = None if self._connection is None else self._connection.oldest_request
+        if request is None or self.kind is ConnectionKind.SLOW:
             return None
-        held = self._fetch_max_wait if exchange.api_key == FETCH_API else 0.0
-        return exchange.sent_at if now - exchange.sent_at >= UNANSWERED_AFTER + held else None
+        if request.api_key in GROUP_WAIT_APIS:
+            return None
+        max_wait = self._fetch_max_wait if request.api_key == FETCH_API else 0.0
+        return request.sent_at if now - request.sent_at >= UNANSWERED_AFTER + max_wait else None
 
     @property
     def retry_at(self) -> float:
-        """When the next connection may be tried; in the past if at once."""
+        """Earliest time of the next attempt to connect; in the past if backoff has ended."""
         return self._retry_at
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why the last attempt to connect failed; None if it worked, or was not made yet."""
+        """Error of the last attempt to connect; None if it succeeded or none was made."""
         return self._failure
 
-    def trouble(self) -> str:
-        """What keeps the connection that is being made from being there, and what to do."""
+    def connect_problem(self) -> str:
+        """Return what a timeout at the current stage of connecting means, and what to do."""
         connection = self._connection
         return "" if connection is None else connection.diagnosis(TimeoutError()).text
 
     def version(self, api: Api | int) -> int:
-        """The newest version of an API that both sides know; the lane must be connected.
+        """Return the newest version of an API that the connected broker and this client support.
 
         Raises:
-            UnsupportedVersionError: there is none.
-            KafkaConnectionError: the lane is not connected.
+            UnsupportedVersionError: There is none.
+            KafkaConnectionError: The broker is not connected.
         """
-        return self._opened().versions.version(api if isinstance(api, int) else api.key)
+        return self._current().versions.version(api if isinstance(api, int) else api.key)
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -211,25 +215,26 @@ class BrokerConnection:
         version: int | None = None,
         offload: Offload | None = None,
     ) -> ResponseT:
-        """Send a request, connecting first if need be, and wait for its answer.
+        """Send a request, connecting first if necessary, and wait for its response.
 
-        With `offload` a large one is decoded by it, in a thread.
+        With `offload`, a large response is decoded in a thread.
 
         Raises:
-            KafkaTimeoutError: no answer within `timeout` seconds.
-            KafkaConnectionError: no connection, or it was lost; whether the broker has done what
-                was asked is unknown then.
-            UnsupportedVersionError: the broker does not know the API in a version that we know.
+            KafkaTimeoutError: There was no response within `timeout` seconds.
+            KafkaConnectionError: There is no connection, or it was lost; the broker may or may not
+                have handled the request.
+            UnsupportedVersionError: The broker supports no version of the API that this client
+                supports.
         """
         connection = self._connection
         if connection is None or not connection.open or self.muted_until:
             deadline = self._loop.time() + timeout
-            connection = await self._ready(deadline)
+            connection = await self._connect_unmuted(deadline)
             timeout = deadline - self._loop.time()
-        if connection.full:
+        if connection.writing_paused:
             await connection.drain()
-        answer = connection.submit(request, version, timeout)
-        return await (answer if offload is None else answer.decoded(offload))
+        response = connection.submit(request, version, timeout)
+        return await (response if offload is None else response.decoded(offload))
 
     def submit(
         self,
@@ -239,52 +244,56 @@ class BrokerConnection:
         expect_response: bool = True,
         version: int | None = None,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request behind those already sent and return at once; the lane must be connected.
+        """Send a request without waiting; the broker must be connected.
 
-        Cancelling the future does not recall the request. Without `expect_response` (acks=0) it is
-        resolved at once, with an empty response.
+        Cancelling the future does not cancel the request. Without `expect_response` (acks=0) the
+        future is resolved at once, with an empty response.
 
         Raises:
-            KafkaConnectionError: the lane is not connected.
-            UnsupportedVersionError, EncodeError: the request cannot be said to this broker.
+            KafkaConnectionError: The broker is not connected.
+            EncodeError: The request cannot be encoded in the version.
+            UnsupportedVersionError: The broker does not support the API, or the version lacks a
+                field that is set.
         """
-        connection = self._opened()
+        connection = self._current()
         return connection.submit(request, version, timeout, expect_response=expect_response)
 
-    def ask(
+    def submit_with_callback(
         self,
         request: Request[ResponseT],
-        heard: Callable[[ResponseT | KafkaError], None],
+        callback: Callable[[ResponseT | KafkaError], None],
         *,
         timeout: float,
         expect_response: bool = True,
         version: int | None = None,
     ) -> None:
-        """Like `submit`, for whoever wants the answer in a call: no turn of the loop lies between.
+        """Send a request like `submit`; `callback` receives the response or the error.
 
-        `heard` gets the answer, or why there is none, exactly once and not before this has
-        returned. It must not raise.
+        The callback runs in the same event loop iteration in which the response arrives. It is
+        called exactly once, not before this method has returned, and must not raise.
         """
-        connection = self._opened()
-        connection.ask(request, version, timeout, heard, expect_response=expect_response)
+        connection = self._current()
+        connection.submit_with_callback(
+            request, version, timeout, callback, expect_response=expect_response
+        )
 
     async def connect(self, timeout: float) -> None:
-        """Connect unless connected; one attempt, after the back-off of earlier failures.
+        """Connect unless connected; one attempt, after the backoff of earlier failures.
 
         Raises:
-            KafkaConnectionError: it failed; the text says why.
-            KafkaTimeoutError: it has not come about within `timeout` seconds.
+            KafkaConnectionError: The attempt failed; the message names the reason.
+            KafkaTimeoutError: The connection was not established within `timeout` seconds.
         """
-        await self._connected(self._loop.time() + timeout)
+        await self._connect_before(self._loop.time() + timeout)
 
     async def close(self, reason: KafkaError | None = None) -> None:
-        """Close the lane for good and wait until it is; what is under way fails. Bounded: 2 s."""
+        """Close the connection for good, within CLOSE_TIMEOUT; requests in flight fail."""
         connection = self._connection
-        self.end(reason or ClientClosedError(f"the lane to {self._name()} was closed"))
+        self.end(reason or ClientClosedError(f"the {self._name()} was closed"))
         if connection is None:
             return
         try:
-            async with asyncio.timeout(CLOSING_TIME):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
                 await connection.wait_ended()
         except TimeoutError:
             connection.abort()
@@ -293,157 +302,157 @@ class BrokerConnection:
             raise
 
     def end(self, reason: KafkaError) -> None:
-        """Close at once, without waiting; what is under way fails with `reason`."""
+        """Close for good without waiting; requests in flight fail with `reason`."""
         if self._ended is not None:
             return
         self._ended = reason
         self.disconnect(reason)
-        self._watcher.closed(self)
+        self._observer.closed(self)
 
     def disconnect(self, reason: KafkaError) -> None:
-        """Drop the connection, if there is one; the next use makes another."""
+        """Close the current connection; the next use opens another."""
         if self._attempt is not None:
             self._attempt.cancel()
             self._attempt = None
-        self._release(reason)
+        self._fail_waiters(reason)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(reason)
 
     # -- connecting -------------------------------------------------------------------------------
 
-    def _opened(self) -> Connection:
+    def _current(self) -> Connection:
         connection = self._connection
         if connection is None or not connection.open:
-            raise self._ended or KafkaConnectionError(f"not connected to {self._name()}")
+            raise self._ended or KafkaConnectionError(f"the {self._name()} is not open")
         return connection
 
-    async def _ready(self, deadline: float) -> Connection:
-        """Connect, and wait until the throttle window has passed, which may be extended meanwhile.
+    async def _connect_unmuted(self, deadline: float) -> Connection:
+        """Connect, and wait until the connection is not muted.
 
-        Requests that waited for one window are sent together when it has passed, as in Java.
+        Requests that waited for the end of one throttle time are then sent together, as in Java.
         """
         while True:
-            connection = await self._connected(deadline)
+            connection = await self._connect_before(deadline)
             delay = self._throttle.delay(self._loop.time())
             if not delay:
                 return connection
             if self._loop.time() + delay >= deadline:
                 raise KafkaTimeoutError(
-                    f"{self._name()} throttles this client for {delay:.3g} s more, "
+                    f"broker {self.node_id} throttles this client for {delay:.3g} s more, "
                     "which is beyond the request's deadline"
                 )
-            await self._wiring.lifetime.sleep(delay)
+            await self._context.lifetime.sleep(delay)
 
-    async def _connected(self, deadline: float) -> Connection:
+    async def _connect_before(self, deadline: float) -> Connection:
         connection = self._connection
         if connection is not None and connection.open:
             return connection
         if self._ended is not None:
             raise self._ended
         if self._attempt is None:
-            self._attempt = self._supervisor.spawn(self._connect, name=f"connects {self._name()}")
+            self._attempt = self._supervisor.spawn(self._connect, name=self._name())
         waiter: asyncio.Future[Connection] = self._loop.create_future()
         self._waiters.append(waiter)
         try:
             async with asyncio.timeout_at(deadline):
                 return await waiter
         except TimeoutError:
-            raise self._late() from None
+            raise self._connect_timeout() from None
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
-    def _late(self) -> KafkaError:
+    def _connect_timeout(self) -> KafkaError:
         connection = self._connection
         if connection is not None and not connection.open:
-            return KafkaTimeoutError(f"{connection.address}: {self.trouble()}")
+            return KafkaTimeoutError(f"{connection.address}: {self.connect_problem()}")
         before = "" if self._failure is None else f"; before that: {self._failure}"
-        return KafkaTimeoutError(f"no connection to {self._name()} within the deadline{before}")
+        return KafkaTimeoutError(f"no {self._name()} within the deadline{before}")
 
     async def _connect(self) -> None:
         delay = self._retry_at - self._loop.time()
         if delay > 0:
             await asyncio.sleep(delay)
         try:
-            address = self._locate()
-            connection = self._connection = self._made(address)
-            # No longer than a request: a broker that froze must not hold up whatever waits for it.
-            await connection.start(min(self._setup.next(), self._patience))
+            address = self._address()
+            connection = self._connection = self._create_connection(address)
+            # Not longer than a request: a frozen broker must not delay its callers further.
+            await connection.start(min(self._setup_timeout.next(), self._request_timeout))
         except KafkaError as error:
-            self._failed(error)
+            self._on_connect_failed(error)
             return
         self._attempt = None
         self._failure = None
         self._backoff.reset()
-        self._setup.reset()
-        self._watcher.connected(self, connection.versions)
+        self._setup_timeout.reset()
+        self._observer.connected(self, connection.versions)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(connection)
 
-    def _made(self, address: Address) -> Connection:
+    def _create_connection(self, address: Address) -> Connection:
         return Connection(
-            self._wiring,
+            self._context,
             address,
             self.kind.value,
-            cap=min(MAX_FRAME_SIZES[self.kind], self._frame_cap or MAX_FRAME),
+            max_frame_size=min(MAX_FRAME_SIZES[self.kind], self._max_frame_size or MAX_FRAME_SIZE),
             activity=self._activity,
-            on_end=self._lost,
-            on_answer=self._answered,
+            on_closed=self._on_closed,
+            on_response=self._on_response,
         )
 
-    def _failed(self, error: KafkaError) -> None:
+    def _on_connect_failed(self, error: KafkaError) -> None:
         self._attempt = None
         self._connection = None
         if self._failure is None:
-            logger.info("no connection (%s lane): %s", self.kind.value, error)
+            logger.info("no %s connection: %s", self.kind.value, error)
         self._failure = error
         self._retry_at = self._loop.time() + self._backoff.next()
-        self._release(error)
-        self._watcher.failed(self, error)
+        self._fail_waiters(error)
+        self._observer.failed(self, error)
 
-    def _release(self, error: KafkaError) -> None:
+    def _fail_waiters(self, error: KafkaError) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
 
-    def _lost(self, error: KafkaError | None) -> None:
+    def _on_closed(self, error: KafkaError | None) -> None:
         self._connection = None
         if error is not None and self._ended is None:
             self._retry_at = self._loop.time() + self._backoff.next()
-            self._watcher.lost(error)
+            self._observer.lost(error)
 
-    def _answered(self, api_key: int, version: int, response: Response) -> None:
+    def _on_response(self, api_key: int, version: int, response: Response) -> None:
         throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
         if not throttle_time_ms:
             return
-        pause = self._throttle.answered(api_key, version, throttle_time_ms, self._loop.time())
-        self.muted_until = self._throttle.until
-        if pause and self._wiring.hooks.active:
-            event = Throttled(self._wiring.config.client_id, self.node_id, api_key, pause)
-            self._wiring.hooks.emit(event)
+        pause = self._throttle.record(api_key, version, throttle_time_ms, self._loop.time())
+        self.muted_until = self._throttle.muted_until
+        if pause and self._context.hooks.active:
+            event = Throttled(self._context.config.client_id, self.node_id, api_key, pause)
+            self._context.hooks.emit(event)
 
     def __repr__(self) -> str:
         state = "connected" if self.connected else "closed" if self._ended else "not connected"
-        return f"<Lane to {self._name()}, {self._owner}'s, {state}>"
+        return f"<BrokerConnection: {self._name()}, owner {self._owner}, {state}>"
 
     def _name(self) -> str:
-        return f"broker {self.node_id} ({self.kind.value} lane)"
+        return f"{self.kind.value} connection to broker {self.node_id}"
 
 
 async def close_connections(
     connections: Iterable[BrokerConnection], timeout: float, reason: KafkaError | None = None
 ) -> None:
-    """Close lanes all at once; abort the connections that are still open after `timeout` s."""
+    """Close connections concurrently; abort those that are still open after `timeout` seconds."""
     loop = asyncio.get_running_loop()
     tasks = {loop.create_task(connection.close(reason)) for connection in connections}
     if not tasks:
         return
     try:
-        # Even with no time left each task runs up to its first wait, by when its lane has ended.
+        # Even with a timeout of 0 each task runs up to its first wait, after it has called `end`.
         await asyncio.wait(tasks, timeout=max(0.0, timeout))
     finally:
         late = [task for task in tasks if not task.done()]
@@ -454,7 +463,7 @@ async def close_connections(
 
 
 def is_permanent(error: KafkaError) -> bool:
-    """Whether connecting again will not help before somebody changes something."""
+    """Return whether retries fail until the configuration or the cluster changes."""
     if isinstance(error, ConnectionSetupError):
-        return error.hopeless
+        return error.permanent
     return not error.retriable

@@ -1,10 +1,10 @@
-"""The client: bootstrap, metadata, routing, retries; and the low-level RPC API.
+"""The low-level client: bootstrap, metadata, routing, retries, requests.
 
     async with Client("localhost:9092") as client:
-        answer = await client.request(MetadataRequest(topics=None), to=AnyBroker())
+        response = await client.request(MetadataRequest(topics=None), to=AnyBroker())
 
-`Client` wires the parts and holds none of their state. None of them knows it, so a client that is
-forgotten while started is collected, and says so.
+`Client` connects its parts and holds none of their state. The parts have no reference to the
+client, so that a client that was started and never stopped is garbage collected and warns.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing_extensions import Unpack
 from kafka_async.arguments import check_timeout, function, instance_of, topic_names
 from kafka_async.backoff import Backoff
 from kafka_async.clock import LoopClock
-from kafka_async.cluster.broker import Brokers
-from kafka_async.cluster.connection import ConnectionContext
-from kafka_async.cluster.coordinator_lookup import Coordinators
+from kafka_async.cluster.brokers import Brokers
+from kafka_async.cluster.connection_context import ConnectionContext
+from kafka_async.cluster.coordinator_lookup import CoordinatorLookup
 from kafka_async.cluster.framing import ReceiveBudget
 from kafka_async.cluster.kernel_notice import log_kernel
 from kafka_async.cluster.lifetime import Lifetime
 from kafka_async.cluster.metadata import ClusterMetadata, LeaderHint
 from kafka_async.cluster.metadata_updater import MetadataUpdater, bootstrap_error
 from kafka_async.cluster.request_destinations import DESTINATIONS
-from kafka_async.cluster.request_router import Router
+from kafka_async.cluster.request_router import RequestRouter
 from kafka_async.cluster.transport import SocketDialer
 from kafka_async.config import ClientConfig, seconds
 from kafka_async.errors import (
@@ -59,23 +59,27 @@ if TYPE_CHECKING:
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 SLOW_APIS: Final = frozenset({19, 20, 21, 37, 42, 43, 45, 57})
-"""APIs that wait for the cluster before they answer: CreateTopics, DeleteTopics, DeleteRecords,
+"""APIs whose responses wait for the cluster: CreateTopics, DeleteTopics, DeleteRecords,
 CreatePartitions, DeleteGroups, ElectLeaders, AlterPartitionReassignments, UpdateFeatures."""
 
 
 class Client:
-    """A connection to a cluster, shared by the producers, consumers and admins that are given it.
+    """A client of one cluster, which producers, consumers and admin clients can share.
 
-    `bootstrap_servers` are brokers to ask first, as "host:port,host:port" or a sequence; all other
-    arguments are keyword options (see `ClientConfig`). `hooks` hear what happens; `clock` and
-    `dialer` replace the machine's for tests. A client belongs to the event loop and the process it
-    is started in.
+    A client belongs to the event loop and the process in which it is started.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, as "host:port,host:port" or a sequence.
+        hooks: Receives the client's events.
+        clock: Replaces the system's clocks, for tests.
+        dialer: Replaces TCP connections, for tests.
+        **options: Options of `ClientConfig`.
     """
 
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **options: Any) -> Self:
-            """Refuse arguments in the form of other clients."""
+            """Reject arguments in the form of other Kafka clients."""
             check_construction(cls, args, options)
             return super().__new__(cls)
 
@@ -100,14 +104,28 @@ class Client:
         clock: Clock | None = None,
         dialer: Dialer | None = None,
     ) -> Self:
-        """A client with these options; those of a producer or consumer serve as well."""
+        """Return a client with the options of `config`, which may be a producer's or consumer's.
+
+        Args:
+            config: The options.
+            hooks: Receives the client's events.
+            clock: Replaces the system's clocks, for tests.
+            dialer: Replaces TCP connections, for tests.
+        """
         client = cls.__new__(cls)
-        client._init(config, hooks, clock, dialer)  # noqa: SLF001  # our own class
+        client._init(config, hooks, clock, dialer)  # noqa: SLF001
         return client
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """A client with options under Java's names, as {"bootstrap.servers": "localhost:9092"}."""
+        """Return a client with options under Java's names.
+
+        Args:
+            properties: Values by name, such as {"bootstrap.servers": "localhost:9092"}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is not allowed.
+        """
         return cls.from_config(ClientConfig.from_properties(properties))
 
     def _init(
@@ -127,15 +145,15 @@ class Client:
         self._stopped = False
         self._closing: asyncio.Task[None] | None = None
 
-    # -- life -------------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect and fetch the first metadata.
 
         Raises:
             BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
-                all have refused connections for bootstrap_refused_timeout_ms. It says what was
-                wrong with each, and what to do.
+                all have refused connections for bootstrap_refused_timeout_ms. The message names
+                the cause for each, and what to do.
         """
         log_kernel()
         await self.supervisor.start()
@@ -145,7 +163,7 @@ class Client:
         self.supervisor.on_failure(parts.end)
         self.supervisor.spawn(parts.updater.run, parts.brokers, name="metadata")
         try:
-            await parts.updater.update(self._api_timeout)
+            await parts.updater.refresh(self._api_timeout)
         except KafkaTimeoutError as error:
             failure = bootstrap_error(parts.brokers)
             await self.stop()
@@ -156,9 +174,9 @@ class Client:
         self._started = True
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Close all connections; requests in flight fail. Safe to call again.
+        """Close all connections; requests in flight fail. May be called again.
 
-        It is completed even if the caller is cancelled meanwhile.
+        It completes even if the caller is cancelled meanwhile.
 
         Args:
             timeout: Maximum time for an orderly close, in seconds (default: close_timeout_ms);
@@ -206,12 +224,12 @@ class Client:
             )
 
     def health(self) -> Health:
-        """Return a snapshot of the client's condition; no request is sent.
+        """Return a snapshot of the client's health; no request is sent.
 
-        It may be taken at any time, before `start` and after `stop` too. The state is "degraded"
-        while the client runs and no broker is both connected and responding, or a broker has not
-        responded for 5 s to a request that it does not hold back; `last_error` names it then. The
-        fields of producers and consumers keep their defaults.
+        This may be called at any time, also before `start` and after `stop`. The state is
+        "degraded" while the client runs and no broker is both connected and responding, or a broker
+        has not responded for 5 s to a request that it does not hold back; `last_error` names that
+        broker. The fields of producers and consumers keep their defaults.
         """
         from kafka_async.kernel import IMPLEMENTATION
 
@@ -236,7 +254,7 @@ class Client:
 
     @property
     def responsive(self) -> bool:
-        """True while a request is worth sending: the client runs, and not all brokers are away."""
+        """True while the client runs and a broker is connected and responds."""
         return self._parts is not None and self._state(self._parts.brokers) == "running"
 
     # -- requests ---------------------------------------------------------------------------------
@@ -250,27 +268,31 @@ class Client:
         retry: bool = True,
         max_version: int | None = None,
     ) -> ResponseT:
-        """Send a request where it belongs, and return the answer, errors inside included.
+        """Send a request and return its response; errors in the response are not raised.
 
-        With `retry`, it is sent again after a lost connection, a time-out, or an answer whose top
-        level says that another broker is to be asked, until `timeout` (seconds; default:
-        default_api_timeout_ms) has passed. What must not be done twice is asked for without.
-        `max_version` bounds the version that is negotiated.
+        Args:
+            request: The request.
+            to: The destination, such as `AnyBroker()` or `Leader(partition)`.
+            timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
+            retry: Whether to send the request again after a lost connection, a timeout, or a
+                top-level error that names the wrong broker. Use False for a request that must not
+                be executed twice.
+            max_version: Upper limit for the negotiated version.
 
         Raises:
-            KafkaTimeoutError: no answer in that time.
-            KafkaConnectionError: no connection, or it was lost.
-            UnsupportedVersionError: the broker does not know this API.
+            KafkaTimeoutError: There was no response within `timeout`.
+            KafkaConnectionError: There is no connection, or it was lost.
+            UnsupportedVersionError: The broker does not support this API.
         """
         _check_request(request, to, timeout)
-        parts = self._running()
+        parts = self._started_parts()
         loop = self.supervisor.loop
         deadline = loop.time() + (self._api_timeout if timeout is None else timeout)
         backoff = self._new_backoff()
         while True:
             try:
                 connection = await parts.router.connection(to, deadline)
-                answer = await self._send(parts, connection, request, deadline, max_version)
+                response = await self._send(parts, connection, request, deadline, max_version)
             except (KafkaConnectionError, KafkaTimeoutError) as error:
                 delay = backoff.next()
                 if not retry or loop.time() + delay >= deadline:
@@ -279,19 +301,25 @@ class Client:
                 if isinstance(error, KafkaConnectionError):
                     parts.router.forget(to)
             else:
-                if not retry or not parts.router.must_route_again(to, answer):
-                    return answer
+                if not retry or not parts.router.must_reroute(to, response):
+                    return response
                 delay = backoff.next()
                 if loop.time() + delay >= deadline:
-                    return answer
+                    return response
             await parts.lifetime.sleep(delay)
 
     def submit(
         self, request: Request[ResponseT], *, to: Destination, timeout: float | None = None
     ) -> asyncio.Future[ResponseT]:
-        """Like `request`, without waiting: a future for the answer, which may be forgotten."""
+        """Send a request like `request`; return a future for its response, which may be dropped.
+
+        Args:
+            request: The request.
+            to: The destination.
+            timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
+        """
         _check_request(request, to, timeout)
-        self._running()
+        self._started_parts()
         future: asyncio.Future[ResponseT] = self.supervisor.loop.create_future()
         self.supervisor.spawn(self._deliver, request, to, timeout, future, name="submitted request")
         return future
@@ -305,69 +333,86 @@ class Client:
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> BrokerConnection:
-        """A connection to a broker for `owner` alone, who closes it; see `BrokerConnection`.
+        """Return a new connection to a broker, which the caller closes.
 
-        It connects on first use. Its `repr` names the owner's class. `max_frame_size` is the
-        largest response that it accepts, in bytes, below that of its kind; `fetch_max_wait` is
-        the time in seconds for which the broker may hold a fetch back.
+        It is opened on first use.
+
+        Args:
+            node_id: Id of the broker.
+            kind: The connection's purpose.
+            owner: The object that uses it; the connection's `repr` names its class.
+            max_frame_size: Maximum size of a response in bytes, below the limit of its kind.
+            fetch_max_wait: Time in seconds for which the broker may hold a fetch back.
         """
         name = type(owner).__name__
-        return self._running().brokers.connection(
+        return self._started_parts().brokers.connection(
             node_id, kind, name, max_frame_size, fetch_max_wait
         )
 
     async def coordinator(self, kind: CoordinatorKind, key: str, *, timeout: float) -> int:
-        """The id of the broker that coordinates a group or a transactional id; remembered.
+        """Return the id of the broker that coordinates a group or a transactional id.
+
+        The result is cached, see `forget_coordinator`.
+
+        Args:
+            kind: Kind of the coordinator.
+            key: Group id or transactional id.
+            timeout: Maximum time in seconds, retries included.
 
         Raises:
-            CoordinatorNotAvailableError, KafkaTimeoutError: none within `timeout` seconds.
+            CoordinatorNotAvailableError: There was no coordinator within `timeout`.
+            KafkaTimeoutError: No broker responded within `timeout`.
         """
-        parts = self._running()
+        parts = self._started_parts()
         return await parts.coordinators.find(kind, key, self.supervisor.loop.time() + timeout)
 
     async def coordinators(
         self, kind: CoordinatorKind, keys: Iterable[str], *, timeout: float
     ) -> dict[str, int]:
-        """Like `coordinator`, of several keys at once (KIP-699)."""
-        parts = self._running()
+        """Return the coordinators of several keys, see `coordinator` (KIP-699)."""
+        parts = self._started_parts()
         return await parts.coordinators.find_all(kind, keys, self.supervisor.loop.time() + timeout)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """The coordinator proved wrong or dead; the next use looks it up again."""
-        self._running().coordinators.forget(kind, key)
+        """Look a coordinator up again on its next use: it is wrong or not reachable."""
+        self._started_parts().coordinators.forget(kind, key)
 
     async def pause(self, delay: float) -> None:
-        """Wait some seconds; ends at once, with the reason, when the client does."""
-        await self._running().lifetime.sleep(delay)
+        """Wait for `delay` seconds.
+
+        Raises:
+            KafkaError: The client has stopped.
+        """
+        await self._started_parts().lifetime.sleep(delay)
 
     # -- metadata ---------------------------------------------------------------------------------
 
     @property
     def clock(self) -> Clock:
-        """Where the client's time comes from."""
-        return self._running().clock
+        """The client's clock."""
+        return self._started_parts().clock
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """What is known of the cluster now: an immutable snapshot."""
-        return self._running().updater.snapshot
+        """The current metadata, an immutable snapshot."""
+        return self._started_parts().updater.snapshot
 
     def finalized_feature(self, name: str) -> int:
-        """The cluster's level of a feature such as "transaction.version"; 0 if it has none."""
-        return self._running().brokers.features.get(name, 0)
+        """Return the level of a feature such as "transaction.version"; 0 if there is none."""
+        return self._started_parts().brokers.features.get(name, 0)
 
     def track_topics(self, topics: Iterable[str]) -> None:
-        """Keep topics' metadata fresh; counted, so undo each with `untrack_topics`."""
-        self._running().updater.track(topics)
+        """Keep the metadata of topics up to date; each call needs one of `untrack_topics`."""
+        self._started_parts().updater.track(topics)
 
     def untrack_topics(self, topics: Iterable[str]) -> None:
-        """Undo `track_topics`; harmless on a closed client."""
+        """Undo `track_topics`; has no effect on a client that was not started."""
         if self._parts is not None:
             self._parts.updater.untrack(topic_names(topics))
 
     def request_metadata_update(self) -> None:
-        """Ask for the metadata of tracked topics to be renewed soon; many calls are one request."""
-        self._running().updater.nudge()
+        """Update the metadata of tracked topics soon; several calls result in one update."""
+        self._started_parts().updater.request_update()
 
     async def metadata_for(
         self,
@@ -377,16 +422,22 @@ class Client:
         allow_auto_create: bool = False,
         retry_unknown: bool = True,
     ) -> ClusterMetadata:
-        """A snapshot in which all these topics are known; asks as often as it takes.
+        """Return metadata that has all of these topics, updated as often as necessary.
+
+        Args:
+            topics: Names of the topics.
+            timeout: Maximum time to wait, in seconds.
+            allow_auto_create: Whether the cluster may create topics that do not exist.
+            retry_unknown: Whether to wait for topics that do not exist.
 
         Raises:
-            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds, or after the
+            UnknownTopicOrPartitionError: A topic is still unknown after `timeout`, or after the
                 first response without `retry_unknown`.
-            KafkaTimeoutError: no broker answered in that time.
-            KafkaError: one cannot be used, as for its name or a missing permission.
+            KafkaTimeoutError: No broker responded within `timeout`.
+            KafkaError: A topic cannot be used, for example because of its name or permissions.
         """
         check_timeout(timeout, may_have_passed=True)
-        return await self._running().updater.known(
+        return await self._started_parts().updater.wait_for_topics(
             topics, timeout, create=allow_auto_create, retry_unknown=retry_unknown
         )
 
@@ -399,27 +450,31 @@ class Client:
         tracked: bool = True,
         timeout: float | None = None,
     ) -> ClusterMetadata:
-        """A snapshot made from now on, of the tracked topics and these, or of all there are.
+        """Update the metadata now and return it.
 
-        Without `tracked`, of these alone: the others stay as they are known.
+        Args:
+            topics: Names of topics to update besides the tracked ones.
+            topic_ids: Ids of topics to update besides the tracked ones.
+            all_topics: Update all topics of the cluster.
+            tracked: Whether to update the tracked topics.
+            timeout: Maximum time to wait, in seconds (default: default_api_timeout_ms).
 
         Raises:
-            KafkaTimeoutError: no broker answered within `timeout` seconds (default:
-                default_api_timeout_ms).
+            KafkaTimeoutError: No broker responded within `timeout`.
         """
         names = topic_names(topics or ())
         check_timeout(timeout, may_have_passed=True)
-        return await self._running().updater.update(
+        return await self._started_parts().updater.refresh(
             self._api_timeout if timeout is None else timeout,
             tracked=tracked,
             topics=names,
-            ids=topic_ids,
-            everything=all_topics,
+            topic_ids=topic_ids,
+            all_topics=all_topics,
         )
 
     def on_metadata(self, callback: Callable[[ClusterMetadata], None]) -> Callable[[], None]:
-        """Call `callback(snapshot)` in the loop after each change; returns how to undo it."""
-        return self._running().updater.listen(function(callback))
+        """Call `callback(metadata)` after each change; return a function that removes it."""
+        return self._started_parts().updater.add_listener(function(callback))
 
     def update_leader(
         self,
@@ -428,14 +483,21 @@ class Client:
         epoch: int,
         endpoint: Node | None = None,
     ) -> None:
-        """Take in a broker's hint at a partition's leader (KIP-951); an older one is ignored."""
+        """Store a partition's leader that a response names (KIP-951), if its epoch is newer.
+
+        Args:
+            partition: The partition.
+            leader_id: Id of the leader.
+            epoch: The leader's epoch.
+            endpoint: Address of the leader, if the response has it.
+        """
         self.update_leaders([LeaderHint(partition, leader_id, epoch, endpoint)])
 
     def update_leaders(self, hints: Iterable[LeaderHint]) -> None:
-        """Take in many hints at once: as one change."""
-        self._running().updater.hint_leaders(hints)
+        """Store several leaders as one change, see `update_leader`."""
+        self._started_parts().updater.update_leaders(hints)
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _state(self, brokers: Brokers) -> str:
         if self.supervisor.failure is not None:
@@ -450,7 +512,7 @@ class Client:
     def _api_timeout(self) -> float:
         return seconds(self.config.default_api_timeout_ms)
 
-    def _running(self) -> _Parts:
+    def _started_parts(self) -> _Parts:
         self.supervisor.check()
         if self._parts is None:
             raise ClientClosedError(f"{self.supervisor.name} is starting")
@@ -487,7 +549,7 @@ class Client:
         future: asyncio.Future[ResponseT],
     ) -> None:
         try:
-            answer = await self.request(request, to=to, timeout=timeout)
+            response = await self.request(request, to=to, timeout=timeout)
         except asyncio.CancelledError:
             _fail(future, ClientClosedError(f"{self.supervisor.name} was closed"))
             raise
@@ -495,17 +557,17 @@ class Client:
             _fail(future, error)
         else:
             if not future.done():
-                future.set_result(answer)
+                future.set_result(response)
 
 
 def _fail(future: asyncio.Future[Any], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # marks it as seen: the handle may be forgotten
+        future.exception()  # marks it as retrieved: the caller may drop the future
 
 
 class _Parts:
-    """What a started client consists of."""
+    """The parts of a started client."""
 
     def __init__(
         self,
@@ -519,8 +581,8 @@ class _Parts:
         self.lifetime = Lifetime()
         self._supervisor = supervisor
         self._config = config
-        self._context: ssl.SSLContext | None = config.ssl_context
-        wiring = ConnectionContext(
+        self._ssl_context: ssl.SSLContext | None = config.ssl_context
+        context = ConnectionContext(
             config=config,
             hooks=hooks,
             dialer=dialer,
@@ -530,20 +592,20 @@ class _Parts:
             tls=self._tls,
             offload=supervisor.offload,
         )
-        self.updater = MetadataUpdater(wiring)
+        self.updater = MetadataUpdater(context)
         self.brokers = Brokers(
-            wiring,
+            context,
             supervisor,
             self._nodes,
-            on_disconnected=self.updater.nudge,
-            on_wrong_broker=self.updater.demand_rebootstrap,
+            on_disconnected=self.updater.request_update,
+            on_wrong_broker=self.updater.request_rebootstrap,
         )
-        self.coordinators = Coordinators(wiring, self.brokers, self.updater)
-        self.router = Router(wiring, self.brokers, self.updater, self.coordinators)
+        self.coordinators = CoordinatorLookup(context, self.brokers, self.updater)
+        self.router = RequestRouter(context, self.brokers, self.updater, self.coordinators)
         self.updater.on_rebootstrap = self.coordinators.forget_all
 
     def end(self, error: KafkaError) -> None:
-        """Everything that waits fails with `error`, now."""
+        """Fail all waits and requests with `error`."""
         self.lifetime.end(error)
         self.brokers.end(error)
 
@@ -553,11 +615,11 @@ class _Parts:
     async def _tls(self) -> ssl.SSLContext | None:
         if self._config.security_protocol != "SSL":
             return None
-        if self._context is None:
+        if self._ssl_context is None:
             from ssl import create_default_context  # the default context reads files
 
-            self._context = await self._supervisor.offload(create_default_context)
-        return self._context
+            self._ssl_context = await self._supervisor.offload(create_default_context)
+        return self._ssl_context
 
 
 def _check_request(request: object, to: object, timeout: object) -> None:

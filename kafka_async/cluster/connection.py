@@ -1,14 +1,13 @@
-"""One connection, from dialling to its end: handshake, requests and answers, deadlines, idleness.
+"""One TCP connection, from dialing to its end: handshake, requests, timeouts, idleness.
 
-A request costs no task and no timer of its own. It is written in the caller's step; its answer is
-matched in the transport's callback. That resolves the caller's future, and the message is decoded
-by whoever looks at it first; or it is decoded and handed over right there, to who would rather be
-called. One timer a connection stands at the earliest deadline there may be and looks what is
-overdue when it fires.
+A request needs neither a task nor a timer. It is written when the caller submits it, and its
+response is matched in the transport's callback, which resolves the caller's future or calls its
+callback. One timer per connection is set to the earliest deadline and checks for overdue requests
+when it fires.
 
-A request that is overdue fails alone. A connection on which the oldest request has been overdue for
-its whole patience (at least request_timeout_ms) is dead, because a broker answers in order, and
-ends. When it ends, everything under way fails at once, with the connection's name and the reason.
+An overdue request fails alone. A connection whose oldest request is overdue for request_timeout_ms
+or longer is closed, because a broker responds in order. When a connection ends, all requests in
+flight fail at once, with the connection's name and the reason.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kafka_async.cluster.broker_activity import UNANSWERED_AFTER
-from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
+from kafka_async.cluster.connection_diagnosis import ConnectionStage, Diagnosis, diagnose
 from kafka_async.cluster.framing import FrameReader
 from kafka_async.cluster.handshake import BrokerVersions, handshake
 from kafka_async.cluster.in_flight_requests import InFlightRequest, InFlightRequests
-from kafka_async.cluster.response import Hearing, ResponseFuture, Waiter
+from kafka_async.cluster.pending_response import ResponseCallback, ResponseFuture, Waiter
 from kafka_async.cluster.transport import Stream
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -40,50 +39,25 @@ from kafka_async.hooks import Connected, Disconnected, RequestSent, ResponseRece
 from kafka_async.protocol.api import lookup
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from kafka_async.clock import Dialer
     from kafka_async.cluster.broker_activity import BrokerActivity
-    from kafka_async.cluster.framing import Frame, ReceiveBudget
+    from kafka_async.cluster.connection_context import ConnectionContext
+    from kafka_async.cluster.framing import Frame
     from kafka_async.cluster.handshake import Step
-    from kafka_async.cluster.lifetime import Lifetime
-    from kafka_async.config import ClientConfig
-    from kafka_async.hooks import Hooks
     from kafka_async.protocol.message import Request, Response
-    from kafka_async.supervisor import Offload
 
 logger = logging.getLogger("kafka_async.cluster")
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
 MAX_HANDSHAKE_FRAME_SIZE: Final = 1024 * 1024
-
-
-@dataclass(slots=True)
-class ConnectionContext:
-    """What all connections of one client share."""
-
-    config: ClientConfig
-    hooks: Hooks
-    dialer: Dialer
-    budget: ReceiveBudget
-    lifetime: Lifetime
-    software_version: str
-    tls: Callable[[], Awaitable[ssl.SSLContext | None]]
-    offload: Offload
-    cluster_id: str | None = None
-
-    @property
-    def expected_cluster(self) -> str | None:
-        """Cluster id that brokers check (KIP-1242); as in Java, None without rebootstrap."""
-        rebootstraps = self.config.metadata_recovery_strategy == "rebootstrap"
-        return self.cluster_id if rebootstraps else None
+"""Bytes of the largest response that is accepted before the handshake is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a connection goes to; `node_id` is negative for a bootstrap server."""
+    """The address of a broker; `node_id` is negative for a bootstrap server."""
 
     node_id: int
     host: str
@@ -95,13 +69,14 @@ class Address:
 
 
 class ConnectionSetupError(KafkaConnectionError):
-    """A connection could not be set up.
+    """A connection could not be established.
 
-    `hopeless` if a retry will not help by itself; `refused` if no process listens at the address,
-    or its name is unknown.
+    Attributes:
+        permanent: True if retries fail until the configuration or the cluster changes.
+        refused: True if no process listens at the address, or its name is unknown.
     """
 
-    hopeless = False
+    permanent = False
     refused = False
 
 
@@ -114,76 +89,86 @@ class WrongBrokerError(ConnectionSetupError):
 
 
 class Connection:
-    """A connection to `address`. `on_end(error)` is called once, when an open one has ended.
+    """One TCP or TLS connection to a broker.
 
-    `on_answer(api_key, version, response)` sees every decoded answer. Requests can be sent while it
-    is `open`.
+    Requests can be submitted while `open` is true.
+
+    Args:
+        context: Services that all connections of the client share.
+        address: Address of the broker.
+        kind: The connection's purpose, for logs, errors and events.
+        max_frame_size: Maximum size of a response, in bytes.
+        activity: Receives the broker's responses and timeouts.
+        on_closed: Called once with the error (None for an orderly close) after an open connection
+            has ended.
+        on_response: Called with the API key, the version and each decoded response.
     """
 
     def __init__(
         self,
-        wiring: ConnectionContext,
+        context: ConnectionContext,
         address: Address,
-        connection: str,
+        kind: str,
         *,
-        cap: int,
+        max_frame_size: int,
         activity: BrokerActivity,
-        on_end: Callable[[KafkaError | None], None],
-        on_answer: Callable[[int, int, Response], None],
+        on_closed: Callable[[KafkaError | None], None],
+        on_response: Callable[[int, int, Response], None],
     ) -> None:
         self.address = address
-        self.stage = Stage.IDLE
+        self.stage = ConnectionStage.IDLE
         self.open = False
         self.versions = BrokerVersions()
-        self._wiring = wiring
-        self._hooks = wiring.hooks
-        self._connection = connection
-        self._cap = cap
+        self._context = context
+        self._hooks = context.hooks
+        self._kind = kind
+        self._max_frame_size = max_frame_size
         self._activity = activity
-        self._on_end = on_end
-        self._on_answer = on_answer
+        self._on_closed = on_closed
+        self._on_response = on_response
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, wiring.budget, self._blocked)
-        self._channel: InFlightRequests[Waiter] = InFlightRequests(
-            wiring.config.client_id, self._reader, self._answered
+        self._reader = FrameReader(MAX_HANDSHAKE_FRAME_SIZE, context.budget, self._pause_reading)
+        self._requests: InFlightRequests[Waiter] = InFlightRequests(
+            context.config.client_id, self._reader, self._handle_frame
         )
         self._stream: Stream | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._look_at = inf
-        self._reason: KafkaError | None = None
+        self._timer_at = inf
+        self._close_reason: KafkaError | None = None
         self._used_at = self._loop.time()
-        self._patience = seconds(wiring.config.request_timeout_ms)
-        self._counts_after = min(self._patience, UNANSWERED_AFTER)
-        idle = seconds(wiring.config.connections_max_idle_ms)
-        self._idle = idle if idle >= 0 else inf
-        self.room = self._channel.room
+        self._request_timeout = seconds(context.config.request_timeout_ms)
+        self._overdue_after = min(self._request_timeout, UNANSWERED_AFTER)
+        max_idle = seconds(context.config.connections_max_idle_ms)
+        self._max_idle = max_idle if max_idle >= 0 else inf
+        self.room = self._requests.room
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer, those included that nobody waits for any more."""
-        return len(self._channel.under_way)
+        """Number of requests without a response, cancelled ones included."""
+        return len(self._requests.queue)
 
     @property
-    def oldest(self) -> InFlightRequest[Waiter] | None:
+    def oldest_request(self) -> InFlightRequest[Waiter] | None:
         """The request in flight that was sent first."""
-        return self._channel.under_way[0] if self._channel.under_way else None
+        return self._requests.queue[0] if self._requests.queue else None
 
     async def start(self, timeout: float) -> None:
-        """Dial, and say what has to be said first.
+        """Connect and run the handshake.
 
         Raises:
-            ConnectionSetupError: it did not come about within `timeout` seconds, or at all.
-            KafkaError: the broker refuses.
+            ConnectionSetupError: The connection was not established within `timeout` seconds, or
+                failed.
+            KafkaError: The broker rejects the client.
         """
-        begun = self._loop.time()
-        self.stage = Stage.CONNECTING
+        started_at = self._loop.time()
+        self.stage = ConnectionStage.CONNECTING
         try:
             async with asyncio.timeout(timeout):
                 await self._dial()
-                self.stage = Stage.HANDSHAKE
-                self.versions = await self._shake_hands(timeout)
+                self.stage = ConnectionStage.HANDSHAKE
+                self.versions = await self._run_handshake(timeout)
         except (OSError, KafkaError) as error:
-            failure = self._reason or self._failure(error)
+            failure = self._close_reason or self._connection_error(error)
             self._end(failure)
             if failure is error:
                 raise
@@ -191,32 +176,32 @@ class Connection:
         except BaseException:
             self._end(None)
             raise
-        self._reader.cap = self._cap
-        self.stage = Stage.OPEN
-        self.open = self._reason is None
+        self._reader.max_frame_size = self._max_frame_size
+        self.stage = ConnectionStage.OPEN
+        self.open = self._close_reason is None
         self._used_at = self._loop.time()
-        if (idle_until := self._used_at + self._idle) < self._look_at:
-            self._watch(idle_until)
-        self._tell_connected(self._used_at - begun)
+        if (idle_until := self._used_at + self._max_idle) < self._timer_at:
+            self._set_timer(idle_until)
+        self._emit_connected(self._used_at - started_at)
 
     async def _dial(self) -> None:
-        wiring, address = self._wiring, self.address
-        context = await wiring.tls()
-        name = None if context is None else address.host
-        _, stream = await wiring.dialer.dial(
-            partial(Stream, self), address.host, address.port, ssl=context, server_hostname=name
+        context, address = self._context, self.address
+        tls = await context.tls()
+        name = None if tls is None else address.host
+        _, stream = await context.dialer.dial(
+            partial(Stream, self), address.host, address.port, ssl=tls, server_hostname=name
         )
-        if self._reason is not None:  # closed while it dialled, when there was nothing to close yet
+        if self._close_reason is not None:  # closed while dialing, when there was no stream yet
             stream.abort()
-            raise self._reason
+            raise self._close_reason
         self._stream = stream
         stream.attach()
 
     def diagnosis(self, error: BaseException) -> Diagnosis:
-        """What `error` means for a connection that has come this far."""
-        tls = self._wiring.config.security_protocol == "SSL"
+        """Return the cause of `error` at the connection's current stage."""
+        tls = self._context.config.security_protocol == "SSL"
         known = self._activity.responded_at is not None
-        return explain(error, self.stage, tls=tls, known=known)
+        return diagnose(error, self.stage, tls=tls, known=known)
 
     def submit(
         self,
@@ -226,104 +211,106 @@ class Connection:
         *,
         expect_response: bool = True,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request behind those already sent, in the newest version if `version` is None.
+        """Send a request, in the newest version if `version` is None.
 
         Without `expect_response` the future is resolved at once, with an empty response.
 
         Raises:
-            KafkaConnectionError: the connection has ended.
-            EncodeError, UnsupportedVersionError: the request cannot be said in that version.
+            KafkaConnectionError: The connection has ended.
+            EncodeError: The request cannot be encoded in that version.
+            UnsupportedVersionError: The broker does not support the API, or the version lacks a
+                field that is set.
         """
-        future = ResponseFuture[ResponseT](request.RESPONSE, self._on_answer, loop=self._loop)
+        future = ResponseFuture[ResponseT](request.RESPONSE, self._on_response, loop=self._loop)
         self._send(request, version, timeout, future, expect_response)
         return future
 
-    def ask(
+    def submit_with_callback(
         self,
         request: Request[ResponseT],
         version: int | None,
         timeout: float,
-        heard: Callable[[ResponseT | KafkaError], None],
+        callback: Callable[[ResponseT | KafkaError], None],
         *,
         expect_response: bool = True,
     ) -> None:
-        """Like `submit`; `heard` gets the answer, or why there is none, straight from the stream.
+        """Send a request; `callback` receives the response or the error, see `submit`.
 
-        Raises what `submit` raises.
+        Raises the errors of `submit`.
         """
-        hearing = Hearing(request.RESPONSE, self._on_answer, heard, self._loop)
-        self._send(request, version, timeout, hearing, expect_response)
+        waiter = ResponseCallback(request.RESPONSE, self._on_response, callback, self._loop)
+        self._send(request, version, timeout, waiter, expect_response)
 
     @property
-    def full(self) -> bool:
-        """Whether the broker reads more slowly than we write; `drain` waits for the end of that."""
-        return self._stream is not None and self._stream.full
+    def writing_paused(self) -> bool:
+        """True while the broker reads more slowly than the client writes; see `drain`."""
+        return self._stream is not None and self._stream.writing_paused
 
     async def drain(self) -> None:
-        """Wait until the connection is not `full` any more, or has ended."""
+        """Wait until writing is no longer paused or the connection has ended."""
         if self._stream is not None:
             await self._stream.drain()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """End it; what is under way fails with `reason`. `wait_ended` waits until it is gone."""
+        """Close the connection; requests in flight fail with `reason`. See `wait_ended`."""
         self._end(reason)
 
     async def wait_ended(self) -> None:
-        """Wait until the transport is gone."""
+        """Wait until the transport is closed."""
         if self._stream is not None and not self._stream.ended.done():
             await asyncio.shield(self._stream.ended)
 
     def abort(self) -> None:
-        """Drop the transport without good manners."""
+        """Close the transport at once, without flushing."""
         if self._stream is not None:
             self._stream.abort()
 
     def __str__(self) -> str:
-        return f"{self.address}, {self._connection} lane"
+        return f"{self.address}, {self._kind} connection"
 
-    # -- what the stream calls --------------------------------------------------------------------
+    # -- stream callbacks -------------------------------------------------------------------------
 
     def received(self, nbytes: int) -> None:
-        """Bytes have arrived."""
+        """Process received bytes."""
         try:
-            self._channel.received(nbytes)
+            self._requests.received(nbytes)
         except ProtocolError as error:
-            self._broken(error)
+            self._fail(error)
 
     def lost(self, error: Exception | None) -> None:
-        """The transport is gone."""
-        if self._reason is None:
-            self._broken(error or ConnectionResetError("the broker closed the connection"))
+        """Handle the end of the transport."""
+        if self._close_reason is None:
+            self._fail(error or ConnectionResetError("the broker closed the connection"))
         self._end(None)
 
-    def _answered(self, exchange: InFlightRequest[Waiter], frame: Frame) -> None:
-        self._activity.responded(self._loop.time())
-        exchange.waiter.answered(frame, exchange.version)
+    def _handle_frame(self, request: InFlightRequest[Waiter], frame: Frame) -> None:
+        self._activity.record_response(self._loop.time())
+        request.waiter.set_frame(frame, request.version)
         if self._hooks.active:
-            self._tell_answered(exchange, len(frame))
+            self._emit_response_received(request, len(frame))
 
-    def _blocked(self, blocked: bool) -> None:
+    def _pause_reading(self, pause: bool) -> None:
         if self._stream is not None:
-            self._stream.pause_reading(blocked)
+            self._stream.pause_reading(pause)
 
     # -- sending ----------------------------------------------------------------------------------
 
-    async def _shake_hands(self, timeout: float) -> BrokerVersions:
-        wiring = self._wiring
+    async def _run_handshake(self, timeout: float) -> BrokerVersions:
+        context = self._context
         procedure = handshake(
-            wiring.software_version, wiring.expected_cluster, self.address.node_id
+            context.software_version, context.expected_cluster, self.address.node_id
         )
         step = next(procedure)
         while True:
-            frame = await self._ask(step, timeout)
+            frame = await self._send_step(step, timeout)
             try:
                 step = procedure.send(frame)
             except StopIteration as ended:
                 return cast("BrokerVersions", ended.value)
 
-    async def _ask(self, step: Step, timeout: float) -> Frame:
-        if self._reason is not None:
-            raise self._reason
+    async def _send_step(self, step: Step, timeout: float) -> Frame:
+        if self._close_reason is not None:
+            raise self._close_reason
         future: ResponseFuture[Any] = ResponseFuture(loop=self._loop)
         self._send(step.request, step.version, timeout, future)
         return await future
@@ -336,101 +323,109 @@ class Connection:
         waiter: Waiter,
         expect_response: bool = True,
     ) -> None:
-        stream, channel = self._stream, self._channel
-        if self._reason is not None or stream is None:
-            raise self._gone()
+        stream, requests = self._stream, self._requests
+        if self._close_reason is not None or stream is None:
+            raise self._not_connected_error()
         if version is None:
             version = self.versions.version(request.API_KEY)
-        correlation_id, parts = channel.encode(request, version)
+        correlation_id, parts = requests.encode(request, version)
         now = self._used_at = self._loop.time()
-        # With nothing under way there is nothing to wait for: the caller's round trip begins now.
-        stream.write(parts, not channel.under_way)
+        # With nothing in flight, delaying the write only adds latency.
+        stream.write(parts, not requests.queue)
         if self._hooks.active:
-            self._tell_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
+            self._emit_request_sent(request.API_KEY, version, correlation_id, sum(map(len, parts)))
         if not expect_response:
-            waiter.spared(request.RESPONSE())
+            waiter.set_empty_response(request.RESPONSE())
             return
         deadline = now + timeout
-        patience = now + max(timeout, self._patience)
-        channel.sent(
+        connection_deadline = now + max(timeout, self._request_timeout)
+        requests.add(
             InFlightRequest(
-                correlation_id, request.API_KEY, version, waiter, now, deadline, patience
+                correlation_id,
+                request.API_KEY,
+                version,
+                waiter,
+                now,
+                deadline,
+                connection_deadline,
             )
         )
-        if deadline < self._look_at:
-            self._watch(deadline)
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
 
-    def _tell_sent(self, api_key: int, version: int, correlation_id: int, size: int) -> None:
-        client_id, node_id = self._wiring.config.client_id, self.address.node_id
+    def _emit_request_sent(
+        self, api_key: int, version: int, correlation_id: int, size: int
+    ) -> None:
+        client_id, node_id = self._context.config.client_id, self.address.node_id
         self._hooks.emit(RequestSent(client_id, node_id, api_key, version, correlation_id, size))
 
-    def _tell_connected(self, took: float) -> None:
-        logger.debug("%s: connected in %.3g s", self, took)
+    def _emit_connected(self, duration: float) -> None:
+        logger.debug("%s: connected in %.3g s", self, duration)
         if self._hooks.active:
             node_id, host, port = self.address.node_id, self.address.host, self.address.port
-            client_id = self._wiring.config.client_id
-            self._hooks.emit(Connected(client_id, node_id, host, port, self._connection, took))
+            client_id = self._context.config.client_id
+            self._hooks.emit(Connected(client_id, node_id, host, port, self._kind, duration))
 
-    def _tell_answered(self, exchange: InFlightRequest[Waiter], size: int) -> None:
-        took = self._loop.time() - exchange.sent_at
+    def _emit_response_received(self, request: InFlightRequest[Waiter], size: int) -> None:
         event = ResponseReceived(
-            self._wiring.config.client_id,
+            self._context.config.client_id,
             self.address.node_id,
-            exchange.api_key,
-            exchange.correlation_id,
+            request.api_key,
+            request.correlation_id,
             size,
-            took,
+            self._loop.time() - request.sent_at,
         )
         self._hooks.emit(event)
 
     # -- deadlines --------------------------------------------------------------------------------
 
-    def _watch(self, at: float) -> None:
-        """Have it looked for what is overdue at that time, which is before any such time."""
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._look_at = at
-        self._timer = None if at == inf else self._loop.call_at(at, self._look)
+        self._timer_at = at
+        self._timer = None if at == inf else self._loop.call_at(at, self._check_deadlines)
 
-    def _look(self) -> None:
-        self._look_at, self._timer = inf, None
+    def _check_deadlines(self) -> None:
+        """Fail overdue requests, close a dead or idle connection, and set the timer again."""
+        self._timer_at, self._timer = inf, None
         now = self._loop.time()
-        following = inf if self._channel.under_way else self._used_at + self._idle
+        next_at = inf if self._requests.queue else self._used_at + self._max_idle
         dead: KafkaTimeoutError | None = None
-        for exchange in self._channel.under_way:
-            if exchange.deadline > now:
-                following = min(following, exchange.deadline)
+        for request in self._requests.queue:
+            if request.deadline > now:
+                next_at = min(next_at, request.deadline)
                 continue
-            error = self._overdue(exchange, now)
-            if exchange.sent_at + self._counts_after <= now:  # not the caller's haste
-                self._activity.timed_out()
-            exchange.waiter.fail(error)
-            following = min(following, exchange.patience)
-            if exchange.patience <= now:
+            error = self._timeout_error(request, now)
+            # A caller's short timeout says nothing about the broker.
+            if request.sent_at + self._overdue_after <= now:
+                self._activity.record_timeout()
+            request.waiter.fail(error)
+            next_at = min(next_at, request.connection_deadline)
+            if request.connection_deadline <= now:
                 dead = dead or error
         if dead is not None:
-            self._broken(dead)
-        elif following <= now:
-            logger.debug("%s: closed, idle for %g s", self, self._idle)
+            self._fail(dead)
+        elif next_at <= now:
+            logger.debug("%s: closed, idle for %g s", self, self._max_idle)
             self._end(None)
         else:
-            self._watch(following)
+            self._set_timer(next_at)
 
-    def _overdue(self, exchange: InFlightRequest[Any], now: float) -> KafkaTimeoutError:
-        name = lookup(exchange.api_key).name
-        return KafkaTimeoutError(f"{self}: no answer to {name} for {now - exchange.sent_at:.3g} s")
+    def _timeout_error(self, request: InFlightRequest[Any], now: float) -> KafkaTimeoutError:
+        name = lookup(request.api_key).name
+        return KafkaTimeoutError(f"{self}: no response to {name} for {now - request.sent_at:.3g} s")
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _broken(self, error: Exception) -> None:
-        failure = self._failure(error)
-        if self._reason is None and self.stage is Stage.OPEN:
+    def _fail(self, error: Exception) -> None:
+        failure = self._connection_error(error)
+        if self._close_reason is None and self.stage is ConnectionStage.OPEN:
             logger.info("lost: %s", failure)
         self._end(failure)
         self.abort()
 
-    def _failure(self, error: BaseException) -> KafkaError:
-        """What those are told who wait: the error itself where it says more than "lost"."""
+    def _connection_error(self, error: BaseException) -> KafkaError:
+        """Return the error for requests in flight: `error` itself if it says more than "lost"."""
         if isinstance(error, RebootstrapRequiredError):
             failure = WrongBrokerError(
                 f"{self.address}: another broker or cluster responds at this address"
@@ -442,41 +437,39 @@ class Connection:
         ):
             return error
         found = self.diagnosis(error)
-        place = f"{self}: "  # a time-out names it already
+        place = f"{self}: "  # the message of a timeout begins with it already
         failure = KafkaConnectionError(place + found.text.removeprefix(place))
-        if self.stage is not Stage.OPEN:
+        if self.stage is not ConnectionStage.OPEN:
             failure = ConnectionSetupError(f"{self.address}: {found.text}")
-            failure.hopeless, failure.refused = found.hopeless, found.refused
+            failure.permanent, failure.refused = found.permanent, found.refused
         failure.__cause__ = error
         return failure
 
-    def _gone(self) -> KafkaError:
-        text = f"{self}: not connected" if self._reason is None else self._reason.message
-        return KafkaConnectionError(text)
+    def _not_connected_error(self) -> KafkaError:
+        reason = self._close_reason
+        return KafkaConnectionError(f"{self}: not connected" if reason is None else reason.message)
 
     def _end(self, reason: KafkaError | None) -> None:
-        if self._reason is not None:
+        if self._close_reason is not None:
             return
-        was_open, self.open = self.stage is Stage.OPEN, False
-        self._reason = reason or KafkaConnectionError(f"{self}: closed by the client")
+        was_open, self.open = self.stage is ConnectionStage.OPEN, False
+        self._close_reason = reason or KafkaConnectionError(f"{self}: closed by the client")
         if self._timer is not None:
             self._timer.cancel()
-        for exchange in self._channel.abandon():
-            exchange.waiter.fail(_copy(self._reason))
+        for request in self._requests.close():
+            request.waiter.fail(_copy(self._close_reason))
         if self._stream is not None:
             self._stream.close()
         if not was_open:
             return
         if self._hooks.active:
-            client_id = self._wiring.config.client_id
-            self._hooks.emit(
-                Disconnected(client_id, self.address.node_id, self._connection, reason)
-            )
-        self._on_end(reason)
+            client_id = self._context.config.client_id
+            self._hooks.emit(Disconnected(client_id, self.address.node_id, self._kind, reason))
+        self._on_closed(reason)
 
 
 def _copy(error: KafkaError) -> KafkaError:
-    """The same error as another object: each waiter's raising adds its own traceback."""
+    """Return a copy of an error: each waiter that raises it adds a separate traceback."""
     twin = copy(error)
     twin.__cause__ = error.__cause__
     return twin

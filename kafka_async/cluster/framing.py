@@ -1,15 +1,14 @@
-"""Cuts the stream of one connection into frames, and keeps memory in proportion to what arrived.
-Pure.
+"""Splits the byte stream of one connection into frames, with memory in proportion to what arrived.
 
-Frames that fit into 64 KiB pass through one buffer that the connection keeps; each is copied out,
-as what is decoded may refer to it. A larger frame gets a buffer of its own, which starts at 64 KiB
-(or at the size that such frames of this connection had so far) and doubles as bytes arrive: a size
-is a claim, and four hostile bytes must not cost a hundred megabytes. It is received in place, and
-handed on without a copy.
+Pure. Frames that fit into 64 KiB pass through one buffer that the connection keeps; each is copied,
+because decoded messages may refer to the frame. A larger frame gets a separate buffer, which starts
+at 64 KiB (or at the size of this connection's last large frame) and doubles as bytes arrive: the
+size field is not trusted, and four hostile bytes must not cost a hundred megabytes. A large frame
+is received in place and passed on without a copy.
 
-A size is checked against the cap before any byte of the frame is taken in. All connections of a
-client share a `ReceiveBudget`; a large frame books its whole size in it before it goes on, so that
-no two frames can hold each other up half-way.
+The size is checked against the limit before any byte of the frame is processed. All connections of
+a client share a `ReceiveBudget`. A large frame reserves its whole size before more of it is read,
+so that two half-received frames cannot block each other.
 """
 
 from __future__ import annotations
@@ -25,16 +24,21 @@ if TYPE_CHECKING:
 
 Frame: TypeAlias = "bytes | bytearray"
 
-SMALL: Final = 64 * 1024
-SMALLEST: Final = 4
-"""What a frame has at least: the number of the request that it answers."""
+BUFFER_SIZE: Final = 64 * 1024
+"""Bytes of a connection's buffer for small frames."""
+MIN_FRAME_SIZE: Final = 4
+"""Bytes of the smallest frame, which has a correlation id only."""
 _SIZE: Final = Struct(">i")
 _PREFIX: Final = _SIZE.size
-_ROOM: Final = SMALL // 4
+_MIN_READ_SIZE: Final = BUFFER_SIZE // 4
 
 
 class FrameSizeError(ProtocolError):
-    """A frame claims a size that none has, or one above the cap; `head` has its first bytes."""
+    """The size field of a frame is out of range.
+
+    Attributes:
+        head: The first bytes of the frame, its size field included.
+    """
 
     def __init__(self, message: str, head: bytes) -> None:
         super().__init__(message)
@@ -42,10 +46,14 @@ class FrameSizeError(ProtocolError):
 
 
 class ReceiveBudget:
-    """Bytes that large frames under way may hold, all connections of a client together.
+    """Limits the bytes of large frames that all connections of a client receive at a time.
 
-    First come, first served. A frame that is larger than the whole budget passes when nothing else
-    is held.
+    Reservations are granted in order. A frame that is larger than the whole budget is granted when
+    nothing else is reserved.
+
+    Attributes:
+        total: The budget, in bytes.
+        held: Bytes that are reserved now.
     """
 
     def __init__(self, total: int) -> None:
@@ -53,8 +61,12 @@ class ReceiveBudget:
         self.held = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
-    def book(self, size: int, granted: Callable[[], None]) -> bool:
-        """Take `size` bytes; False if they must be waited for, and `granted()` is called later."""
+    def reserve(self, size: int, granted: Callable[[], None]) -> bool:
+        """Reserve `size` bytes.
+
+        Returns:
+            False if they are not available yet; `granted()` is called when they are.
+        """
         if not self._waiting and self._fits(size):
             self.held += size
             return True
@@ -62,12 +74,12 @@ class ReceiveBudget:
         return False
 
     def release(self, size: int) -> None:
-        """Give bytes back, and let those go on who now can."""
+        """Return bytes to the budget and grant waiting reservations that now fit."""
         self.held -= size
         self._grant()
 
-    def withdraw(self, granted: Callable[[], None]) -> None:
-        """Wait no longer: the connection is gone."""
+    def cancel(self, granted: Callable[[], None]) -> None:
+        """Cancel a reservation that was not granted yet."""
         self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
         self._grant()
 
@@ -82,43 +94,54 @@ class ReceiveBudget:
 
 
 class FrameReader:
-    """The receiving half of one connection. Owned by its protocol's callbacks.
+    """Splits the bytes that one connection receives into frames. Owned by the protocol's callbacks.
 
-    `cap` is the size of the largest frame allowed, and may be raised. `on_blocked(True)` says
-    that the budget is used up and reading must pause, `on_blocked(False)` that it may go on.
+    Args:
+        max_frame_size: Maximum size of a frame, in bytes; may be raised later.
+        budget: The client's budget for large frames.
+        on_blocked: Called with True when the budget is used up and reading must pause, with False
+            when reading may resume.
     """
 
-    def __init__(self, cap: int, budget: ReceiveBudget, on_blocked: Callable[[bool], None]) -> None:
-        self.cap = cap
+    def __init__(
+        self, max_frame_size: int, budget: ReceiveBudget, on_blocked: Callable[[bool], None]
+    ) -> None:
+        self.max_frame_size = max_frame_size
         self._budget = budget
         self._on_blocked = on_blocked
-        self._buffer = bytearray(SMALL)
+        self._buffer = bytearray(BUFFER_SIZE)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0
         self._large: bytearray | None = None
         self._large_size = self._filled = 0
-        self._usual = SMALL
-        self._booked = 0
-        self._asking = 0
+        self._expected_large_size = BUFFER_SIZE
+        self._reserved = 0
+        self._requested = 0
 
     def room(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. How many are expected makes no difference."""
+        """Return the buffer for the next bytes, never empty; `sizehint` is ignored."""
         if self._large is not None:
             return memoryview(self._large)[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-        elif SMALL - self._end < _ROOM:
+        elif BUFFER_SIZE - self._end < _MIN_READ_SIZE:
             kept = self._end - self._start
             self._buffer[:kept] = self._view[self._start : self._end].tobytes()
             self._start, self._end = 0, kept
         return self._view[self._end :]
 
     def received(self, count: int, deliver: Callable[[Frame], None]) -> bool:
-        """Take in `count` bytes that were put into `room()`; `deliver` gets the frames they
-        complete, without their sizes. Returns whether they end in the middle of a frame.
+        """Process `count` bytes that were written into `room()`.
+
+        Args:
+            count: The number of new bytes.
+            deliver: Called with each frame that is complete now, without its size field.
+
+        Returns:
+            True if the bytes end in the middle of a frame.
 
         Raises:
-            FrameSizeError: a size is below 4 or above the cap.
+            FrameSizeError: A size is below 4 or above `max_frame_size`.
         """
         if self._large is not None:
             return self._received_large(self._large, count, deliver)
@@ -126,11 +149,11 @@ class FrameReader:
         end = self._end = self._end + count
         while end - start >= _PREFIX:
             (size,) = _SIZE.unpack_from(self._buffer, start)
-            if not SMALLEST <= size <= self.cap:
-                raise self._absurd(size)
+            if not MIN_FRAME_SIZE <= size <= self.max_frame_size:
+                raise self._size_error(size)
             begin, start = start, start + _PREFIX + size
             if start > end:
-                if size > SMALL - _PREFIX:
+                if size > BUFFER_SIZE - _PREFIX:
                     self._begin_large(size, begin + _PREFIX)
                 return True
             self._start = start
@@ -138,14 +161,14 @@ class FrameReader:
         return start != end
 
     def close(self) -> None:
-        """Give back what is booked; nothing more will be received."""
-        self._settle()
+        """Return the reserved bytes; no more bytes will be received."""
+        self._release_budget()
         self._large = None
 
-    def _absurd(self, size: int) -> FrameSizeError:
+    def _size_error(self, size: int) -> FrameSizeError:
         head = self._view[self._start : min(self._end, self._start + 16)].tobytes()
         return FrameSizeError(
-            f"a frame claims {size} bytes, {SMALLEST} to {self.cap} are allowed "
+            f"a frame claims {size} bytes, {MIN_FRAME_SIZE} to {self.max_frame_size} are allowed "
             f"(it begins with {head!r})",
             head,
         )
@@ -163,34 +186,34 @@ class FrameReader:
 
     def _begin_large(self, size: int, begin: int) -> None:
         arrived = self._end - begin
-        self._large = bytearray(min(size, self._usual))
+        self._large = bytearray(min(size, self._expected_large_size))
         self._large[:arrived] = self._view[begin : self._end]
         self._large_size, self._filled = size, arrived
         self._start = self._end = 0
-        self._asking = size
-        if self._budget.book(size, self._granted):
-            self._asking, self._booked = 0, size
+        self._requested = size
+        if self._budget.reserve(size, self._granted):
+            self._requested, self._reserved = 0, size
         else:
             self._on_blocked(True)
 
     def _granted(self) -> None:
-        self._asking, self._booked = 0, self._asking
+        self._requested, self._reserved = 0, self._requested
         self._on_blocked(False)
 
     def _end_large(self, frame: bytearray) -> Frame:
-        self._usual = self._large_size
+        self._expected_large_size = self._large_size
         self._large = None
-        self._settle()
+        self._release_budget()
         return frame
 
-    def _settle(self) -> None:
-        if self._asking:  # what arrived before reading could be paused completed the frame
-            self._asking = 0
-            self._budget.withdraw(self._granted)
+    def _release_budget(self) -> None:
+        if self._requested:  # the frame was completed before reading could be paused
+            self._requested = 0
+            self._budget.cancel(self._granted)
             self._on_blocked(False)
-        booked, self._booked = self._booked, 0
-        if booked:
-            self._budget.release(booked)
+        reserved, self._reserved = self._reserved, 0
+        if reserved:
+            self._budget.release(reserved)
 
 
 def _grown(frame: bytearray, filled: int, size: int) -> bytearray:

@@ -1,15 +1,14 @@
-"""What is said on a new connection before anything else, as generators that yield requests. Pure.
+"""The requests that open a connection, as generators that yield requests. Pure.
 
-A step yields a request and its version and is sent the frame that answers it; what the whole of it
-returns is what the connection can do. ApiVersions comes first (KIP-35): in the newest version we
-know, then in the newest that the broker names, or in version 0 for one that names none. With
-version 5 the request names the cluster and the broker that metadata placed at this address, so that
-another broker there can respond with REBOOTSTRAP_REQUIRED (KIP-1242). A broker refuses a request
-with only one of the two (INVALID_REQUEST), so a connection to a bootstrap server, whose id is not
-a broker's, names neither.
+A procedure yields a request and its version, is sent the frame of the response, and returns what
+the broker supports. ApiVersions comes first (KIP-35): in the newest version that this client knows,
+then in the newest that the broker names, or in version 0 if it names none. Version 5 names the
+cluster and the broker that metadata places at the address, so that another broker there responds
+with REBOOTSTRAP_REQUIRED (KIP-1242). A broker rejects a request with only one of the two
+(INVALID_REQUEST), so a connection to a bootstrap server, whose node id is negative, names neither.
 
-Message modules are imported where they are used, here and in the whole room: naming a client, as
-web services do when they are imported, loads none.
+Message modules are imported where they are used, here and in the whole package: importing a client,
+as web services do at their start, loads none of them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """A request to send now, and its version."""
+    """A request to send and its version."""
 
     request: Request[Any]
     version: int
@@ -44,15 +43,19 @@ Procedure: TypeAlias = Generator[Step, "Frame", T]
 
 SOFTWARE_NAME: Final = "kafka-async"
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.code
-_HEADER: Final = 4
+_HEADER_SIZE: Final = 4
 _API_VERSIONS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """What the broker at the other end can do: version ranges by API key, and features.
+    """Versions and features that one broker supports.
 
-    `features_epoch` orders the finalized features that several brokers tell; -1 if there are none.
+    Attributes:
+        ranges: Version range by API key.
+        features: Level of each finalized feature by its name.
+        features_epoch: Orders the finalized features that several brokers report; -1 if there are
+            none.
     """
 
     ranges: Mapping[int, VersionRange] = field(default_factory=dict[int, VersionRange])
@@ -61,10 +64,10 @@ class BrokerVersions:
     _chosen: dict[int, int] = field(default_factory=dict[int, int], repr=False, compare=False)
 
     def version(self, api_key: int) -> int:
-        """The newest version of an API that both sides know.
+        """Return the newest version of an API that the broker and this client support.
 
         Raises:
-            UnsupportedVersionError: there is none; it names the API and both ranges.
+            UnsupportedVersionError: There is none; the message names the API and both ranges.
         """
         chosen = self._chosen.get(api_key)
         if chosen is None:
@@ -75,7 +78,7 @@ class BrokerVersions:
 def handshake(
     software_version: str, cluster_id: str | None = None, node_id: int = -1
 ) -> Procedure[BrokerVersions]:
-    """Everything that a connection needs before its first ordinary request.
+    """Run all requests that a connection needs before its first ordinary request.
 
     Args:
         software_version: Version of this library, for the broker's metrics.
@@ -85,7 +88,7 @@ def handshake(
 
     Raises:
         RebootstrapRequiredError: The broker has another id or belongs to another cluster.
-        BrokerError: The broker refuses.
+        BrokerError: The broker rejects the request.
     """
     return (yield from _api_versions(software_version, cluster_id, node_id))
 
@@ -101,31 +104,31 @@ def _api_versions(
     if cluster_id is not None and node_id >= 0:
         request.cluster_id, request.node_id = cluster_id, node_id
     api = lookup(_API_VERSIONS)
-    answer = _read(version := api.versions.max, (yield Step(request, version)))
-    if answer.error_code == _UNSUPPORTED_VERSION:
-        version = _next_best(answer)
-        answer = _read(version, (yield Step(request, version)))
-    raise_for(answer.error_code)
+    response = _decode(version := api.versions.max, (yield Step(request, version)))
+    if response.error_code == _UNSUPPORTED_VERSION:
+        version = _supported_version(response)
+        response = _decode(version, (yield Step(request, version)))
+    raise_for(response.error_code)
     return BrokerVersions(
-        {row.api_key: VersionRange(row.min_version, row.max_version) for row in answer.api_keys},
-        {row.name: row.max_version_level for row in answer.finalized_features},
-        answer.finalized_features_epoch,
+        {row.api_key: VersionRange(row.min_version, row.max_version) for row in response.api_keys},
+        {row.name: row.max_version_level for row in response.finalized_features},
+        response.finalized_features_epoch,
     )
 
 
-def _read(version: int, frame: Frame) -> ApiVersionsResponse:
+def _decode(version: int, frame: Frame) -> ApiVersionsResponse:
     from kafka_async.protocol.messages.api_versions import ApiVersionsResponse
 
-    # A broker that does not know the version asked for answers in version 0, and the error code
-    # is the first thing in the body of any version.
-    code = int.from_bytes(frame[_HEADER : _HEADER + 2], "big", signed=True)
-    answered_in = 0 if code == _UNSUPPORTED_VERSION else version
-    return decode_response(frame, ApiVersionsResponse, answered_in)[1]
+    # A broker that does not support the request's version responds in version 0. The error code is
+    # the first field of the body in every version.
+    code = int.from_bytes(frame[_HEADER_SIZE : _HEADER_SIZE + 2], "big", signed=True)
+    response_version = 0 if code == _UNSUPPORTED_VERSION else version
+    return decode_response(frame, ApiVersionsResponse, response_version)[1]
 
 
-def _next_best(answer: ApiVersionsResponse) -> int:
+def _supported_version(response: ApiVersionsResponse) -> int:
     api = lookup(_API_VERSIONS)
-    for row in answer.api_keys:
+    for row in response.api_keys:
         if row.api_key == api.key:
             return api.negotiate(VersionRange(row.min_version, row.max_version))
     return 0

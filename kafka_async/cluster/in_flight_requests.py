@@ -1,8 +1,8 @@
-"""One connection without its socket: requests become bytes, frames become answers. Pure.
+"""Encodes the requests of one connection and matches responses to them. Pure.
 
-Kafka answers a connection's requests in the order in which they were sent, so the queue of what is
-under way is all there is to matching. A request that nobody waits for any more stays in the queue
-as a tombstone until its answer has come and gone; taking it out would misplace every later answer.
+Kafka responds to the requests of a connection in the order in which they were sent, so a queue is
+enough to match them. A request whose caller was cancelled stays in the queue until its response has
+arrived; removing it would assign every later response to the wrong request.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _MAX_CORRELATION_ID = 2**31 - 1
 
 
 class InFlightRequest(Generic[W]):
-    """A request that was sent, and who waits for its answer.
+    """A request that was sent, and the waiter for its response.
 
-    Times are seconds of the loop's clock: after `deadline` the waiter is told that it took too
-    long; after `patience` the connection counts as dead, because nothing behind can be answered.
+    Times are seconds of the loop's clock. After `deadline` the waiter fails with a timeout; after
+    `connection_deadline` the connection counts as dead, because responses arrive in order.
     """
 
     __slots__ = (
         "api_key",
+        "connection_deadline",
         "correlation_id",
         "deadline",
-        "patience",
         "sent_at",
         "version",
         "waiter",
     )
 
-    def __init__(  # a row
+    def __init__(
         self,
         correlation_id: int,
         api_key: int,
@@ -49,7 +49,7 @@ class InFlightRequest(Generic[W]):
         waiter: W,
         sent_at: float,
         deadline: float,
-        patience: float,
+        connection_deadline: float,
     ) -> None:
         self.correlation_id = correlation_id
         self.api_key = api_key
@@ -57,66 +57,80 @@ class InFlightRequest(Generic[W]):
         self.waiter = waiter
         self.sent_at = sent_at
         self.deadline = deadline
-        self.patience = patience
+        self.connection_deadline = connection_deadline
 
 
 class InFlightRequests(Generic[W]):
-    """Correlation of one connection. Owned by the connection.
+    """Correlates requests and responses of one connection. Owned by the connection.
 
-    `answered(exchange, frame)` is called for each answer, in order, while bytes are `received`.
-    `under_way` holds the requests without an answer, oldest first; it is for looking only.
+    Args:
+        client_id: Client id in the header of every request.
+        reader: Cuts the received bytes into frames.
+        on_response: Called with the request and the response's frame, in order.
+
+    Attributes:
+        queue: Requests without a response, oldest first; read-only for callers.
     """
 
     def __init__(
         self,
         client_id: str | None,
         reader: FrameReader,
-        answered: Callable[[InFlightRequest[W], Frame], None],
+        on_response: Callable[[InFlightRequest[W], Frame], None],
     ) -> None:
-        self.under_way: deque[InFlightRequest[W]] = deque()
+        self.queue: deque[InFlightRequest[W]] = deque()
         self.room = reader.room
         self._client_id = client_id
         self._reader = reader
-        self._answered = answered
+        self._on_response = on_response
         self._next_id = 0
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, list[BytesLike]]:
-        """A correlation id and the frame's parts; raises EncodeError, UnsupportedVersionError."""
+        """Return a new correlation id and the buffers of the frame.
+
+        Raises:
+            EncodeError: A field cannot be encoded.
+            UnsupportedVersionError: A field that is set does not exist in that version.
+        """
         correlation_id = self._next_id
         parts = encode_request(request, version, correlation_id, self._client_id)
         self._next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
         return correlation_id, parts
 
-    def sent(self, exchange: InFlightRequest[W]) -> None:
-        """An answer is expected; call it in the order in which the frames are written."""
-        self.under_way.append(exchange)
+    def add(self, request: InFlightRequest[W]) -> None:
+        """Expect a response; call this in the order in which the frames are written."""
+        self.queue.append(request)
 
     def received(self, count: int) -> None:
-        """Take in `count` bytes that were put into `room()`.
+        """Process `count` bytes that were written into `room()`.
 
         Raises:
-            FrameSizeError: a frame's size is absurd.
-            CorrelationIdMismatchError: an answer that nobody asked for, or the beginning of one.
+            FrameSizeError: The size of a frame is out of range.
+            CorrelationIdMismatchError: A response, or the beginning of one, matches no request.
         """
-        if self._reader.received(count, self._match) and not self.under_way:
-            # Waiting for the rest would keep its memory booked for as long as the peer likes.
-            raise CorrelationIdMismatchError("bytes came that answer no request")
+        if self._reader.received(count, self._match) and not self.queue:
+            # Waiting for the rest would keep its memory reserved for as long as the peer likes.
+            raise CorrelationIdMismatchError("received bytes while no request was in flight")
 
     def _match(self, frame: Frame) -> None:
         correlation_id = response_correlation_id(frame)
-        if not self.under_way:
-            raise CorrelationIdMismatchError(f"an answer came to no request (id {correlation_id})")
-        exchange = self.under_way[0]
-        if exchange.correlation_id != correlation_id:
+        if not self.queue:
             raise CorrelationIdMismatchError(
-                f"an answer to request {correlation_id} came; {exchange.correlation_id} is due"
+                f"received a response while no request was in flight (correlation id "
+                f"{correlation_id})"
             )
-        self.under_way.popleft()
-        self._answered(exchange, frame)
+        request = self.queue[0]
+        if request.correlation_id != correlation_id:
+            raise CorrelationIdMismatchError(
+                f"received the response to request {correlation_id} instead of "
+                f"{request.correlation_id}"
+            )
+        self.queue.popleft()
+        self._on_response(request, frame)
 
-    def abandon(self) -> list[InFlightRequest[W]]:
-        """The connection is gone: everything that was under way, oldest first."""
-        lost = list(self.under_way)
-        self.under_way.clear()
+    def close(self) -> list[InFlightRequest[W]]:
+        """Stop reading and return the requests that will get no response, oldest first."""
+        unanswered = list(self.queue)
+        self.queue.clear()
         self._reader.close()
-        return lost
+        return unanswered

@@ -1,7 +1,7 @@
 """Logs once per process which kernel is in use, and warns if the compiled one is missing.
 
-An installer hides what a build prints, so the first client that starts is where a user learns that
-the build found no compiler.
+An installer hides the output of the build, so this log line is how a user learns that the build
+found no compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger("kafka_async.kernel")
 
 @cache
 def log_kernel() -> None:
-    """Log the kernel, the first time only."""
+    """Log the kernel in use, on the first call only."""
     if IMPLEMENTATION == "c":
         logger.info("the compiled kernel is in use")
     elif os.environ.get("KAFKA_ASYNC_KERNEL") == "python":

@@ -1,4 +1,4 @@
-"""The waits of one client, which all end with it: nobody waits for what will never come."""
+"""The lifetime of a client: every wait fails when the client stops."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ T = TypeVar("T")
 
 
 class Lifetime:
-    """From a client's start to its end. `ended` is why it is over, None while it is not."""
+    """Ends the waits of one client when the client stops or fails.
+
+    Attributes:
+        ended: The reason why the client has stopped; None while it runs.
+    """
 
     def __init__(self) -> None:
         self.ended: KafkaError | None = None
         self._waits: set[asyncio.Future[Any]] = set()
 
     def end(self, error: KafkaError) -> None:
-        """Fail every wait at once, and those that are still to come; the first call counts."""
+        """Fail all current and future waits with `error`; only the first call has an effect."""
         if self.ended is not None:
             return
         self.ended = error
@@ -28,7 +32,12 @@ class Lifetime:
                 wait.set_exception(error)
 
     async def wait(self, future: asyncio.Future[T], deadline: float | None = None) -> T:
-        """Wait for a future of one's own; TimeoutError at `deadline` (the loop's time)."""
+        """Wait for a future that no other task awaits.
+
+        Raises:
+            TimeoutError: `deadline` (time of the loop's clock) has passed.
+            KafkaError: The client has stopped.
+        """
         if self.ended is not None:
             raise self.ended
         self._waits.add(future)
@@ -39,7 +48,11 @@ class Lifetime:
             self._waits.discard(future)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some time."""
+        """Wait for some seconds.
+
+        Raises:
+            KafkaError: The client has stopped.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         timer = loop.call_later(seconds, _wake, future)

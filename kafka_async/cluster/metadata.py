@@ -1,10 +1,10 @@
-"""What the client knows of a cluster: immutable snapshots, and how an answer changes one. Pure.
+"""Immutable snapshots of a cluster's metadata, and how a response changes them. Pure.
 
-A snapshot is replaced, never changed, so whoever holds one sees a consistent cluster. Merging keeps
-two promises. A partition's leader epoch never goes back while the topic stays the same one
-(KIP-320: a broker that lags would send us to a former leader); a topic id that differs is another
-topic of the same name, and starts afresh (KIP-516). And an answer about some topics leaves the
-others alone.
+A snapshot is replaced, never changed, so its users see a consistent cluster. Merging a response
+keeps two promises. A partition's leader epoch never decreases while the topic id stays the same
+(KIP-320: a broker that lags would direct the client to a former leader); a different topic id means
+a new topic of the same name, which starts afresh (KIP-516). And a response about some topics leaves
+the others unchanged.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NO_EPOCH = -1
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition; `epoch` is -1 if the cluster is too old to say."""
+    """The leader of a partition; `epoch` is -1 if the cluster is too old to report it."""
 
     leader_id: int
     epoch: int
 
 
 class LeaderHint(NamedTuple):
-    """What a broker says unasked of a partition's leader; `endpoint` is that leader's address."""
+    """A partition's leader as another response names it (KIP-951), with its address if known."""
 
     partition: TopicPartition
     leader_id: int
@@ -48,7 +48,7 @@ class LeaderHint(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """One partition: `leader_id` is -1 while it has no leader, `error_code` says why."""
+    """One partition; `leader_id` is -1 while it has no leader, with the cause in `error_code`."""
 
     partition: int
     leader_id: int = NO_NODE
@@ -60,7 +60,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """One topic; `topic_id` is the zero UUID if the cluster is too old to have ids."""
+    """One topic; `topic_id` is the zero UUID if the cluster is too old for topic ids."""
 
     name: str
     topic_id: UUID = NO_ID
@@ -70,14 +70,15 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """What was known at one moment.
+    """The metadata of a cluster at one point in time.
 
     Attributes:
-        brokers: by id, with the address that the cluster advertises.
-        controller_id: None if unknown.
-        topics: those that were asked for and exist.
-        errors: broker error codes of topics that were asked for and cannot be used.
-        version: counts the snapshots; 0 is the empty one a client starts from.
+        brokers: Brokers by id, with the addresses that the cluster advertises.
+        cluster_id: Id of the cluster; None if unknown.
+        controller_id: Id of the controller; None if unknown.
+        topics: Requested topics that exist, by name.
+        errors: Error codes of requested topics that cannot be used, by name.
+        version: Number of the snapshot; 0 is the empty one that a client starts with.
     """
 
     brokers: Mapping[int, Node] = field(default_factory=dict[int, Node])
@@ -87,42 +88,43 @@ class ClusterMetadata:
     errors: Mapping[str, int] = field(default_factory=dict[str, int])
     version: int = 0
     _names: Mapping[UUID, str] = field(default_factory=dict[UUID, str], repr=False, compare=False)
-    _news: tuple[int, Collection[str]] = field(default=(-1, ()), repr=False, compare=False)
-    # A version, and the topics of which it may say something else than the one before.
+    # A version, and the topics that may differ between it and the version before.
+    _changed: tuple[int, Collection[str]] = field(default=(-1, ()), repr=False, compare=False)
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """What is known of a topic; None if it was not asked for or cannot be used."""
+        """Return a topic; None if it was not requested or cannot be used."""
         return self.topics.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of the topic that has this id, if known."""
+        """Return the name of the topic with this id; None if unknown."""
         return self._names.get(topic_id)
 
     def topic_id(self, name: str) -> UUID:
-        """The id of a topic; the zero UUID if unknown."""
+        """Return the id of a topic; the zero UUID if unknown."""
         found = self.topics.get(name)
         return NO_ID if found is None else found.topic_id
 
     def error(self, topic: str) -> KafkaError | None:
-        """Why a topic that was asked for cannot be used; None if it can, or was not asked for."""
+        """Return why a topic cannot be used; None if it can, or was not requested."""
         code = self.errors.get(topic)
         return None if code is None else error_for(code, topic=topic)
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if unknown."""
+        """Return the number of partitions of a topic; None if unknown."""
         found = self.topics.get(topic)
         return None if found is None else len(found.partitions)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch | None:
-        """The partition's leader; None while it has none, or while its address is unknown."""
+        """Return the partition's leader; None if it has none, or its address is unknown."""
         row = self._partition(partition)
         if row is None or row.leader_id not in self.brokers:
             return None
         return LeaderAndEpoch(row.leader_id, row.leader_epoch)
 
     def leaders(self, topic: str) -> tuple[int | None, ...]:
-        """The id of each partition's leader, by number, None where `leader` gives None; empty if
-        the topic is unknown.
+        """Return the id of each partition's leader, in the order of partitions.
+
+        It is None where `leader` returns None. The result is empty if the topic is unknown.
         """
         found = self.topics.get(topic)
         if found is None:
@@ -134,27 +136,32 @@ class ClusterMetadata:
         )
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The newest leader epoch known of a partition, leader or not; -1 if none is."""
+        """Return the newest known leader epoch of a partition; -1 if none is known."""
         row = self._partition(partition)
         return NO_EPOCH if row is None else row.leader_epoch
 
     def changed(self, before: ClusterMetadata, topics: Collection[str]) -> list[str]:
-        """Those of some topics of which this may say something else than an earlier snapshot, or
-        of where their leaders are; cheap.
+        """Return those of some topics that may differ from an earlier snapshot; cheap.
+
+        A topic differs if its metadata, its error or the address of a broker has changed.
         """
         if self.brokers is not before.brokers:
             return list(topics)
-        version, among = self._news
+        version, candidates = self._changed
         if version == self.version == before.version + 1:
-            among = [name for name in among if name in topics]
+            candidates = [name for name in candidates if name in topics]
         else:
-            among = topics
-        now, then = self.topics.get, before.topics.get
-        code, former = self.errors.get, before.errors.get
-        return [n for n in among if now(n) is not then(n) or code(n) != former(n)]
+            candidates = topics
+        topic, topic_before = self.topics.get, before.topics.get
+        code, code_before = self.errors.get, before.errors.get
+        return [
+            name
+            for name in candidates
+            if topic(name) is not topic_before(name) or code(name) != code_before(name)
+        ]
 
     def lacks_leaders(self, topic: str) -> bool:
-        """Whether a topic that is known, or a leader in it, will be there soon: elections end."""
+        """Return whether an election will end a topic's error or give a partition a leader."""
         found = self.topics.get(topic)
         if found is not None:
             return any(row.leader_id < 0 for row in found.partitions.values())
@@ -162,7 +169,7 @@ class ClusterMetadata:
         return code is not None and issubclass(for_code(code), InvalidMetadataError)
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Ids of the brokers that hold the partition."""
+        """Return the ids of the brokers that hold replicas of a partition."""
         row = self._partition(partition)
         return () if row is None else row.replicas
 
@@ -170,21 +177,21 @@ class ClusterMetadata:
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
-    # -- how snapshots follow one another ---------------------------------------------------------
+    # -- successors -------------------------------------------------------------------------------
 
-    def merged(self, answer: MetadataResponse, *, whole: bool = False) -> ClusterMetadata:
-        """The snapshot after an answer.
+    def merged(self, response: MetadataResponse, *, all_topics: bool = False) -> ClusterMetadata:
+        """Return the snapshot after a response.
 
-        `whole` says that the answer is about all topics, so one that it lacks is gone. Else those
-        that it is not about stay.
+        With `all_topics` the response covers all topics, and a topic that it lacks was deleted;
+        otherwise topics that it lacks stay.
         """
-        topics, errors, names = ({}, {}, {}) if whole else self._copied()
-        news = {*self.topics, *self.errors} if whole else set[str]()
-        for row in answer.topics:
+        topics, errors, names = ({}, {}, {}) if all_topics else self._copied()
+        changed = {*self.topics, *self.errors} if all_topics else set[str]()
+        for row in response.topics:
             name = row.name if row.name is not None else self._names.get(row.topic_id)
             if name is None:
-                continue  # asked for by an id that nobody has
-            news.add(name)
+                continue  # requested by an id that no topic has
+            changed.add(name)
             before = self.topics.get(name)
             topic = None if row.error_code else _merged_topic(name, before, row)
             if before is not None and topic is not before:
@@ -195,40 +202,40 @@ class ClusterMetadata:
                 continue
             errors.pop(name, None)
             topics[name] = topic
-            if topic.topic_id.int and (whole or topic is not before):
+            if topic.topic_id.int and (all_topics or topic is not before):
                 names[topic.topic_id] = name
-        brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in answer.brokers}
+        brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         return ClusterMetadata(
             brokers=self.brokers if brokers == self.brokers else brokers,
-            cluster_id=answer.cluster_id or self.cluster_id,
-            controller_id=None if answer.controller_id < 0 else answer.controller_id,
+            cluster_id=response.cluster_id or self.cluster_id,
+            controller_id=None if response.controller_id < 0 else response.controller_id,
             topics=topics,
             errors=errors,
             version=self.version + 1,
             _names=names,
-            _news=(self.version + 1, news),
+            _changed=(self.version + 1, changed),
         )
 
     def _copied(self) -> tuple[dict[str, TopicMetadata], dict[str, int], dict[UUID, str]]:
         return dict(self.topics), dict(self.errors), dict(self._names)
 
-    def without(self, unwanted: Collection[str]) -> ClusterMetadata:
-        """The snapshot without some topics."""
+    def without(self, removed: Collection[str]) -> ClusterMetadata:
+        """Return the snapshot without some topics."""
         topics, errors, names = self._copied()
-        for name in unwanted:
+        for name in removed:
             topic = topics.pop(name, None)
             errors.pop(name, None)
             if topic is not None:
                 names.pop(topic.topic_id, None)
         version = self.version + 1
-        news = (version, unwanted)
+        changed = (version, removed)
         return replace(
-            self, topics=topics, errors=errors, _names=names, version=version, _news=news
+            self, topics=topics, errors=errors, _names=names, version=version, _changed=changed
         )
 
     def with_leaders(self, hints: Iterable[LeaderHint]) -> ClusterMetadata:
-        """The snapshot after brokers' hints at newer leaders (KIP-951); itself if none is newer."""
-        topics, nodes, news = dict(self.topics), list[Node](), set[str]()
+        """Return the snapshot with newer leaders (KIP-951); this one if none is newer."""
+        topics, nodes, changed = dict(self.topics), list[Node](), set[str]()
         for (name, number), leader_id, epoch, endpoint in hints:
             topic = topics.get(name)
             row = None if topic is None else topic.partitions.get(number)
@@ -236,16 +243,16 @@ class ClusterMetadata:
                 continue
             row = row._replace(leader_id=leader_id, leader_epoch=epoch, error_code=0)
             topics[name] = topic._replace(partitions={**topic.partitions, number: row})
-            news.add(name)
+            changed.add(name)
             if endpoint is not None:
                 nodes.append(endpoint)
-        if not news:
+        if not changed:
             return self
         after = self._with(nodes)
-        return replace(after, topics=topics, _news=(after.version, news))
+        return replace(after, topics=topics, _changed=(after.version, changed))
 
     def with_broker(self, node: Node) -> ClusterMetadata:
-        """The snapshot after a broker's address was learnt elsewhere (FindCoordinator)."""
+        """Return the snapshot with a broker's address from another response (FindCoordinator)."""
         return self if self.brokers.get(node.id) == node else self._with([node])
 
     def _with(self, nodes: Iterable[Node]) -> ClusterMetadata:
@@ -255,10 +262,10 @@ class ClusterMetadata:
         return replace(self, brokers=brokers, version=self.version + 1)
 
     def rebootstrapped(self) -> ClusterMetadata:
-        """The snapshot with no broker and no leader in it, which only bootstrap servers can renew.
+        """Return the snapshot without brokers and leaders, for a rebootstrap (KIP-1102).
 
-        Topics stay with their partition counts, so that producers go on queueing; their epochs
-        don't, because what answers next may be another cluster (KIP-1102).
+        Topics keep their partition counts, so that producers can continue to append; leader epochs
+        are dropped, because the next response may come from another cluster.
         """
         topics = {
             name: topic._replace(
@@ -274,7 +281,7 @@ class ClusterMetadata:
 def _merged_topic(
     name: str, before: TopicMetadata | None, row: MetadataResponseTopic
 ) -> TopicMetadata:
-    """A topic after an answer; what it was before, the same object, if nothing is new."""
+    """Return the topic after a response; `before`, the same object, if nothing has changed."""
     known: Mapping[int, PartitionMetadata] = {}
     if before is not None and (
         before.topic_id == row.topic_id or NO_ID in (before.topic_id, row.topic_id)
@@ -300,7 +307,7 @@ def _merged_partition(
     before: PartitionMetadata | None, row: MetadataResponsePartition
 ) -> PartitionMetadata:
     if before is not None and (
-        NO_EPOCH < row.leader_epoch < before.leader_epoch or _same(before, row)
+        NO_EPOCH < row.leader_epoch < before.leader_epoch or _is_unchanged(before, row)
     ):
         return before
     return PartitionMetadata(
@@ -314,8 +321,8 @@ def _merged_partition(
     )
 
 
-def _same(before: PartitionMetadata, row: MetadataResponsePartition) -> bool:
-    """Whether a row surely says what was known; its arrays are tuples as they were decoded."""
+def _is_unchanged(before: PartitionMetadata, row: MetadataResponsePartition) -> bool:
+    """Return whether a row equals the known partition; decoded arrays are tuples already."""
     return (
         before.leader_id == row.leader_id
         and before.leader_epoch == row.leader_epoch

@@ -1,12 +1,13 @@
-"""The metadata loop: one task a client keeps the snapshot fresh and tells everybody.
+"""Keeps the metadata snapshot of one client up to date.
 
-Callers never ask a broker for metadata themselves. They leave what they want to know in the next
-`Ask`, and the loop puts all of it into one round: requests of some hundred topics each, apart for
-topics that may be created by asking. A round is about what was asked for; about everything that is
-tracked only when that is due, so that a client of thousands of topics that learns of one more
-asks for one. It is repeated, with another broker if possible, until it succeeds or the client ends;
-those who wait for it give up at their own deadlines. What nobody waits for (a nudge after an error,
-age, a topic without leader) is asked for at most once per back-off.
+Callers never request metadata from a broker themselves. They add to the next `PendingUpdate`, and
+one task per client, the metadata loop, sends the requests: each for some hundred topics, with
+separate requests for topics that may be created. An update covers the topics that callers wait for;
+it covers all tracked topics only when they are due, so that a client with thousands of topics that
+needs one more requests only that one. A failed update is retried, with another broker if possible,
+until it succeeds or the client stops; callers stop waiting at their own deadlines. Updates without
+a waiting caller (after an error, for age, or for a topic without a leader) run at most once per
+backoff.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka_async.arguments import topic_names
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.broker_connection import CONNECT_PATIENCE
+from kafka_async.cluster.broker_connection import CONNECT_HEDGE_AFTER
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.cluster.outage import OutageLog
 from kafka_async.cluster.rebootstrap import RebootstrapTrigger
@@ -43,9 +44,9 @@ from kafka_async.hooks import Rebootstrapped
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from kafka_async.cluster.broker import Brokers
     from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.connection import ConnectionContext
+    from kafka_async.cluster.brokers import Brokers
+    from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.metadata import LeaderHint
     from kafka_async.protocol.messages.metadata import (
         MetadataRequest,
@@ -56,77 +57,94 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.cluster")
 
-Listener = Callable[[ClusterMetadata], None]
+MetadataListener = Callable[[ClusterMetadata], None]
 
-TOPICS_A_REQUEST: Final = 125
-"""More are asked for one request after the other: each is to hold the loop for a millisecond."""
-MERGED_IN_LOOP: Final = 1000
-"""Partitions in an answer above which a thread merges it: a millisecond."""
-MERGES_ASIDE: Final = 2
-"""Merges in a thread that what has come meanwhile may make void; the next one is made at once."""
-REFUSALS: Final = 3
-"""Refused attempts of each bootstrap server, at least, before a client gives up its start."""
+MAX_TOPICS_PER_REQUEST: Final = 125
+"""Topics per Metadata request: decoding a response then takes about a millisecond."""
+MAX_PARTITIONS_MERGED_IN_LOOP: Final = 1000
+"""Partitions of a response that are merged in the event loop (1 ms); others use a thread."""
+MAX_OFFLOADED_MERGES: Final = 2
+"""Merges in a thread that a concurrent change may invalidate, before one is made in the loop."""
+MIN_REFUSALS_PER_SERVER: Final = 3
+"""Refused attempts of each bootstrap server before `Client.start` fails."""
 HEDGE_AFTER: Final = 1.0
 """Seconds without a response after which another broker is sent the same request."""
 
 
 @dataclass(slots=True)
-class Ask:
-    """What the next round is to find out, and who waits for it."""
+class PendingUpdate:
+    """The topics of the next metadata update and the callers that wait for it.
+
+    Attributes:
+        tracked: Update all tracked topics.
+        topics: Further topics to update.
+        auto_create: Topics that the cluster may create on request.
+        topic_ids: Further topics by id.
+        all_topics: Update all topics of the cluster.
+        waiters: Resolved with the new snapshot.
+    """
 
     tracked: bool = False
     topics: set[str] = field(default_factory=set[str])
-    created: set[str] = field(default_factory=set[str])
-    ids: set[UUID] = field(default_factory=set["UUID"])
-    everything: bool = False
+    auto_create: set[str] = field(default_factory=set[str])
+    topic_ids: set[UUID] = field(default_factory=set["UUID"])
+    all_topics: bool = False
     waiters: list[asyncio.Future[ClusterMetadata]] = field(
         default_factory=list["asyncio.Future[ClusterMetadata]"]
     )
 
-    def absorb(self, other: Ask) -> None:
-        """Take over another's wishes and waiters."""
+    def merge(self, other: PendingUpdate) -> None:
+        """Add the topics and waiters of another update."""
         self.tracked |= other.tracked
         self.topics |= other.topics
-        self.created |= other.created
-        self.ids |= other.ids
-        self.everything |= other.everything
+        self.auto_create |= other.auto_create
+        self.topic_ids |= other.topic_ids
+        self.all_topics |= other.all_topics
         self.waiters += other.waiters
 
 
 class MetadataUpdater:
-    """Owner of the snapshot; only the loop task `run`, and hints (KIP-951), replace it."""
+    """Owns the metadata snapshot of one client and keeps it up to date.
 
-    def __init__(self, wiring: ConnectionContext) -> None:
+    Only the metadata loop `run`, and leaders or brokers that other responses name (KIP-951),
+    replace the snapshot.
+
+    Attributes:
+        snapshot: The current metadata.
+        on_rebootstrap: Called when the client bootstraps again.
+    """
+
+    def __init__(self, context: ConnectionContext) -> None:
         self.snapshot = ClusterMetadata()
         self.on_rebootstrap: Callable[[], None] = _nothing
-        self._wiring = wiring
+        self._context = context
         self._loop = asyncio.get_running_loop()
-        config = wiring.config
+        config = context.config
         self._max_age = seconds(config.metadata_max_age_ms)
-        self._made_at = self._loop.time()
-        self._refused_after = seconds(config.bootstrap_refused_timeout_ms)
+        self._created_at = self._loop.time()
+        self._refused_timeout = seconds(config.bootstrap_refused_timeout_ms)
         self._backoff = self._new_backoff()
-        self._trigger = RebootstrapTrigger(
+        self._rebootstrap = RebootstrapTrigger(
             enabled=config.metadata_recovery_strategy == "rebootstrap",
             after=seconds(config.metadata_recovery_rebootstrap_trigger_ms),
         )
         self._tracked: dict[str, int] = {}
         self._recent: dict[str, float] = {}
-        self._lacking: set[str] = set()  # tracked, and without a leader
-        self._listeners: list[Listener] = []
-        self._ask = Ask()
-        self._nudged = False
-        self._called: asyncio.Future[None] | None = None
+        self._leaderless: set[str] = set()  # tracked topics only
+        self._listeners: list[MetadataListener] = []
+        self._pending = PendingUpdate()
+        self._update_requested = False
+        self._wakeup: asyncio.Future[None] | None = None
         self._not_before = 0.0
-        self._expires = 0.0
+        self._expires_at = 0.0
         self._failure: KafkaError | None = None
         self._outage = OutageLog()
         self._warned = ""
 
-    # -- what callers use -------------------------------------------------------------------------
+    # -- for callers ------------------------------------------------------------------------------
 
     def track(self, topics: Iterable[str]) -> None:
-        """Keep topics fresh until they are untracked as often as they were tracked."""
+        """Keep topics up to date until each is untracked as often as it was tracked."""
         tracked, known = self._tracked, self.snapshot.topics
         for topic in topic_names(topics):
             count = tracked.get(topic, 0)
@@ -134,11 +152,11 @@ class MetadataUpdater:
             if count:
                 continue
             if topic not in known:
-                self._ask.topics.add(topic)
+                self._pending.topics.add(topic)
             elif self.snapshot.lacks_leaders(topic):
-                self._lacking.add(topic)
-        if self._ask.topics:
-            self._call()
+                self._leaderless.add(topic)
+        if self._pending.topics:
+            self._wake()
 
     def untrack(self, topics: Iterable[str]) -> None:
         """Undo `track`."""
@@ -148,20 +166,20 @@ class MetadataUpdater:
             if count > 1:
                 tracked[topic] = count - 1
             else:
-                self._lacking.discard(topic)
+                self._leaderless.discard(topic)
 
-    def nudge(self) -> None:
-        """Renew soon what is tracked; many nudges are one."""
-        self._nudged = True
-        self._call()
+    def request_update(self) -> None:
+        """Update the tracked topics soon; several calls result in one update."""
+        self._update_requested = True
+        self._wake()
 
-    def demand_rebootstrap(self, reason: str) -> None:
-        """Bootstrap again in the next round, which is due soon; ignored if that is switched off."""
-        self._trigger.demanded(reason)
-        self.nudge()
+    def request_rebootstrap(self, reason: str) -> None:
+        """Bootstrap again with the next update, unless metadata_recovery_strategy="none"."""
+        self._rebootstrap.request(reason)
+        self.request_update()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener(snapshot)` after each change; returns how to undo it."""
+    def add_listener(self, listener: MetadataListener) -> Callable[[], None]:
+        """Call `listener(snapshot)` after each change; return a function that removes it."""
         self._listeners.append(listener)
 
         def remove() -> None:
@@ -170,36 +188,46 @@ class MetadataUpdater:
 
         return remove
 
-    async def update(
+    async def refresh(
         self,
         timeout: float,
         *,
         tracked: bool = False,
         topics: Iterable[str] = (),
-        created: Iterable[str] = (),
-        ids: Iterable[UUID] = (),
-        everything: bool = False,
+        auto_create: Iterable[str] = (),
+        topic_ids: Iterable[UUID] = (),
+        all_topics: bool = False,
     ) -> ClusterMetadata:
-        """The snapshot after a round that begins now or later, about brokers and these topics.
+        """Wait for an update that starts now or later; return its snapshot.
 
-        `tracked`: and about all that are tracked. `created` are topics that the cluster may create
-        when it is asked for them.
+        Args:
+            timeout: Maximum time to wait, in seconds.
+            tracked: Update all tracked topics.
+            topics: Further topics to update.
+            auto_create: Topics that the cluster may create on request.
+            topic_ids: Further topics by id.
+            all_topics: Update all topics of the cluster.
 
         Raises:
-            KafkaTimeoutError: there was no answer within `timeout` seconds; it says why.
+            KafkaTimeoutError: There was no response within `timeout`; the message names the cause.
         """
         waiter: asyncio.Future[ClusterMetadata] = self._loop.create_future()
-        self._ask.absorb(Ask(tracked, set(topics), set(created), set(ids), everything, [waiter]))
-        self._call()
+        self._pending.merge(
+            PendingUpdate(
+                tracked, set(topics), set(auto_create), set(topic_ids), all_topics, [waiter]
+            )
+        )
+        self._wake()
         try:
-            return await self._wiring.lifetime.wait(waiter, self._loop.time() + timeout)
+            return await self._context.lifetime.wait(waiter, self._loop.time() + timeout)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
-            why = "" if self._failure is None else f": {self._failure}"
-            raise KafkaTimeoutError(f"no metadata within {timeout:.3g} s{why}") from self._failure
+            cause = "" if self._failure is None else f": {self._failure}"
+            text = f"no metadata within {timeout:.3g} s{cause}"
+            raise KafkaTimeoutError(text) from self._failure
 
-    async def known(
+    async def wait_for_topics(
         self,
         topics: Iterable[str],
         timeout: float,
@@ -207,13 +235,19 @@ class MetadataUpdater:
         create: bool = False,
         retry_unknown: bool = True,
     ) -> ClusterMetadata:
-        """A snapshot in which all these topics are, asking as often as it takes.
+        """Return a snapshot that has all topics, updating it as often as necessary.
+
+        Args:
+            topics: Names of the topics.
+            timeout: Maximum time to wait, in seconds.
+            create: Whether the cluster may create topics that do not exist.
+            retry_unknown: Whether to wait for topics that do not exist.
 
         Raises:
-            UnknownTopicOrPartitionError: one is still unknown after `timeout` seconds, or after the
+            UnknownTopicOrPartitionError: A topic is still unknown after `timeout`, or after the
                 first response without `retry_unknown`.
-            KafkaTimeoutError: no broker answered in that time.
-            KafkaError: one cannot be used, as for its name or its permissions.
+            KafkaTimeoutError: No broker responded within `timeout`.
+            KafkaError: A topic cannot be used, for example because of its name or permissions.
         """
         wanted = topic_names(topics)
         deadline = self._loop.time() + timeout
@@ -223,9 +257,9 @@ class MetadataUpdater:
             if not missing:
                 return self.snapshot
             left = deadline - self._loop.time()
-            created = missing if create else ()
-            snapshot = await self.update(left, topics=missing, created=created)
-            # One error a code: thousands of topics may lack the same.
+            auto_create = missing if create else ()
+            snapshot = await self.refresh(left, topics=missing, auto_create=auto_create)
+            # One error per code: thousands of topics may fail with the same one.
             codes = {snapshot.errors[name]: name for name in missing if name in snapshot.errors}
             errors = [error_for(code, topic=name) for code, name in codes.items()]
             for error in errors:
@@ -241,125 +275,130 @@ class MetadataUpdater:
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
                 raise errors[0]
-            await self._wiring.lifetime.sleep(delay)
+            await self._context.lifetime.sleep(delay)
 
-    def hint_leaders(self, hints: Iterable[LeaderHint]) -> None:
-        """Brokers said who leads partitions now (KIP-951); taken in only if newer."""
-        self._replace(self.snapshot.with_leaders(hints))
+    def update_leaders(self, hints: Iterable[LeaderHint]) -> None:
+        """Store the leaders that other responses name (KIP-951), if their epochs are newer."""
+        self._replace_snapshot(self.snapshot.with_leaders(hints))
 
     def update_broker(self, node: Node) -> None:
-        """A broker said where another one is."""
-        self._replace(self.snapshot.with_broker(node))
+        """Store the address of a broker that another response names."""
+        self._replace_snapshot(self.snapshot.with_broker(node))
 
-    # -- the loop ---------------------------------------------------------------------------------
+    # -- the metadata loop ------------------------------------------------------------------------
 
     async def run(self, brokers: Brokers) -> None:
-        """The task: rounds until the client ends."""
+        """Run updates until the client stops."""
         try:
             while True:
                 await self._wait_until_due()
-                ask = self._due()
-                while not await self._round(brokers, ask):
+                update = self._due_update()
+                while not await self._try_update(brokers, update):
                     pass
         except KafkaError as error:
-            if error is not self._wiring.lifetime.ended:
+            if error is not self._context.lifetime.ended:
                 raise
 
-    def _due(self) -> Ask:
-        """What is to be renewed now, whether or not somebody asks."""
+    def _due_update(self) -> PendingUpdate:
+        """Return the update that is due now without a waiting caller."""
         now = self._loop.time()
-        soon = self._not_before <= now
-        if self._expires <= now or (self._nudged and soon):
-            return Ask(tracked=True)
-        return Ask(topics=set(self._lacking) if soon else set())
+        allowed = self._not_before <= now
+        if self._expires_at <= now or (self._update_requested and allowed):
+            return PendingUpdate(tracked=True)
+        return PendingUpdate(topics=set(self._leaderless) if allowed else set())
 
     async def _wait_until_due(self) -> None:
-        while not (self._ask.waiters or self._ask.topics):
-            hurry = self._nudged or self._lacking
-            due = min(self._expires, self._not_before) if hurry else self._expires
+        while not (self._pending.waiters or self._pending.topics):
+            soon = self._update_requested or self._leaderless
+            due = min(self._expires_at, self._not_before) if soon else self._expires_at
             if due <= self._loop.time():
                 return
-            self._called = self._loop.create_future()
+            self._wakeup = self._loop.create_future()
             try:
-                await self._wiring.lifetime.wait(self._called, due)
+                await self._context.lifetime.wait(self._wakeup, due)
             except TimeoutError:
                 continue
             finally:
-                self._called = None
+                self._wakeup = None
 
-    async def _round(self, brokers: Brokers, ask: Ask) -> bool:
-        """One attempt; whether `ask` is answered. What was asked for meanwhile joins it."""
-        ask.absorb(self._ask)
-        self._ask = Ask()
-        if ask.tracked or self._tracked.keys() <= ask.topics:
-            self._nudged = False
+    async def _try_update(self, brokers: Brokers, update: PendingUpdate) -> bool:
+        """Make one attempt, for new callers too; return whether it succeeded."""
+        update.merge(self._pending)
+        self._pending = PendingUpdate()
+        if update.tracked or self._tracked.keys() <= update.topics:
+            self._update_requested = False
         now = self._loop.time()
-        self._trigger.attempted(now)
+        self._rebootstrap.record_attempt(now)
         if self._rebootstrap_if_due(brokers, now):
-            ask.tracked = True
+            update.tracked = True
         connection = brokers.least_loaded(now)
         if connection is None:
-            await self._wiring.lifetime.sleep(max(0.0, brokers.available_at() - now))
+            await self._context.lifetime.sleep(max(0.0, brokers.available_at() - now))
             return False
         try:
-            await self._ask_broker(brokers, connection, ask)
+            await self._update_from(brokers, connection, update)
         except RebootstrapRequiredError as error:
-            self._failed(brokers, ask, error)
-            self._trigger.demanded(str(error))
+            self._on_failure(brokers, update, error)
+            self._rebootstrap.request(str(error))
         except KafkaConnectionError as error:
-            self._failed(brokers, ask, error)  # the lane's own back-off keeps this from spinning
+            # No backoff here: the backoff of the connection limits the attempts.
+            self._on_failure(brokers, update, error)
             return False
         except KafkaError as error:
-            self._failed(brokers, ask, error)
+            self._on_failure(brokers, update, error)
         else:
-            self._succeeded(brokers, ask)
+            self._on_success(brokers, update)
             return True
-        await self._wiring.lifetime.sleep(self._backoff.next())
+        await self._context.lifetime.sleep(self._backoff.next())
         return False
 
-    async def _ask_broker(self, brokers: Brokers, connection: BrokerConnection, ask: Ask) -> None:
-        # A broker that takes long to connect goes on connecting while others are tried.
-        await connection.connect(CONNECT_PATIENCE)
+    async def _update_from(
+        self, brokers: Brokers, connection: BrokerConnection, update: PendingUpdate
+    ) -> None:
+        # A broker that is slow to connect continues connecting while others are tried.
+        await connection.connect(CONNECT_HEDGE_AFTER)
         before = self.snapshot
         try:
-            for request in _requests(ask, self._wanted() if ask.tracked else set()):
-                connection, answer = await self._first_response(brokers, connection, request)
-                whole = request.topics is None
-                if ask.ids and not whole:
-                    ask.topics.update(row.name for row in answer.topics if row.name is not None)
-                await self._take(answer, whole=whole)
+            for request in _requests(update, self._refreshed_topics() if update.tracked else set()):
+                connection, response = await self._first_response(brokers, connection, request)
+                all_topics = request.topics is None
+                if update.topic_ids and not all_topics:
+                    update.topics.update(
+                        row.name for row in response.topics if row.name is not None
+                    )
+                await self._merge_response(response, all_topics=all_topics)
             end = self._loop.time() + self._max_age
-            recent = (ask.topics | ask.created).difference(self._tracked)
+            recent = (update.topics | update.auto_create).difference(self._tracked)
             self._recent.update(dict.fromkeys(recent, end))
-            if ask.tracked and not ask.everything:
-                await asyncio.sleep(0)  # what comes now looks at all topics
-                self._forget()
+            if update.tracked and not update.all_topics:
+                await asyncio.sleep(0)  # the next call iterates over all topics
+                self._drop_unused_topics()
         finally:
             if self.snapshot is not before:
-                self._tell()  # once a round: listeners look at all that is theirs
+                self._notify_listeners()  # once per update: a listener looks at all its topics
 
     async def _first_response(
         self, brokers: Brokers, connection: BrokerConnection, request: MetadataRequest
     ) -> tuple[BrokerConnection, MetadataResponse]:
         """Send a request, after HEDGE_AFTER to another broker too; return the first response.
 
-        A frozen broker, which accepts requests and does not respond, costs no more than that.
+        A frozen broker, which accepts requests and does not respond, delays metadata no longer.
         """
-        timeout = seconds(self._wiring.config.request_timeout_ms)
+        timeout = seconds(self._context.config.request_timeout_ms)
         attempts: dict[asyncio.Task[MetadataResponse], BrokerConnection] = {}
 
-        def begin(connection: BrokerConnection) -> None:
-            sending = connection.send(request, timeout=timeout, offload=self._wiring.offload)
+        def send_to(connection: BrokerConnection) -> None:
+            sending = connection.send(request, timeout=timeout, offload=self._context.offload)
             attempts[asyncio.create_task(sending, name="metadata request")] = connection
 
-        begin(connection)
+        send_to(connection)
         failure: BaseException | None = None
         try:
             done, _ = await asyncio.wait(attempts, timeout=HEDGE_AFTER)
             if not done:
-                other = brokers.least_loaded(self._loop.time(), besides=connection)
+                other = brokers.least_loaded(self._loop.time(), exclude=connection)
                 if other is not None:
-                    begin(other)
+                    send_to(other)
             while attempts:
                 done, _ = await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -370,139 +409,143 @@ class MetadataUpdater:
         finally:
             for task in attempts:
                 task.cancel()
-                task.add_done_callback(_discard)
+                task.add_done_callback(_ignore_result)
         assert failure is not None
         raise failure
 
-    async def _take(self, answer: MetadataResponse, *, whole: bool) -> None:
-        if answer.error_code:
-            raise error_for(answer.error_code)
-        if not answer.brokers:
-            raise BrokerNotAvailableError("a broker answers that it knows of no brokers yet")
-        self._trigger.answered(len(answer.brokers))
-        self._wiring.cluster_id = answer.cluster_id or self._wiring.cluster_id
-        if sum([len(topic.partitions) for topic in answer.topics]) <= MERGED_IN_LOOP:
-            merged, lacking = _merged(self.snapshot, answer, whole=whole)
+    async def _merge_response(self, response: MetadataResponse, *, all_topics: bool) -> None:
+        if response.error_code:
+            raise error_for(response.error_code)
+        if not response.brokers:
+            raise BrokerNotAvailableError("the metadata response of a broker names no brokers")
+        self._rebootstrap.record_response(len(response.brokers))
+        self._context.cluster_id = response.cluster_id or self._context.cluster_id
+        partitions = sum([len(topic.partitions) for topic in response.topics])
+        if partitions <= MAX_PARTITIONS_MERGED_IN_LOOP:
+            merged, leaderless = _merged(self.snapshot, response, all_topics=all_topics)
         else:
-            for _ in range(MERGES_ASIDE):
+            for _ in range(MAX_OFFLOADED_MERGES):
                 before = self.snapshot
-                merging = partial(_merged, before, answer, whole=whole)
-                merged, lacking = await self._wiring.offload(merging)
-                if self.snapshot is before:  # else a broker's hint has come meanwhile
+                merging = partial(_merged, before, response, all_topics=all_topics)
+                merged, leaderless = await self._context.offload(merging)
+                if self.snapshot is before:  # else another response has named a new leader
                     break
             else:
-                merged, lacking = _merged(self.snapshot, answer, whole=whole)
+                merged, leaderless = _merged(self.snapshot, response, all_topics=all_topics)
         self.snapshot = merged
-        about = self._tracked if whole else [row.name for row in answer.topics if row.name]
-        self._lacking.difference_update(about)
-        self._lacking.update(name for name in lacking if name in self._tracked)
+        covered = self._tracked if all_topics else [row.name for row in response.topics if row.name]
+        self._leaderless.difference_update(covered)
+        self._leaderless.update(name for name in leaderless if name in self._tracked)
 
-    def _forget(self) -> None:
-        """Drop what nobody wants any more: neither tracked, nor asked for of late."""
+    def _drop_unused_topics(self) -> None:
+        """Remove topics that are neither tracked nor recently requested."""
         tracked, recent, snapshot = self._tracked, self._recent, self.snapshot
         known = chain(snapshot.topics, snapshot.errors)
-        unwanted = {name for name in known if name not in tracked and name not in recent}
-        if unwanted:
-            self.snapshot = snapshot.without(unwanted)
+        unused = {name for name in known if name not in tracked and name not in recent}
+        if unused:
+            self.snapshot = snapshot.without(unused)
 
-    def _succeeded(self, brokers: Brokers, ask: Ask) -> None:
+    def _on_success(self, brokers: Brokers, update: PendingUpdate) -> None:
         now = self._loop.time()
         self._failure = None
         self._warned = ""
-        lasted = self._outage.reached(now)
-        if lasted is not None:
-            logger.warning("the cluster can be reached again, after %.0f s", lasted)
-        if ask.tracked or ask.everything:
-            self._expires = now + self._max_age
-        brokers.follow(self.snapshot.brokers)
-        if not self._lacking:
+        outage = self._outage.record_reachable(now)
+        if outage is not None:
+            logger.warning("the cluster can be reached again, after %.0f s", outage)
+        if update.tracked or update.all_topics:
+            self._expires_at = now + self._max_age
+        brokers.retain(self.snapshot.brokers)
+        if not self._leaderless:
             self._backoff.reset()
-        if ask.tracked or self._not_before <= now:  # else many small rounds would put it off
-            pause = self._backoff.next() if self._lacking else self._backoff.initial
+        # Else a series of small updates would postpone the next update of all tracked topics.
+        if update.tracked or self._not_before <= now:
+            pause = self._backoff.next() if self._leaderless else self._backoff.initial
             self._not_before = now + pause
-        for waiter in ask.waiters:
+        for waiter in update.waiters:
             if not waiter.done():
                 waiter.set_result(self.snapshot)
 
-    def _failed(self, brokers: Brokers, ask: Ask, error: KafkaError) -> None:
+    def _on_failure(self, brokers: Brokers, update: PendingUpdate, error: KafkaError) -> None:
         self._failure = error
         logger.debug("no metadata: %s", error)
-        if self.snapshot.version == 0 and (brokers.hopeless() or self._refused(brokers)):
+        never_connected = self.snapshot.version == 0
+        if never_connected and (brokers.all_failures_permanent() or self._all_refused(brokers)):
             failure = bootstrap_error(brokers)
-            for waiter in ask.waiters:
+            for waiter in update.waiters:
                 if not waiter.done():
                     waiter.set_exception(failure)
-        elif self.snapshot.version == 0:
+        elif never_connected:
             if brokers.all_failed():
-                self._warn(bootstrap_error(brokers).message)
+                self._warn_of_bootstrap_failure(bootstrap_error(brokers).message)
         elif brokers.all_unreachable() and not isinstance(error, ClientClosedError):
             self._warn_of_outage(error)
 
     def _warn_of_outage(self, error: KafkaError) -> None:
-        lasted = self._outage.unreachable(self._loop.time())
-        if lasted is not None:
+        duration = self._outage.record_unreachable(self._loop.time())
+        if duration is not None:
             logger.warning(
                 "no broker of the cluster can be reached%s: %s; the client keeps retrying",
-                f" for {lasted:.0f} s" if lasted else "",
+                f" for {duration:.0f} s" if duration else "",
                 error,
             )
 
-    def _refused(self, brokers: Brokers) -> bool:
+    def _all_refused(self, brokers: Brokers) -> bool:
         """Return whether every bootstrap server has refused for long enough to fail `start`."""
-        waited = self._loop.time() - self._made_at
-        return waited >= self._refused_after and brokers.refusals() >= REFUSALS
+        waited = self._loop.time() - self._created_at
+        return waited >= self._refused_timeout and brokers.refusals() >= MIN_REFUSALS_PER_SERVER
 
-    def _warn(self, failure: str) -> None:
-        """Say in the log what keeps the client from starting, while it goes on trying; once."""
+    def _warn_of_bootstrap_failure(self, failure: str) -> None:
+        """Log a failure that delays the start of the client, once."""
         if failure != self._warned:
             self._warned = failure
-            logger.warning("%s; the client goes on trying", failure)
+            logger.warning("%s; the client keeps retrying", failure)
 
     def _rebootstrap_if_due(self, brokers: Brokers, now: float) -> bool:
         if not self.snapshot.brokers:
             return False
-        reason = self._trigger.reason(now, available=brokers.available(now))
+        reason = self._rebootstrap.reason(now, available=brokers.available(now))
         if reason is None:
             return False
         logger.info("bootstrapping again: %s", reason)
-        self._trigger.done()
-        self._wiring.cluster_id = None
+        self._rebootstrap.reset()
+        self._context.cluster_id = None
         brokers.disconnect(KafkaConnectionError(f"the client bootstraps again: {reason}"))
-        self._replace(self.snapshot.rebootstrapped())
+        self._replace_snapshot(self.snapshot.rebootstrapped())
         self.on_rebootstrap()
-        if self._wiring.hooks.active:
-            self._wiring.hooks.emit(Rebootstrapped(self._wiring.config.client_id, reason))
+        if self._context.hooks.active:
+            self._context.hooks.emit(Rebootstrapped(self._context.config.client_id, reason))
         return True
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
-    def _wanted(self) -> set[str]:
+    def _refreshed_topics(self) -> set[str]:
+        """Return the tracked topics and those that were requested recently."""
         now = self._loop.time()
         self._recent = {topic: end for topic, end in self._recent.items() if end > now}
         return set(self._tracked) | set(self._recent)
 
-    def _replace(self, snapshot: ClusterMetadata) -> None:
+    def _replace_snapshot(self, snapshot: ClusterMetadata) -> None:
         if snapshot is self.snapshot:
             return
         self.snapshot = snapshot
-        self._tell()
+        self._notify_listeners()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         snapshot = self.snapshot
         for listener in list(self._listeners):
             listener(snapshot)
 
-    def _call(self) -> None:
-        if self._called is not None and not self._called.done():
-            self._called.set_result(None)
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     def _new_backoff(self) -> Backoff:
-        config = self._wiring.config
+        config = self._context.config
         return Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
 
 
 def bootstrap_error(brokers: Brokers) -> BootstrapError:
-    """Why no bootstrap server could be used: a line for each."""
+    """Return the error that names the failure of each bootstrap server, one per line."""
     lines = brokers.server_failures()
     if len(lines) == 1:
         return BootstrapError(f"cannot bootstrap from {lines[0]}")
@@ -510,46 +553,46 @@ def bootstrap_error(brokers: Brokers) -> BootstrapError:
 
 
 def _merged(
-    before: ClusterMetadata, answer: MetadataResponse, *, whole: bool
+    before: ClusterMetadata, response: MetadataResponse, *, all_topics: bool
 ) -> tuple[ClusterMetadata, list[str]]:
-    """The snapshot after an answer, and what lacks a leader in it; what is tracked may change."""
-    after = before.merged(answer, whole=whole)
-    names = [row.name for row in answer.topics if row.name]
+    """Return the snapshot after a response, and the topics of the response that lack a leader."""
+    after = before.merged(response, all_topics=all_topics)
+    names = [row.name for row in response.topics if row.name]
     return after, [name for name in names if after.lacks_leaders(name)]
 
 
-def _requests(ask: Ask, tracked: set[str]) -> Iterator[MetadataRequest]:
-    """What to ask: apart for topics that may be created, and for ids, which do not mix."""
+def _requests(update: PendingUpdate, tracked: set[str]) -> Iterator[MetadataRequest]:
+    """Yield the requests of an update; topics to create and topic ids need separate ones."""
     from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
-    nothing = True
-    for rows in _named(ask.created):
+    empty = True
+    for rows in _topic_rows(update.auto_create):
         yield MetadataRequest(topics=rows, allow_auto_topic_creation=True)
-        nothing = False
-    if ask.ids:
-        rows = [MetadataRequestTopic(topic_id=key, name=None) for key in ask.ids]
+        empty = False
+    if update.topic_ids:
+        rows = [MetadataRequestTopic(topic_id=key, name=None) for key in update.topic_ids]
         yield MetadataRequest(topics=rows, allow_auto_topic_creation=False)
-        nothing = False
-    if ask.everything:
+        empty = False
+    if update.all_topics:
         yield MetadataRequest(topics=None, allow_auto_topic_creation=False)
         return
-    for rows in _named((tracked | ask.topics) - ask.created):
+    for rows in _topic_rows((tracked | update.topics) - update.auto_create):
         yield MetadataRequest(topics=rows, allow_auto_topic_creation=False)
-        nothing = False
-    if nothing:
+        empty = False
+    if empty:
         yield MetadataRequest(topics=[], allow_auto_topic_creation=False)
 
 
-def _named(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
+def _topic_rows(topics: set[str]) -> Iterator[list[MetadataRequestTopic]]:
     from kafka_async.protocol.messages.metadata import MetadataRequestTopic
 
-    names = iter(sorted(topics))
-    while some := list(islice(names, TOPICS_A_REQUEST)):
-        yield [MetadataRequestTopic(name=name) for name in some]
+    remaining = iter(sorted(topics))
+    while names := list(islice(remaining, MAX_TOPICS_PER_REQUEST)):
+        yield [MetadataRequestTopic(name=name) for name in names]
 
 
-def _discard(task: asyncio.Task[Any]) -> None:
-    """Mark the exception of a task as seen: its result is not needed any more."""
+def _ignore_result(task: asyncio.Task[Any]) -> None:
+    """Mark the exception of a task as retrieved: its result is not needed."""
     if not task.cancelled():
         task.exception()
 

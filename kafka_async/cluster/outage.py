@@ -1,4 +1,4 @@
-"""Decides when to log an outage of the cluster: at its onset, at growing intervals, at its end.
+"""Decides when to log an outage of the cluster: at its start, at growing intervals, at its end.
 
 Pure.
 """
@@ -9,8 +9,8 @@ from typing import Final
 
 FIRST_INTERVAL: Final = 10.0
 """Seconds from the first warning of an outage to the second; each interval doubles."""
-LONGEST_INTERVAL: Final = 300.0
-"""Seconds between two warnings at most."""
+MAX_INTERVAL: Final = 300.0
+"""Maximum seconds between two warnings."""
 
 
 class OutageLog:
@@ -23,11 +23,11 @@ class OutageLog:
         self._next_at = 0.0
         self._interval = FIRST_INTERVAL
 
-    def unreachable(self, now: float) -> float | None:
-        """Note that no broker can be reached.
+    def record_unreachable(self, now: float) -> float | None:
+        """Record that no broker can be reached.
 
         Returns:
-            Seconds since the onset if a warning is due now, else None.
+            Seconds since the start of the outage if a warning is due now, else None.
         """
         if self._since is None:
             self._since = self._next_at = now
@@ -35,12 +35,12 @@ class OutageLog:
         if now < self._next_at:
             return None
         if now > self._since:
-            self._interval = min(self._interval * 2, LONGEST_INTERVAL)
+            self._interval = min(self._interval * 2, MAX_INTERVAL)
         self._next_at = now + self._interval
         return now - self._since
 
-    def reached(self, now: float) -> float | None:
-        """Note that a broker responded; return the seconds of the outage that ends, if any."""
+    def record_reachable(self, now: float) -> float | None:
+        """Record that a broker responded; return the outage's length in seconds, None if none."""
         if self._since is None:
             return None
         since, self._since = self._since, None

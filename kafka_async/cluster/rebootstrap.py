@@ -1,53 +1,59 @@
-"""When to forget the cluster's brokers and ask the bootstrap servers again (KIP-899, KIP-1102).
-Pure.
+"""Decides when to drop the known brokers and bootstrap again (KIP-899, KIP-1102). Pure.
 
-Three reasons: every known broker is unavailable (no connection, and back-off forbids a new one); a
-broker says so (error 129 in Metadata or, KIP-1242, in ApiVersions); metadata that was asked for has
-not come for the trigger's time. The clock of the last starts with the first attempt and is cleared
-only by an answer that names at least one broker.
+There are three reasons: every known broker is unavailable (no connection, and backoff forbids a new
+one); a broker requires it (error 129 in Metadata or, KIP-1242, in ApiVersions); no metadata has
+arrived for the trigger's time. That time starts with the first metadata request and ends only with
+a response that names at least one broker.
 """
 
 from __future__ import annotations
 
 
 class RebootstrapTrigger:
-    """Decides for one client. Owned by its metadata loop; times in seconds.
+    """Decides when one client rebootstraps. Owned by its metadata updater.
 
-    `enabled` False (`metadata_recovery_strategy="none"`) never gives a reason.
+    Args:
+        enabled: False for `metadata_recovery_strategy="none"`; there is never a reason then.
+        after: Seconds without metadata after which the client rebootstraps.
     """
 
     def __init__(self, *, enabled: bool, after: float) -> None:
         self._enabled = enabled
         self._after = after
         self._since: float | None = None
-        self._demand: str | None = None
+        self._requested: str | None = None
 
     @property
     def due_at(self) -> float | None:
-        """When the trigger's time will have passed; None while nothing is asked for."""
+        """Time at which the trigger's time has passed; None while no request is pending."""
         return None if self._since is None or not self._enabled else self._since + self._after
 
-    def attempted(self, now: float) -> None:
-        """Metadata is asked for; only the first attempt since an answer counts."""
+    def record_attempt(self, now: float) -> None:
+        """Record a metadata request; only the first one since a response starts the clock."""
         if self._since is None:
             self._since = now
 
-    def answered(self, brokers: int) -> None:
-        """An answer came that names so many brokers."""
+    def record_response(self, brokers: int) -> None:
+        """Record a metadata response and the number of brokers that it names."""
         if brokers:
             self._since = None
-            self._demand = None
+            self._requested = None
 
-    def demanded(self, reason: str) -> None:
-        """A broker asked for it."""
-        self._demand = reason
+    def request(self, reason: str) -> None:
+        """Rebootstrap at the next opportunity, as a broker requires it."""
+        self._requested = reason
 
     def reason(self, now: float, *, available: bool) -> str | None:
-        """Why to bootstrap again now, if so; `available` says whether any known broker is."""
+        """Return the reason to rebootstrap now; None if there is none.
+
+        Args:
+            now: The current time, in seconds.
+            available: Whether any known broker is available.
+        """
         if not self._enabled:
             return None
-        if self._demand is not None:
-            return self._demand
+        if self._requested is not None:
+            return self._requested
         if not available:
             return "no known broker is available"
         due = self.due_at
@@ -55,7 +61,7 @@ class RebootstrapTrigger:
             return f"no metadata for {self._after:g} s"
         return None
 
-    def done(self) -> None:
-        """The client bootstraps again; the clock starts anew with its next attempt."""
+    def reset(self) -> None:
+        """Start over after a rebootstrap: the next metadata request starts the clock again."""
         self._since = None
-        self._demand = None
+        self._requested = None

@@ -1,4 +1,4 @@
-"""Where a request is to go: what the caller names, which routing turns into a broker."""
+"""Destinations of requests: callers name one, and the request router finds its broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorKind(enum.IntEnum):
-    """What a coordinator is asked for; the values are those of FindCoordinator's key type."""
+    """Kinds of coordinators, with the values of FindCoordinator's key type."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -18,14 +18,14 @@ class CoordinatorKind(enum.IntEnum):
 
 
 class AnyBroker(NamedTuple):
-    """Whichever broker is least busy."""
+    """The connected broker with the fewest requests in flight."""
 
     def __str__(self) -> str:
         return "any broker"
 
 
 class Broker(NamedTuple):
-    """The broker that has this id."""
+    """The broker with this id."""
 
     node_id: int
 
@@ -61,7 +61,7 @@ class TransactionCoordinator(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """The broker that takes requests which change the cluster."""
+    """The broker that handles requests that change the cluster."""
 
     def __str__(self) -> str:
         return "the controller"

@@ -1,4 +1,4 @@
-"""From a destination to a broker, and what an answer says about having asked the wrong one."""
+"""Finds the broker for a destination, and detects responses of the wrong broker."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from kafka_async.errors import (
 )
 
 if TYPE_CHECKING:
-    from kafka_async.cluster.broker import Brokers
     from kafka_async.cluster.broker_connection import BrokerConnection
-    from kafka_async.cluster.connection import ConnectionContext
-    from kafka_async.cluster.coordinator_lookup import Coordinators
+    from kafka_async.cluster.brokers import Brokers
+    from kafka_async.cluster.connection_context import ConnectionContext
+    from kafka_async.cluster.coordinator_lookup import CoordinatorLookup
     from kafka_async.cluster.metadata_updater import MetadataUpdater
     from kafka_async.errors import KafkaError
     from kafka_async.protocol.message import Response
@@ -44,7 +44,7 @@ _COORDINATOR_ERRORS: Final = (
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-ROUTE_AGAIN: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
+REROUTE_ERRORS: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
     AnyBroker: (),
     Broker: (),
     Leader: (),
@@ -52,32 +52,34 @@ ROUTE_AGAIN: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
     TransactionCoordinator: _COORDINATOR_ERRORS,
     Controller: (NotControllerError,),
 }
-"""Top-level errors of an answer after which the same request may go to another broker."""
+"""Top-level errors of a response after which the request is sent to another broker."""
 
 
-class Router:
-    """Routing of one client."""
+class RequestRouter:
+    """Finds the connection for each request of one client."""
 
     def __init__(
         self,
-        wiring: ConnectionContext,
+        context: ConnectionContext,
         brokers: Brokers,
         updater: MetadataUpdater,
-        coordinators: Coordinators,
+        coordinators: CoordinatorLookup,
     ) -> None:
-        self._wiring = wiring
+        self._context = context
         self._brokers = brokers
         self._updater = updater
         self._coordinators = coordinators
         self._loop = asyncio.get_running_loop()
 
     async def connection(self, to: Destination, deadline: float) -> BrokerConnection:
-        """The general lane of the broker that a destination means now.
+        """Return the general connection to the current broker of a destination.
 
         Raises:
-            LeaderNotAvailableError, CoordinatorNotAvailableError: there was none until `deadline`.
-            BrokerNotAvailableError: the cluster has no such broker.
-            KafkaConnectionError, KafkaTimeoutError: nobody could be asked.
+            LeaderNotAvailableError: The partition had no leader before `deadline`.
+            CoordinatorNotAvailableError: There was no coordinator before `deadline`.
+            BrokerNotAvailableError: The cluster has no such broker.
+            KafkaConnectionError: No broker can be connected.
+            KafkaTimeoutError: No broker responded before `deadline`.
         """
         match to:
             case AnyBroker():
@@ -93,39 +95,39 @@ class Router:
             case TransactionCoordinator(key):
                 return await self._coordinator(CoordinatorKind.TRANSACTION, key, deadline)
 
-    def must_route_again(self, to: Destination, answer: Response) -> bool:
-        """Whether an answer says that another broker has to be asked; forgets what was wrong."""
-        code: int = getattr(answer, "error_code", 0)
-        if not code or for_code(code) not in ROUTE_AGAIN[type(to)]:
+    def must_reroute(self, to: Destination, response: Response) -> bool:
+        """Return whether a response comes from the wrong broker; if so, forget that broker."""
+        code: int = getattr(response, "error_code", 0)
+        if not code or for_code(code) not in REROUTE_ERRORS[type(to)]:
             return False
         self.forget(to)
         return True
 
     def forget(self, to: Destination) -> None:
-        """The broker that a destination meant does not answer, or is the wrong one."""
+        """Look the destination's broker up again on its next use: it is wrong or not reachable."""
         match to:
             case GroupCoordinator(key):
                 self._coordinators.forget(CoordinatorKind.GROUP, key)
             case TransactionCoordinator(key):
                 self._coordinators.forget(CoordinatorKind.TRANSACTION, key)
             case _:
-                self._updater.nudge()
+                self._updater.request_update()
 
     async def _any(self, deadline: float) -> BrokerConnection:
         now = self._loop.time()
         connection = self._brokers.least_loaded(now)
         if connection is not None:
             return connection
-        self._updater.nudge()
+        self._updater.request_update()
         wait = self._brokers.available_at() - now
         if now + wait >= deadline:
             raise KafkaConnectionError("no known broker can be connected before the deadline")
-        await self._wiring.lifetime.sleep(wait)
+        await self._context.lifetime.sleep(wait)
         return await self._any(deadline)
 
     async def _broker(self, node_id: int, deadline: float) -> BrokerConnection:
         if node_id not in self._updater.snapshot.brokers:
-            snapshot = await self._updater.update(deadline - self._loop.time())
+            snapshot = await self._updater.refresh(deadline - self._loop.time())
             if node_id not in snapshot.brokers:
                 known = ", ".join(map(str, sorted(snapshot.brokers)))
                 raise BrokerNotAvailableError(
@@ -136,7 +138,7 @@ class Router:
     async def _controller(self, deadline: float) -> BrokerConnection:
         snapshot = self._updater.snapshot
         if snapshot.controller_id not in snapshot.brokers:
-            snapshot = await self._updater.update(deadline - self._loop.time())
+            snapshot = await self._updater.refresh(deadline - self._loop.time())
         node_id = snapshot.controller_id
         if node_id not in snapshot.brokers:  # with KRaft every broker forwards to the controller
             node_id = random.choice(list(snapshot.brokers))
@@ -144,10 +146,10 @@ class Router:
         return self._brokers.general(node_id)
 
     async def _leader(self, partition: TopicPartition, deadline: float) -> int:
-        config = self._wiring.config
+        config = self._context.config
         backoff = Backoff(seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms))
         topics = [partition.topic]
-        await self._updater.known(topics, deadline - self._loop.time())
+        await self._updater.wait_for_topics(topics, deadline - self._loop.time())
         while True:
             found = self._updater.snapshot.leader(partition)
             if found is not None:
@@ -155,9 +157,9 @@ class Router:
             delay = backoff.next()
             if self._loop.time() + delay >= deadline:
                 raise LeaderNotAvailableError(topic=partition.topic, partition=partition.partition)
-            await self._updater.update(deadline - self._loop.time(), topics=topics)
+            await self._updater.refresh(deadline - self._loop.time(), topics=topics)
             if self._updater.snapshot.leader(partition) is None:
-                await self._wiring.lifetime.sleep(delay)
+                await self._context.lifetime.sleep(delay)
 
     async def _coordinator(
         self, kind: CoordinatorKind, key: str, deadline: float

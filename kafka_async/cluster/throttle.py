@@ -1,9 +1,10 @@
-"""Quotas as a lane sees them (KIP-13, KIP-219): how long to hold requests back. Pure.
+"""Tracks how long a connection is muted because a broker's quota was exceeded (KIP-13, KIP-219).
 
-A broker answers at once and says how long it will not read the connection. Sending into that window
-would only fill buffers, so the client waits it out. Before KIP-219 the broker held the answer back
-instead and told the time only for information; `CLIENT_WAITS_FROM` has the version from which it is
-the client's to wait, for the APIs that are older than the KIP. For all others it always is.
+Pure. A broker responds at once, states the throttle time and does not read the connection for that
+long. Requests sent meanwhile would only fill buffers, so the client waits. Before KIP-219 the
+broker delayed the response instead, and the throttle time was informational; `CLIENT_WAITS_FROM`
+has the version from which the client waits, for the APIs that are older than the KIP. For all other
+APIs the client always waits.
 """
 
 from __future__ import annotations
@@ -50,27 +51,32 @@ CLIENT_WAITS_FROM: Final[dict[int, int]] = {
 
 
 class Throttle:
-    """The window of one lane. Owned by the lane; times in seconds of the loop's clock.
+    """Tracks until when one connection is muted. Owned by its `BrokerConnection`.
 
-    `until` is when the window ends; it is in the past while the lane is free.
+    Attributes:
+        muted_until: End of the throttle time, in seconds of the loop's clock; in the past while
+            the connection is not muted.
     """
 
-    __slots__ = ("until",)
+    __slots__ = ("muted_until",)
 
     def __init__(self) -> None:
-        self.until = 0.0
+        self.muted_until = 0.0
 
-    def answered(self, api_key: int, version: int, throttle_time_ms: int, now: float) -> float:
-        """Take in an answer's throttle time; returns the seconds to wait that it asks for.
+    def record(self, api_key: int, version: int, throttle_time_ms: int, now: float) -> float:
+        """Record the throttle time of a response.
 
-        A later answer with a shorter time does not shorten the window: requests were pipelined.
+        A later response with a shorter time does not shorten the wait: requests are pipelined.
+
+        Returns:
+            The seconds that the client has to wait because of this response.
         """
         if throttle_time_ms <= 0 or version < CLIENT_WAITS_FROM.get(api_key, 0):
             return 0.0
         seconds = throttle_time_ms / 1000
-        self.until = max(self.until, now + seconds)
+        self.muted_until = max(self.muted_until, now + seconds)
         return seconds
 
     def delay(self, now: float) -> float:
-        """Seconds until a request may be sent; 0 if it may at once."""
-        return max(0.0, self.until - now)
+        """Return the seconds until a request may be sent; 0 if the connection is not muted."""
+        return max(0.0, self.muted_until - now)

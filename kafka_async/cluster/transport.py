@@ -1,11 +1,12 @@
-"""Sockets: how a connection is opened, and the two ends of its byte stream. Nothing else opens any.
+"""Opens sockets and transfers the bytes of a connection. No other module opens sockets.
 
-Names are looked up in the client's own threads, since asyncio's executor belongs to the user. All
-addresses of a name are tried, each a quarter of a second after the one before or as soon as that
-has failed, and the first to answer is taken (RFC 8305).
+Names are resolved in the client's threads, because asyncio's default executor belongs to the
+application. All addresses of a name are tried, each a quarter of a second after the one before or
+as soon as that has failed, and the first that connects is used (RFC 8305).
 
-`Stream` is what asyncio calls: bytes go straight into the receiver's buffer, and what is written
-leaves at once or, where requests are under way already, with all that is written in the same turn.
+`Stream` is the asyncio protocol: received bytes go into the receiver's buffer without a copy. A
+write is passed to the transport at once, or, while requests are in flight, together with the other
+writes of the event loop iteration.
 """
 
 from __future__ import annotations
@@ -28,36 +29,43 @@ T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 MAX_JOINED_BYTES: Final = 64 * 1024
-PIECE: Final = 1024 * 1024
-HIGH_WATER: Final = 512 * 1024
+"""Buffers below this size are joined with their neighbors, larger ones are never copied."""
+MAX_BYTES_PER_WRITE: Final = 1024 * 1024
+"""Bytes passed to the transport in one call."""
+HIGH_WATER_MARK: Final = 512 * 1024
+"""Bytes in the transport's buffer above which writing pauses."""
 NEXT_ADDRESS_AFTER: Final = 0.25
+"""Seconds without a connection after which the next address is tried (RFC 8305)."""
 
 
 class Receiver(Protocol):
-    """What a stream hands its bytes to; every call comes from the loop."""
+    """Receives the bytes of a stream; all methods are event loop callbacks."""
 
     def room(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return the buffer for the next bytes."""
         ...
 
     def received(self, nbytes: int) -> None:
-        """So many bytes were put there."""
+        """Process bytes that were written into `room()`."""
         ...
 
     def lost(self, error: Exception | None) -> None:
-        """The stream has ended; None if the peer or we closed it in good order."""
+        """Handle the end of the stream; `error` is None after an orderly close by either side."""
         ...
 
 
 class Stream(asyncio.BufferedProtocol):
-    """One connection's bytes, both ways. Owned by its connection, which is the receiver.
+    """Sends and receives the bytes of one connection, which owns it and is the receiver.
 
-    Nothing is read until it is attached: of several addresses that are dialled at once only one
-    becomes the connection.
+    Reading starts with `attach`: of several addresses that are dialed concurrently only one becomes
+    the connection.
+
+    Attributes:
+        ended: Resolved when the transport is closed.
     """
 
     def __init__(self, receiver: Receiver) -> None:
-        # What the transport calls for each read goes to the receiver without a call in between.
+        # The transport calls the receiver directly: one call less per read.
         self.get_buffer = receiver.room
         self.buffer_updated = receiver.received
         self._receiver = receiver
@@ -65,79 +73,84 @@ class Stream(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._outgoing: list[BytesLike] = []
-        self._corked = False
-        self._full = False
-        self._drained: deque[asyncio.Future[None]] = deque()
+        self._flush_scheduled = False
+        self._writing_paused = False
+        self._drain_waiters: deque[asyncio.Future[None]] = deque()
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
-    # -- what asyncio calls -----------------------------------------------------------------------
+    # -- asyncio callbacks ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Bytes can flow."""
+        """Set up the transport; reading starts with `attach`."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=HIGH_WATER)
+        self._transport.set_write_buffer_limits(high=HIGH_WATER_MARK)
         self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, whoever wanted it."""
+        """Resolve `ended` and inform the receiver."""
         self._outgoing.clear()
         if not self.ended.done():
             self.ended.set_result(None)
-        self._wake()
+        self._wake_drain_waiters()
         if self._attached:
             self._receiver.lost(exc)
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full: keep what is written until `resume_writing`."""
-        self._full = True
+        """Keep writes until `resume_writing`: the transport's buffer is full."""
+        self._writing_paused = True
 
     def resume_writing(self) -> None:
-        """The transport has room again."""
-        self._full = False
+        """Write what was kept while writing was paused."""
+        self._writing_paused = False
         self._flush()
-        if not self._full:
-            self._wake()
+        if not self._writing_paused:
+            self._wake_drain_waiters()
 
-    # -- what the connection calls ----------------------------------------------------------------
+    # -- for the connection -----------------------------------------------------------------------
 
     def attach(self) -> None:
-        """Begin to read; raises ConnectionResetError if the connection is lost already."""
+        """Start reading.
+
+        Raises:
+            ConnectionResetError: The peer has already closed the connection.
+        """
         if self._transport is None or self.ended.done():
             raise ConnectionResetError("the broker closed the connection at once")
         self._attached = True
         self._transport.resume_reading()
 
     @property
-    def full(self) -> bool:
-        """Whether the peer reads more slowly than we write."""
-        return self._full
+    def writing_paused(self) -> bool:
+        """True while the peer reads more slowly than the client writes."""
+        return self._writing_paused
 
-    def write(self, parts: Sequence[BytesLike], hurry: bool) -> None:
-        """Send buffers, in order; those above 64 KiB are not copied here and must not change.
+    def write(self, parts: Sequence[BytesLike], flush: bool) -> None:
+        """Send buffers, in order; those above 64 KiB are not copied and must not change.
 
-        In a `hurry` they leave at once, else with all that is written in this turn of the loop.
+        With `flush` they are written at once, otherwise together with all other writes of this
+        event loop iteration.
         """
-        small = len(parts) == 1 and len(parts[0]) <= PIECE
-        if small and hurry and not (self._outgoing or self._full):
+        small = len(parts) == 1 and len(parts[0]) <= MAX_BYTES_PER_WRITE
+        if small and flush and not (self._outgoing or self._writing_paused):
             assert self._transport is not None
             self._transport.write(parts[0])
             return
         self._outgoing.extend(parts)
-        if hurry:
+        if flush:
             self._flush()
-        elif not self._corked:
-            self._corked = True
-            self._loop.call_soon(self._uncork)
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._run_scheduled_flush)
 
     async def drain(self) -> None:
-        """Wait until `full` is over, or the connection."""
-        while self._full and not self.ended.done():
+        """Wait until writing is no longer paused or the connection has ended."""
+        while self._writing_paused and not self.ended.done():
             waiter = self._loop.create_future()
-            self._drained.append(waiter)
+            self._drain_waiters.append(waiter)
             await waiter
 
     def pause_reading(self, pause: bool) -> None:
-        """Stop receiving for a while, or go on."""
+        """Pause or resume receiving."""
         if self._transport is None or self._transport.is_closing():
             return
         if pause:
@@ -146,17 +159,17 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close in good order; `ended` is resolved when it has happened."""
+        """Flush and close; `ended` is resolved when the transport is closed."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, without flushing."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _uncork(self) -> None:
-        self._corked = False
+    def _run_scheduled_flush(self) -> None:
+        self._flush_scheduled = False
         self._flush()
 
     def _flush(self) -> None:
@@ -167,18 +180,18 @@ class Stream(asyncio.BufferedProtocol):
             transport.write(chunk)
 
     def _chunks(self) -> Iterator[BytesLike]:
-        """What is to be written, small parts joined, until the transport has enough."""
+        """Yield the bytes to write, small buffers joined, until writing is paused."""
         parts, self._outgoing = self._outgoing, []
         first = 0
         while first < len(parts):
-            if self._full:
+            if self._writing_paused:
                 self._outgoing[:0] = parts[first:]
                 return
-            if len(parts[first]) > PIECE:
-                # asyncio copies what the socket does not take, up to Python 3.11.
+            if len(parts[first]) > MAX_BYTES_PER_WRITE:
+                # Up to Python 3.11, asyncio copies the bytes that the socket does not accept.
                 view = memoryview(parts[first])
-                parts[first] = view[PIECE:]
-                yield view[:PIECE]
+                parts[first] = view[MAX_BYTES_PER_WRITE:]
+                yield view[:MAX_BYTES_PER_WRITE]
                 continue
             last = first + 1
             if len(parts[first]) < MAX_JOINED_BYTES:
@@ -187,19 +200,15 @@ class Stream(asyncio.BufferedProtocol):
             yield parts[first] if last == first + 1 else b"".join(parts[first:last])
             first = last
 
-    def _wake(self) -> None:
-        while self._drained:
-            waiter = self._drained.popleft()
+    def _wake_drain_waiters(self) -> None:
+        while self._drain_waiters:
+            waiter = self._drain_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
 
 class SocketDialer:
-    """Opens TCP and TLS connections in the running loop. It is a `kafka_async.clock.Dialer`.
-
-    Raises OSError, `ssl.SSLError` and `socket.gaierror` as the system does; with several addresses,
-    what the last of them failed with, the others in its notes.
-    """
+    """Opens TCP and TLS connections in the running loop. It is a `kafka_async.clock.Dialer`."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -213,7 +222,12 @@ class SocketDialer:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to the first address of `host` that answers."""
+        """Connect to the first address of `host` that accepts the connection.
+
+        Raises:
+            OSError: All addresses failed: the last one's error, with the others in its notes.
+                `ssl.SSLError` and `socket.gaierror` are subclasses.
+        """
         host = host.removeprefix("[").removesuffix("]")
         addresses = [host] if _is_address(host) else await self._resolve(host, port)
         name = server_hostname or host
@@ -230,40 +244,41 @@ class SocketDialer:
         if len(addresses) == 1:
             opened = await open_one(addresses[0])
         else:
-            opened = await first_to_answer(addresses, open_one, _abort)
+            opened = await first_to_connect(addresses, open_one, _abort)
         try:
-            _keep_alive(opened[0])
-        except OSError:  # the peer is gone already, and nobody else knows the transport
+            _enable_keep_alive(opened[0])
+        except OSError:  # the peer has closed the connection
             opened[0].abort()
             raise
         return opened
 
     async def _resolve(self, host: str, port: int) -> list[str]:
-        rows = await self._supervisor.offload(_look_up, host, port)
+        rows = await self._supervisor.offload(_getaddrinfo, host, port)
         return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
 
-async def first_to_answer(
+async def first_to_connect(
     addresses: Sequence[str],
     attempt: Callable[[str], Coroutine[Any, Any, T]],
     undo: Callable[[T], None],
 ) -> T:
-    """What `attempt(address)` gives for the first address that answers; `undo` lets go of others.
+    """Return the result of `attempt(address)` for the first address that succeeds.
 
-    Each address is tried a quarter of a second after the one before, or as soon as that has failed.
+    Each address is tried NEXT_ADDRESS_AFTER seconds after the one before, or as soon as that has
+    failed. Further results are passed to `undo`.
 
     Raises:
-        OSError: all failed: the last one's error, with the others' in its notes.
+        OSError: All attempts failed: the last one's error, with the others in its notes.
     """
     attempts: dict[asyncio.Task[T], str] = {}
     failures: list[tuple[str, OSError]] = []
-    left = deque(addresses)
+    remaining = deque(addresses)
     try:
-        while left or attempts:
-            if left:
-                address = left.popleft()
+        while remaining or attempts:
+            if remaining:
+                address = remaining.popleft()
                 attempts[asyncio.create_task(attempt(address))] = address
-            wait = NEXT_ADDRESS_AFTER if left else None
+            wait = NEXT_ADDRESS_AFTER if remaining else None
             done, _ = await asyncio.wait(
                 attempts, timeout=wait, return_when=asyncio.FIRST_COMPLETED
             )
@@ -277,15 +292,15 @@ async def first_to_answer(
     finally:
         for task in attempts:
             task.cancel()
-            task.add_done_callback(partial(_let_go, undo))
+            task.add_done_callback(partial(_undo_result, undo))
     *before, (_, last) = failures
     for address, failure in before:
         last.add_note(f"{address}: {failure}")
     raise last
 
 
-def _let_go(undo: Callable[[T], None], task: asyncio.Task[T]) -> None:
-    """The end of an attempt that nobody wants any more; it may have succeeded all the same."""
+def _undo_result(undo: Callable[[T], None], task: asyncio.Task[T]) -> None:
+    """Undo an attempt that succeeded although it was cancelled."""
     if not task.cancelled() and task.exception() is None:
         undo(task.result())
 
@@ -294,7 +309,7 @@ def _abort(opened: tuple[asyncio.Transport, object]) -> None:
     opened[0].abort()
 
 
-def _look_up(host: str, port: int) -> list[Any]:
+def _getaddrinfo(host: str, port: int) -> list[Any]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
@@ -306,7 +321,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _keep_alive(transport: asyncio.Transport) -> None:
+def _enable_keep_alive(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

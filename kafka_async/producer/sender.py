@@ -282,7 +282,7 @@ class Sender:
         self.counters.requests += 1
         try:
             call = self.requests.build(batches, link.connection, self._learning.seen.topic_id)
-            link.connection.ask(
+            link.connection.submit_with_callback(
                 call.request,
                 partial(self._heard, link, batches, call),
                 timeout=self._request_timeout,

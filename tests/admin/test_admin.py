@@ -1,4 +1,4 @@
-"""The admin client on an embedded cluster."""
+"""Tests of the admin client on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DESCRIBE_GROUPS, DELETE_GROUPS = 15, 42
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-async def test_a_shared_client_is_used_and_not_closed() -> None:
+async def test_shared_client_is_not_closed() -> None:
     async with InMemory() as memory:
         async with memory.client() as client:
             async with Admin(client) as shared:
@@ -41,18 +41,18 @@ async def test_a_shared_client_is_used_and_not_closed() -> None:
             await Admin(client).start()
 
 
-async def test_options_may_have_javas_names() -> None:
-    made = Admin.from_properties({"bootstrap.servers": "a:1", "client.id": "x"})
-    assert made.client.config.client_id == "x"
+async def test_accepts_options_under_java_names() -> None:
+    admin = Admin.from_properties({"bootstrap.servers": "a:1", "client.id": "x"})
+    assert admin.client.config.client_id == "x"
 
 
-async def create_without_a_leader(memory: InMemory, made: Admin, name: str) -> asyncio.Task[int]:
-    """Create a topic whose second partition loses its only broker meanwhile."""
+async def create_without_a_leader(memory: InMemory, admin: Admin, name: str) -> asyncio.Task[int]:
+    """Start creating a topic whose second partition loses its only broker."""
     fault = memory.cluster.faults.add(api="CreateTopics", applied=True, hang=True)
     topic = NewTopic(name, assignments={0: [1], 1: [2]})
 
     async def create() -> int:
-        return (await made.create_topics([topic], timeout=30.0))[name].partitions
+        return (await admin.create_topics([topic], timeout=30.0))[name].partitions
 
     creating = asyncio.create_task(create())
     await fault.wait()
@@ -62,8 +62,8 @@ async def create_without_a_leader(memory: InMemory, made: Admin, name: str) -> a
 
 
 async def test_create_topics_returns_when_every_partition_has_a_leader() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
-        creating = await create_without_a_leader(memory, made, "t")
+    async with InMemory(2) as memory, memory.admin() as admin:
+        creating = await create_without_a_leader(memory, admin, "t")
         await asyncio.sleep(5)
         assert not creating.done()
         await memory.cluster.start_broker(2)
@@ -71,45 +71,45 @@ async def test_create_topics_returns_when_every_partition_has_a_leader() -> None
 
 
 async def test_create_topics_raises_when_a_partition_has_no_leader_in_time() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
-        creating = await create_without_a_leader(memory, made, "t")
-        began = asyncio.get_running_loop().time()
+    async with InMemory(2) as memory, memory.admin() as admin:
+        creating = await create_without_a_leader(memory, admin, "t")
+        start = asyncio.get_running_loop().time()
         with pytest.raises(KafkaTimeoutError, match="have no leaders yet: t"):
             await creating
-        assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=1.5)
+        assert asyncio.get_running_loop().time() - start == pytest.approx(30, abs=1.5)
 
 
-async def test_create_topics_need_not_wait_for_leaders() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
+async def test_create_topics_without_wait_does_not_wait_for_leaders() -> None:
+    async with InMemory(2) as memory, memory.admin() as admin:
         fault = memory.cluster.faults.add(api="Metadata", topic="t", hang=True, count=None)
-        assert (await made.create_topics([NewTopic("t", 2)], wait=False))["t"].partitions == 2
+        assert (await admin.create_topics([NewTopic("t", 2)], wait=False))["t"].partitions == 2
         assert fault.hits == 0
 
 
-async def test_a_topic_with_assigned_replicas_leaves_the_counts_to_them() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
+async def test_assignments_replace_partition_and_replica_counts() -> None:
+    async with InMemory(2) as memory, memory.admin() as admin:
         topic = NewTopic("t", 9, 9, assignments={0: [1, 2], 1: [2, 1]})
-        created = await made.create_topics([topic], wait=False)
+        created = await admin.create_topics([topic], wait=False)
         assert created["t"].partitions == 2
         found = memory.cluster.topics.get("t")
         assert found is not None
         assert [partition.replicas for partition in found.partitions] == [(1, 2), (2, 1)]
 
 
-async def test_list_offsets_follows_the_leaders() -> None:
-    async with InMemory(3) as memory, memory.admin() as made, memory.producer() as producer:
+async def test_list_offsets_follows_leader_changes() -> None:
+    async with InMemory(3) as memory, memory.admin() as admin, memory.producer() as producer:
         await memory.cluster.create_topic("t", assignments={0: [1], 1: [2]})
         await producer.send("t", b"v", partition=0)
         for _ in range(2):
             await producer.send("t", b"v", partition=1)
         latest = dict.fromkeys([P0, P1], OffsetSpec.LATEST)
-        found = await made.list_offsets(latest)
+        found = await admin.list_offsets(latest)
         assert {row: at.offset for row, at in found.items()} == {P0: 1, P1: 2}
-        assert sorted(asked_brokers(memory, ListOffsetsRequest)) == [1, 2]
+        assert sorted(requested_brokers(memory, ListOffsetsRequest)) == [1, 2]
         memory.received.clear()
         fault = memory.cluster.faults.add(api="ListOffsets", broker=1, hang=True)
         listing = asyncio.create_task(
-            made.list_offsets(latest, isolation_level="read_committed", timeout=5)
+            admin.list_offsets(latest, isolation_level="read_committed", timeout=5)
         )
         await fault.wait()
         await memory.cluster.move_leader(P0, 3)
@@ -117,28 +117,30 @@ async def test_list_offsets_follows_the_leaders() -> None:
         found = await listing
         assert {row: at.offset for row, at in found.items()} == {P0: 1, P1: 2}
         assert found[P0].leader_epoch == 1
-        assert sorted(asked_brokers(memory, ListOffsetsRequest)) == [1, 2, 3]
-        levels = [ask.isolation_level for ask in memory.requests(ListOffsetsRequest, broker=3)]
+        assert sorted(requested_brokers(memory, ListOffsetsRequest)) == [1, 2, 3]
+        levels = [
+            request.isolation_level for request in memory.requests(ListOffsetsRequest, broker=3)
+        ]
         assert levels == [1]
 
 
-def asked_brokers(memory: InMemory, kind: type[Any]) -> list[int]:
+def requested_brokers(memory: InMemory, kind: type[Any]) -> list[int]:
     """Return the brokers that received requests of a class, in order."""
     return [row.broker for row in memory.received if isinstance(row.request, kind)]
 
 
-async def test_the_offset_of_no_record_has_no_leader_epoch() -> None:
-    async with InMemory() as memory, memory.admin() as made:
+async def test_offset_without_record_has_no_leader_epoch() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
-        found = (await made.list_offsets({P0: OffsetSpec.MAX_TIMESTAMP}))[P0]
+        found = (await admin.list_offsets({P0: OffsetSpec.MAX_TIMESTAMP}))[P0]
         assert (found.offset, found.leader_epoch) == (-1, None)
 
 
-async def test_a_partition_that_is_not_there_is_unknown_at_the_deadline() -> None:
-    async with InMemory() as memory, memory.admin() as made:
+async def test_list_offsets_retries_unknown_partition_until_deadline() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
         with pytest.raises(UnknownTopicOrPartitionError, match="t-7: no such partition"):
-            await made.list_offsets({TopicPartition("t", 7): 0}, timeout=2.0)
+            await admin.list_offsets({TopicPartition("t", 7): 0}, timeout=2.0)
 
 
 # -- groups ---------------------------------------------------------------------------------------
@@ -151,90 +153,90 @@ def coordinated_by(memory: InMemory, broker: int) -> str:
 
 
 async def commit(memory: InMemory, group: str, metadata: str = "") -> None:
-    """Make a group that has committed offset 5 of the first partition."""
+    """Create a group with the committed offset 5 of the first partition."""
     async with memory.consumer(group_id=group, enable_auto_commit=False) as consumer:
         consumer.assign([P0])
         await consumer.commit({P0: OffsetAndMetadata(5, None, metadata)})
 
 
 async def test_lists_the_groups_of_every_broker() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
+    async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
         names = [coordinated_by(memory, broker) for broker in (1, 2)]
         for name in names:
             await commit(memory, name)
         memory.cluster.faults.add(api="ListGroups", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS")
-        assert sorted(await made.list_groups()) == sorted(names)
+        assert sorted(await admin.list_groups()) == sorted(names)
         assert len(memory.requests(ListGroupsRequest, broker=1)) == 1
         assert len(memory.requests(ListGroupsRequest, broker=2)) == 2
 
 
 async def test_describes_a_classic_group_with_its_assignments() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
+    async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t", 2)
         name = coordinated_by(memory, 2)
         options: dict[str, Any] = {"group_id": name, "partition_assignment_strategy": ["range"]}
         async with memory.consumer("t", **options) as first:
             await first.poll(timeout=1)
-            group = (await made.describe_groups([name]))[name]
+            group = (await admin.describe_groups([name]))[name]
             assert (group.type, group.state, group.protocol) == ("classic", "Stable", "range")
             assert group.coordinator == 2
             assert [member.assignment for member in group.members] == [{P0, P1}]
             async with memory.consumer("t", **options):
                 await settle()
-                group = (await made.describe_groups([name]))[name]
+                group = (await admin.describe_groups([name]))[name]
                 assert group.state == "PreparingRebalance"
                 assert [member.assignment for member in group.members] == [{P0, P1}, frozenset()]
 
 
 @pytest.mark.parametrize("highest", [5, 6], ids=["state Dead", "error"])
-async def test_a_missing_group_is_not_found(highest: int) -> None:
+async def test_describe_groups_raises_for_missing_group(highest: int) -> None:
     """Since version 6 of DescribeGroups a broker responds with an error (KIP-1043)."""
     versions = {DESCRIBE_GROUPS: (0, highest)}
-    async with InMemory(api_versions=versions) as memory, memory.admin() as made:
+    async with InMemory(api_versions=versions) as memory, memory.admin() as admin:
         with pytest.raises(GroupIdNotFoundError, match="group g: "):
-            await made.describe_groups(["g"])
+            await admin.describe_groups(["g"])
 
 
-async def test_finds_a_coordinator_that_moved() -> None:
-    async with InMemory(2) as memory, memory.admin() as made:
+async def test_finds_coordinator_that_moved() -> None:
+    async with InMemory(2) as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
         name = coordinated_by(memory, 2)
         await memory.cluster.stop_broker(2)
         await commit(memory, name)
-        await made.delete_groups([name])
+        await admin.delete_groups([name])
         await memory.cluster.start_broker(2)
         await commit(memory, name)
-        await made.delete_groups([name])
-        assert asked_brokers(memory, DeleteGroupsRequest) == [1, 1, 2]
+        await admin.delete_groups([name])
+        assert requested_brokers(memory, DeleteGroupsRequest) == [1, 1, 2]
 
 
 async def test_committed_offsets_leave_out_partitions_without_one() -> None:
-    async with InMemory() as memory, memory.admin() as made:
+    async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t", 2)
         await commit(memory, "g", "note")
         memory.received.clear()
-        found = await made.list_group_offsets("g")
+        found = await admin.list_group_offsets("g")
         assert found == {P0: OffsetAndMetadata(5, None, "note")}
-        assert await made.list_group_offsets("g", [P0, P1]) == found
+        assert await admin.list_group_offsets("g", [P0, P1]) == found
         everything, some = memory.requests(OffsetFetchRequest)
         assert everything.groups[0].topics is None
         (topic,) = some.groups[0].topics
         assert list(topic.partition_indexes) == [0, 1]
 
 
-async def test_waits_for_offsets_of_an_open_transaction() -> None:
-    async with InMemory() as memory, memory.admin() as made:
+async def test_waits_for_offsets_of_open_transaction() -> None:
+    async with InMemory() as memory, memory.admin() as admin:
         await memory.cluster.create_topic("t")
         await commit(memory, "g")
         memory.received.clear()
         async with memory.producer(transactional_id="x") as producer:
             txn = await producer.begin()
             await txn.commit_offsets({P0: OffsetAndMetadata(7)}, GroupMetadata("g"))
-            listing = asyncio.create_task(made.list_group_offsets("g", require_stable=True))
+            listing = asyncio.create_task(admin.list_group_offsets("g", require_stable=True))
             await asyncio.sleep(2)
             assert not listing.done()
-            assert (await made.list_group_offsets("g"))[P0].offset == 5
+            assert (await admin.list_group_offsets("g"))[P0].offset == 5
             await txn.commit()
             assert (await listing)[P0].offset == 7
         stable = [request.require_stable for request in memory.requests(OffsetFetchRequest)]
@@ -242,7 +244,7 @@ async def test_waits_for_offsets_of_an_open_transaction() -> None:
         assert stable.count(False) == 1
 
 
-async def test_an_api_that_the_cluster_lacks_is_named() -> None:
-    async with InMemory(api_versions={DELETE_GROUPS: (0, -1)}) as memory, memory.admin() as made:
+async def test_unsupported_version_error_names_the_api() -> None:
+    async with InMemory(api_versions={DELETE_GROUPS: (0, -1)}) as memory, memory.admin() as admin:
         with pytest.raises(UnsupportedVersionError, match="DeleteGroups"):
-            await made.delete_groups(["g"])
+            await admin.delete_groups(["g"])

@@ -1,4 +1,4 @@
-"""One call over many items: retries, what is raised, and when it ends."""
+"""Tests of `Call`: retries per item, raised errors, deadlines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from kafka_async.admin.call import Call, Outcome, item_error, raise_first
+from kafka_async.admin.call import Call, ItemResults, item_error, raise_first
 from kafka_async.errors import (
     GroupAuthorizationError,
     GroupNotEmptyError,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-Judge = Callable[[str, int], KafkaError | None]
+Script = Callable[[str, int], KafkaError | None]
 
 
 @pytest_asyncio.fixture
@@ -36,43 +36,43 @@ async def client() -> AsyncIterator[Client]:
 
 
 class Broker:
-    """Answers for each item apart, as `judge(item, attempt)` says; None is success."""
+    """Fails each item with the error of `script(item, attempt)`; None is success."""
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
-        self.asked: list[list[str]] = []
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.requests: list[list[str]] = []
 
-    async def attempt(self, items: list[str]) -> Outcome[str, str]:
-        self.asked.append(items)
-        outcome: Outcome[str, str] = Outcome()
+    async def attempt(self, items: list[str]) -> ItemResults[str, str]:
+        self.requests.append(items)
+        results: ItemResults[str, str] = ItemResults()
         for item in items:
-            error = self.judge(item, len(self.asked))
+            error = self.script(item, len(self.requests))
             if error is None:
-                outcome.results[item] = item.upper()
+                results.values[item] = item.upper()
             else:
-                outcome.errors[item] = error
-        return outcome
+                results.errors[item] = error
+        return results
 
 
-async def test_results_come_in_the_order_of_the_items_each_once(client: Client) -> None:
+async def test_returns_values_in_item_order_without_duplicates(client: Client) -> None:
     broker = Broker(lambda item, attempt: None)
-    assert await Call(client, None).settle("bab", broker.attempt) == {"b": "B", "a": "A"}
-    assert broker.asked == [["b", "a"]]
+    assert await Call(client, None).run("bab", broker.attempt) == {"b": "B", "a": "A"}
+    assert broker.requests == [["b", "a"]]
 
 
-async def test_no_items_are_no_request(client: Client) -> None:
+async def test_sends_no_request_without_items(client: Client) -> None:
     broker = Broker(lambda item, attempt: None)
-    assert await Call(client, None).settle([], broker.attempt) == {}
-    assert broker.asked == []
+    assert await Call(client, None).run([], broker.attempt) == {}
+    assert broker.requests == []
 
 
-async def test_only_what_may_pass_is_asked_for_again(client: Client) -> None:
+async def test_retries_only_items_with_retriable_errors(client: Client) -> None:
     broker = Broker(lambda item, attempt: NotControllerError() if item > "a" * attempt else None)
-    assert await Call(client, None).settle(["a", "aa"], broker.attempt) == {"a": "A", "aa": "AA"}
-    assert broker.asked == [["a", "aa"], ["aa"]]
+    assert await Call(client, None).run(["a", "aa"], broker.attempt) == {"a": "A", "aa": "AA"}
+    assert broker.requests == [["a", "aa"], ["aa"]]
 
 
-async def test_what_failed_is_raised_after_the_rest_is_done_with_the_others_noted(
+async def test_raises_first_error_with_others_in_notes_after_all_items_are_done(
     client: Client,
 ) -> None:
     errors: dict[str, KafkaError] = {
@@ -80,27 +80,27 @@ async def test_what_failed_is_raised_after_the_rest_is_done_with_the_others_note
         "y": InvalidTopicError(topic="y"),
     }
 
-    def judge(item: str, attempt: int) -> KafkaError | None:
+    def script(item: str, attempt: int) -> KafkaError | None:
         return NotControllerError() if attempt == 1 and item == "z" else errors.get(item)
 
-    broker = Broker(judge)
+    broker = Broker(script)
     with pytest.raises(TopicExistsError, match=r"^x: ") as caught:
-        await Call(client, None).settle("xyz", broker.attempt)
+        await Call(client, None).run("xyz", broker.attempt)
     assert caught.value.__notes__ == [f"also: {errors['y']}"]
-    assert broker.asked == [["x", "y", "z"], ["z"]]
+    assert broker.requests == [["x", "y", "z"], ["z"]]
 
 
-async def test_retries_end_with_the_deadline(client: Client) -> None:
+async def test_stops_retrying_at_deadline(client: Client) -> None:
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    start = loop.time()
     broker = Broker(lambda item, attempt: RequestTimedOutError())
     with pytest.raises(RequestTimedOutError):
-        await Call(client, 5.0).settle("x", broker.attempt)
-    assert 3.5 < loop.time() - begun <= 5.0
-    assert len(broker.asked) > 3
+        await Call(client, 5.0).run("x", broker.attempt)
+    assert 3.5 < loop.time() - start <= 5.0
+    assert len(broker.requests) > 3
 
 
-async def test_the_deadline_is_the_clients_unless_the_caller_has_one(client: Client) -> None:
+async def test_timeout_defaults_to_default_api_timeout(client: Client) -> None:
     assert Call(client, None).left == 10.0
     call = Call(client, 2.0)
     assert call.left == 2.0
@@ -108,14 +108,14 @@ async def test_the_deadline_is_the_clients_unless_the_caller_has_one(client: Cli
     assert call.left == 0.0
 
 
-async def test_an_error_may_be_the_answer(client: Client) -> None:
+async def test_does_not_retry_final_errors(client: Client) -> None:
     broker = Broker(lambda item, attempt: NotControllerError())
     with pytest.raises(NotControllerError):
-        await Call(client, None).settle("x", broker.attempt, final=(NotControllerError,))
-    assert len(broker.asked) == 1
+        await Call(client, None).run("x", broker.attempt, final=(NotControllerError,))
+    assert len(broker.requests) == 1
 
 
-async def test_an_item_that_is_no_topic_is_named_in_the_text() -> None:
+async def test_item_error_names_kind_and_item() -> None:
     error = item_error(68, "group", "g", "has members")
     assert isinstance(error, GroupNotEmptyError)
     assert str(error) == "group g: has members [NON_EMPTY_GROUP 68]"

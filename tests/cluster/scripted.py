@@ -1,8 +1,8 @@
-"""A small cluster that responds by script, on connections in memory and virtual time.
+"""A small scripted cluster, on connections in memory and virtual time.
 
-It is for responses that the embedded cluster cannot give: malformed, contradictory, or at an exact
-moment. `World` knows brokers and topics, and responds to ApiVersions and Metadata from that. A
-test makes it misbehave with `answers`, `held` and `greeting`.
+It is for responses that the embedded cluster cannot send: malformed, contradictory, or at an exact
+moment. `World` has brokers and topics and responds to ApiVersions and Metadata. A test changes its
+behavior with `handlers`, `held` and `greeting`.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 API_VERSIONS, METADATA = 18, 3
 UNKNOWN_TOPIC, UNKNOWN_ID = 3, 100
 
-Answer = Callable[["Peer", RequestHeader, Any], "Response | None"]
+Handler = Callable[["Peer", RequestHeader, Any], "Response | None"]
 
 
-def always(response: Response) -> Answer:
-    """The same answer to every request."""
+def always(response: Response) -> Handler:
+    """Return a handler that sends the same response to every request."""
 
-    def answer(peer: Peer, header: RequestHeader, request: object) -> Response:
+    def handle(peer: Peer, header: RequestHeader, request: object) -> Response:
         return response
 
-    return answer
+    return handle
 
 
 class Peer(asyncio.Protocol):
@@ -61,7 +61,7 @@ class Peer(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.open = False
         self._data = b""
-        self._stuck = False
+        self._blocked = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -80,27 +80,27 @@ class Peer(asyncio.Protocol):
             if len(self._data) < 4 + size:
                 break
             frame, self._data = self._data[4 : 4 + size], self._data[4 + size :]
-            self._asked(*decode_request(frame))
+            self._handle(*decode_request(frame))
 
-    def _asked(self, header: RequestHeader, request: Request[Any]) -> None:
+    def _handle(self, header: RequestHeader, request: Request[Any]) -> None:
         self.seen.append((header, request))
         self.broker.seen.append((header, request))
         request_checks.receive(request, header.api_version)
-        self._stuck = self._stuck or header.api_key in self.broker.held
-        if self._stuck:  # a broker answers in order
+        self._blocked = self._blocked or header.api_key in self.broker.held
+        if self._blocked:  # a broker responds in order
             return
-        response = self.broker.answer(self, header, request)
+        response = self.broker.response(self, header, request)
         if response is not None:
-            self.say(header, response)
+            self.respond(header, response)
 
-    def say(self, header: RequestHeader, response: Response) -> None:
-        """Answer a request."""
+    def respond(self, header: RequestHeader, response: Response) -> None:
+        """Send a response."""
         parts = encode_response(response, header.api_version, header.correlation_id)
         self.transport.write(b"".join(parts))
 
 
 class ScriptedBroker:
-    """One broker: what it was asked, and how it misbehaves."""
+    """One broker, with the requests that it received and its scripted behavior."""
 
     def __init__(self, world: World, node_id: int, host: str, port: int) -> None:
         self.world = world
@@ -110,23 +110,23 @@ class ScriptedBroker:
         self.seen: list[tuple[RequestHeader, Request[Any]]] = []
         self.greeting = b""
         self.held: set[int] = set()
-        self.answers: dict[int, Answer] = {}
+        self.handlers: dict[int, Handler] = {}
         world.network.listen(lambda: Peer(self), host, port)
 
     @property
     def connections(self) -> int:
-        """Connections that are open."""
+        """Number of open connections."""
         return sum(peer.open for peer in self.peers)
 
-    def asked(self, api_key: int) -> list[Any]:
-        """The requests of an API, in the order of arrival."""
+    def requests(self, api_key: int) -> list[Any]:
+        """Return the requests of an API, in order of arrival."""
         return [request for header, request in self.seen if header.api_key == api_key]
 
-    def answer(self, peer: Peer, header: RequestHeader, request: Request[Any]) -> Response | None:
-        """By script if there is one, else as the world is."""
-        script = self.answers.get(header.api_key) or self.world.answers.get(header.api_key)
-        if script is not None:
-            return script(peer, header, request)
+    def response(self, peer: Peer, header: RequestHeader, request: Request[Any]) -> Response | None:
+        """Return the response of the scripted handler, or the default one."""
+        handler = self.handlers.get(header.api_key) or self.world.handlers.get(header.api_key)
+        if handler is not None:
+            return handler(peer, header, request)
         if header.api_key == API_VERSIONS:
             return self.world.api_versions()
         if header.api_key == METADATA:
@@ -143,19 +143,19 @@ class World:
         self.brokers = {n: ScriptedBroker(self, n, f"b{n}", 9092) for n in range(1, brokers + 1)}
         self.topics: dict[str, list[int]] = {}
         self.ids: dict[str, UUID] = {}
-        self.answers: dict[int, Answer] = {}
+        self.handlers: dict[int, Handler] = {}
 
     @property
     def servers(self) -> str:
-        """Where to bootstrap."""
+        """Bootstrap servers."""
         return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers.values())
 
     def client(self, servers: str | None = None, **options: Any) -> Client:
-        """A client in this world."""
+        """Return a client of this cluster."""
         return Client(servers or self.servers, dialer=self.network, **options)
 
     def add(self, topic: str, *leaders: int) -> None:
-        """A topic whose partitions have these leaders."""
+        """Add a topic whose partitions have these leaders."""
         self.topics[topic] = list(leaders)
         self.ids[topic] = UUID(int=len(self.ids) + 1)
 

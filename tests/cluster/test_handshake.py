@@ -1,4 +1,4 @@
-"""What is said first on a connection: a list of requests, each with its answer."""
+"""Tests of the requests that open a connection."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def finish(procedure: Procedure[BrokerVersions], data: bytes) -> BrokerVersions:
     return ended.value.value
 
 
-def test_the_newest_version_is_asked_for_first_and_says_who_asks_whom() -> None:
+def test_sends_newest_version_first_with_client_and_broker_identity() -> None:
     _, request, version = begin()
     assert version == NEWEST
     assert request.client_software_name == "kafka-async"
@@ -59,7 +59,7 @@ def test_sends_cluster_and_node_id_together_or_not_at_all(cluster: str | None, n
     assert (request.cluster_id, request.node_id) == (None, -1)
 
 
-def test_a_broker_of_today_answers_at_once() -> None:
+def test_needs_one_request_for_a_current_broker() -> None:
     procedure, _, version = begin()
     response = ApiVersionsResponse(
         api_keys=[offer(0, 3, 11), offer(OWN_KEY, 0, NEWEST)],
@@ -75,32 +75,30 @@ def test_a_broker_of_today_answers_at_once() -> None:
 @pytest.mark.parametrize(
     ("offered", "expected"), [([offer(OWN_KEY, 0, 3)], 3), ([offer(0, 0, 3)], 0), ([], 0)]
 )
-def test_an_older_broker_is_asked_again_in_a_version_that_it_knows(
-    offered: list[ApiVersion], expected: int
-) -> None:
+def test_retries_in_version_of_an_older_broker(offered: list[ApiVersion], expected: int) -> None:
     procedure, _, _ = begin()
-    refusal = ApiVersionsResponse(error_code=UnsupportedVersionError.code or 0, api_keys=offered)
-    again = procedure.send(frame(refusal, 0))
-    assert isinstance(again, Step)
-    assert again.version == expected
+    rejection = ApiVersionsResponse(error_code=UnsupportedVersionError.code or 0, api_keys=offered)
+    retry = procedure.send(frame(rejection, 0))
+    assert isinstance(retry, Step)
+    assert retry.version == expected
     versions = finish(procedure, frame(ApiVersionsResponse(api_keys=[offer(3, 0, 8)]), expected))
     assert versions.version(3) == 8
 
 
-def test_a_stranger_at_the_address_is_an_error() -> None:
+def test_raises_for_another_broker_at_the_address() -> None:
     procedure, _, version = begin()
-    refusal = ApiVersionsResponse(error_code=RebootstrapRequiredError.code or 0)
+    rejection = ApiVersionsResponse(error_code=RebootstrapRequiredError.code or 0)
     with pytest.raises(RebootstrapRequiredError):
-        procedure.send(frame(refusal, version))
+        procedure.send(frame(rejection, version))
 
 
-def test_bytes_that_are_no_answer_are_an_error() -> None:
+def test_raises_for_bytes_that_are_not_a_response() -> None:
     procedure, _, _ = begin()
     with pytest.raises(DecodeError):
         procedure.send(b"\x00\x00\x00\x00\x00\x00\xff\xff")
 
 
-def test_the_newest_common_version_is_chosen() -> None:
+def test_chooses_newest_common_version() -> None:
     versions = BrokerVersions({3: VersionRange(0, 5), 1: VersionRange(90, 99)})
     assert versions.version(3) == 5
     assert versions.version(3) == 5

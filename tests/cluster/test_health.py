@@ -1,4 +1,4 @@
-"""The condition of a client, as `health` reports it."""
+"""Tests of `Client.health`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.embedded_client import InMemory, until
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-ASK = ListGroupsRequest()
+REQUEST = ListGroupsRequest()
 """A request that every broker can handle."""
 
 
@@ -42,8 +42,7 @@ async def test_reports_each_state_from_new_to_closed() -> None:
         assert (health.state, health.brokers_connected, health.in_flight) == ("closed", (), 0)
 
 
-async def test_a_second_stop_waits_for_the_first() -> None:
-    """Of a client, and so of an admin client, whose `stop` is that of its client."""
+async def test_second_stop_waits_for_the_first() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
@@ -58,7 +57,7 @@ async def test_a_second_stop_waits_for_the_first() -> None:
         await client.stop()
 
 
-async def test_a_client_stopped_before_its_start_is_closed() -> None:
+async def test_client_stopped_before_start_is_closed() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.stop()
@@ -68,11 +67,11 @@ async def test_a_client_stopped_before_its_start_is_closed() -> None:
 async def test_reports_connections_requests_and_the_last_response() -> None:
     async with InMemory(3) as memory, memory.client() as client:
         for node_id in (1, 3):
-            await client.request(ASK, to=Broker(node_id))
+            await client.request(REQUEST, to=Broker(node_id))
         memory.cluster.faults.add(api="ListGroups", broker=3, hang=True, count=None)
         connection = client.connection(3, ConnectionKind.COORDINATOR, client)
         await connection.connect(1.0)
-        waiting = [connection.submit(ASK, timeout=60.0) for _ in range(5)]
+        waiting = [connection.submit(REQUEST, timeout=60.0) for _ in range(5)]
         await asyncio.sleep(4)
         health = client.health()
         assert health.state == "running"
@@ -84,7 +83,7 @@ async def test_reports_connections_requests_and_the_last_response() -> None:
             future.cancel()
 
 
-async def test_counts_the_response_of_a_bootstrap_server_that_is_let_go() -> None:
+async def test_counts_response_of_dropped_bootstrap_server() -> None:
     async with InMemory() as memory, memory.client() as client:
         assert client.health().brokers_connected == ()
         await asyncio.sleep(4)
@@ -93,7 +92,7 @@ async def test_counts_the_response_of_a_bootstrap_server_that_is_let_go() -> Non
 
 async def test_is_degraded_while_no_broker_can_be_reached() -> None:
     async with InMemory() as memory, memory.client() as client:
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         await memory.cluster.stop_broker(1)
         await until(lambda: not client.health().brokers_connected)
         health = client.health()
@@ -102,7 +101,7 @@ async def test_is_degraded_while_no_broker_can_be_reached() -> None:
         place = f"{memory.address(1)} (broker 1)"
         assert health.last_error.startswith(f"KafkaConnectionError: {place}")
         await memory.cluster.start_broker(1)
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         assert client.health().state == "running"
 
 
@@ -110,34 +109,34 @@ async def test_is_degraded_while_the_only_broker_lets_requests_time_out() -> Non
     async with InMemory() as memory, memory.client() as client:
         frozen = memory.cluster.faults.add(api="ListGroups", hang=True, count=None)
         with pytest.raises(KafkaTimeoutError):
-            await client.request(ASK, to=Broker(1), timeout=UNANSWERED_AFTER)
+            await client.request(REQUEST, to=Broker(1), timeout=UNANSWERED_AFTER)
         assert client.health().brokers_connected == (1,)
         assert client.health().state == "degraded"
         frozen.remove()
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         assert client.health().state == "running"
 
 
 @pytest.mark.parametrize("timeout", [0.05, UNANSWERED_AFTER - 0.1])
-async def test_a_short_time_out_of_the_caller_says_nothing_about_the_broker(
+async def test_short_timeout_of_caller_does_not_degrade(
     timeout: float,
 ) -> None:
     async with InMemory(2) as memory, memory.client(1) as client:
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         memory.cluster.faults.add(api="ListGroups", hang=True)
         with pytest.raises(KafkaTimeoutError):
-            await client.request(ASK, to=Broker(1), timeout=timeout)
+            await client.request(REQUEST, to=Broker(1), timeout=timeout)
         assert client.health().state == "running"
 
 
 async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -> None:
     async with InMemory() as memory, memory.client(request_timeout_ms=500) as client:
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         connection = client.connection(1, ConnectionKind.COORDINATOR, client)
         await connection.connect(0.5)
         memory.cluster.faults.add(api="ListGroups", hang=True)
         with pytest.raises(KafkaTimeoutError):
-            await connection.send(ASK, timeout=0.5)
+            await connection.send(REQUEST, timeout=0.5)
         assert client.health().brokers_connected == (1,)  # by another connection
         assert client.health().state == "degraded"
 
@@ -146,7 +145,7 @@ async def test_is_degraded_when_a_request_waited_for_a_short_request_timeout() -
 async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(brokers: int) -> None:
     async with InMemory(brokers) as memory, memory.client() as client:
         frozen = memory.cluster.faults.add(broker=1, hang=True, count=None)
-        pending = asyncio.create_task(client.request(ASK, to=Broker(1)))
+        pending = asyncio.create_task(client.request(REQUEST, to=Broker(1)))
         await asyncio.sleep(UNANSWERED_AFTER - 1)
         assert client.health().state == "running"
         await asyncio.sleep(2)
@@ -160,23 +159,23 @@ async def test_is_degraded_five_seconds_after_a_request_to_a_frozen_broker(broke
         assert client.health().last_error is None
 
 
-async def test_a_request_that_waits_behind_responses_on_other_lanes_is_not_degraded() -> None:
+async def test_is_not_degraded_while_other_connections_have_responses() -> None:
     async with InMemory() as memory, memory.client() as client:
         fault = memory.cluster.faults.add(api="ListGroups", hang=True)
         connection = client.connection(1, ConnectionKind.PRODUCE, client)
         await connection.connect(1.0)
-        waiting = connection.submit(ASK, timeout=60.0)
+        waiting = connection.submit(REQUEST, timeout=60.0)
         await fault.wait()
         for _ in range(4):
             await asyncio.sleep(3)
-            await client.request(ASK, to=Broker(1))
+            await client.request(REQUEST, to=Broker(1))
             assert client.health().state == "running"
         await asyncio.sleep(UNANSWERED_AFTER)
         assert client.health().state == "degraded"
         waiting.cancel()
 
 
-async def test_a_slow_request_that_the_broker_works_on_is_not_degraded() -> None:
+async def test_is_not_degraded_by_slow_api() -> None:
     async with InMemory() as memory, memory.client() as client:
         fault = memory.cluster.faults.add(api="DeleteGroups", hang=True)
         slow = asyncio.create_task(client.request(DeleteGroupsRequest(), to=Broker(1)))
@@ -187,13 +186,13 @@ async def test_a_slow_request_that_the_broker_works_on_is_not_degraded() -> None
         await slow
 
 
-async def test_an_idle_client_is_not_degraded() -> None:
+async def test_idle_client_is_not_degraded() -> None:
     async with InMemory() as memory, memory.client(connections_max_idle_ms=5_000) as client:
         await until(lambda: not client.health().brokers_connected)
         assert client.health().state == "running"
 
 
-async def test_a_client_whose_task_died_is_failed() -> None:
+async def test_client_whose_task_died_is_failed() -> None:
     async def die() -> None:
         raise RuntimeError("broken")
 
@@ -202,12 +201,12 @@ async def test_a_client_whose_task_died_is_failed() -> None:
         await until(lambda: client.health().state == "failed")
         assert "RuntimeError('broken')" in str(client.health().last_error)
         with pytest.raises(TaskDiedError):
-            await client.request(ASK, to=Broker(1))
+            await client.request(REQUEST, to=Broker(1))
 
 
-async def test_an_admin_client_reports_the_health_of_its_client() -> None:
+async def test_admin_client_reports_health_of_its_client() -> None:
     async with InMemory() as memory, memory.client() as client, Admin(client) as admin:
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         assert admin.health() == client.health()
         assert admin.health().brokers_connected == (1,)
         before = len(memory.received)

@@ -1,4 +1,4 @@
-"""The kernel in use is logged once; a missing compiled one is a warning."""
+"""Tests of the log line that names the kernel in use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def not_logged_yet() -> Iterator[None]:
         ("python", None, logging.WARNING, "Install a C compiler"),
     ],
 )
-def test_a_missing_compiled_kernel_is_a_warning(
+def test_warns_of_missing_compiled_kernel(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     kernel: str,
@@ -50,7 +50,7 @@ def test_a_missing_compiled_kernel_is_a_warning(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_the_first_client_logs_the_kernel(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_first_client_logs_kernel(caplog: pytest.LogCaptureFixture) -> None:
     network = MemoryNetwork()
     with caplog.at_level(logging.INFO, "kafka_async.kernel"):
         async with EmbeddedCluster(network=network) as cluster:

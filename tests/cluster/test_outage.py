@@ -1,4 +1,4 @@
-"""The log while no broker can be reached."""
+"""Tests of the log messages while no broker can be reached."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [row.getMessage() for row in rows]
 
 
-def test_warns_at_onset_and_at_growing_intervals() -> None:
+def test_warns_at_start_and_at_growing_intervals() -> None:
     log = OutageLog()
-    due = [now for now in range(2000) if log.unreachable(float(now)) is not None]
+    due = [now for now in range(2000) if log.record_unreachable(float(now)) is not None]
     assert due == [0, 10, 30, 70, 150, 310, 610, 910, 1210, 1510, 1810]
 
 
-def test_measures_an_outage_and_begins_anew_with_the_next() -> None:
+def test_measures_each_outage_separately() -> None:
     log = OutageLog()
-    assert log.reached(1.0) is None
-    assert log.unreachable(2.0) == 0.0
-    assert log.unreachable(13.0) == 11.0
-    assert log.reached(20.0) == 18.0
-    assert log.reached(21.0) is None
-    assert log.unreachable(22.0) == 0.0
-    assert log.unreachable(31.9) is None
-    assert log.unreachable(32.0) == 10.0
+    assert log.record_reachable(1.0) is None
+    assert log.record_unreachable(2.0) == 0.0
+    assert log.record_unreachable(13.0) == 11.0
+    assert log.record_reachable(20.0) == 18.0
+    assert log.record_reachable(21.0) is None
+    assert log.record_unreachable(22.0) == 0.0
+    assert log.record_unreachable(31.9) is None
+    assert log.record_unreachable(32.0) == 10.0
 
 
 async def stop(memory: InMemory) -> Callable[[], Awaitable[None]]:
@@ -51,7 +51,7 @@ async def stop(memory: InMemory) -> Callable[[], Awaitable[None]]:
 
 
 async def freeze(memory: InMemory) -> Callable[[], Awaitable[None]]:
-    """Freeze all brokers; the returned function lets them go on."""
+    """Freeze all brokers; the returned function resumes them."""
     frozen = memory.cluster.faults.add(hang=True, count=None)
 
     async def thaw() -> None:
@@ -64,7 +64,7 @@ async def freeze(memory: InMemory) -> Callable[[], Awaitable[None]]:
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
 @pytest.mark.parametrize("begin", [stop, freeze])
-async def test_an_outage_is_logged_from_its_onset_to_its_end(
+async def test_logs_start_and_end_of_outage(
     caplog: pytest.LogCaptureFixture,
     begin: Callable[[InMemory], Awaitable[Callable[[], Awaitable[None]]]],
     strategy: str,
@@ -81,9 +81,9 @@ async def test_an_outage_is_logged_from_its_onset_to_its_end(
             await client.request(ListGroupsRequest(), to=Broker(node_id))
         end = await begin(memory)
         await until(lambda: bool(warnings(caplog)))
-        (onset,) = warnings(caplog)
-        assert onset.startswith("no broker of the cluster can be reached: 127.0.0.1:")
-        assert onset.endswith("; the client keeps retrying")
+        (first,) = warnings(caplog)
+        assert first.startswith("no broker of the cluster can be reached: 127.0.0.1:")
+        assert first.endswith("; the client keeps retrying")
         assert client.health().state == "degraded"
         await asyncio.sleep(100)
         assert 3 <= len(warnings(caplog)) <= 4  # after 10 s, 30 s and 70 s
@@ -100,7 +100,7 @@ async def test_an_outage_is_logged_from_its_onset_to_its_end(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_the_loss_of_one_broker_of_several_is_no_outage(
+async def test_loss_of_one_broker_is_no_outage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with InMemory(3) as memory, memory.client(metadata_max_age_ms=5_000) as client:
@@ -113,16 +113,16 @@ async def test_the_loss_of_one_broker_of_several_is_no_outage(
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_an_outage_of_a_frozen_broker_is_logged_at_the_first_request_timeout(
+async def test_logs_outage_of_frozen_broker_at_first_request_timeout(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not when a new connection fails, which takes as long again."""
+    """A new connection fails only after another timeout."""
     async with InMemory() as memory, memory.client(request_timeout_ms=2_000) as client:
         await client.request(ListGroupsRequest(), to=Broker(1))
         thaw = await freeze(memory)
         refreshing = asyncio.create_task(client.refresh_metadata())
-        begun = asyncio.get_running_loop().time()
+        start = asyncio.get_running_loop().time()
         await until(lambda: bool(warnings(caplog)))
-        assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0, abs=0.01)
+        assert asyncio.get_running_loop().time() - start == pytest.approx(2.0, abs=0.01)
         await thaw()
         await refreshing

@@ -1,4 +1,4 @@
-"""Sockets: names and their addresses, what is tried and what is left behind, TLS."""
+"""Tests of dialing, TLS and writing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from kafka_async.cluster import transport
 from kafka_async.cluster.client import Client
-from kafka_async.cluster.transport import SocketDialer, Stream, first_to_answer
+from kafka_async.cluster.transport import SocketDialer, Stream, first_to_connect
 from kafka_async.errors import BootstrapError
 from kafka_async.supervisor import Supervisor
 
@@ -31,8 +31,8 @@ async def dialer() -> AsyncIterator[SocketDialer]:
     await supervisor.stop()
 
 
-class Unconcerned:
-    """A receiver that receives nothing: its stream is not attached."""
+class UnusedReceiver:
+    """A receiver whose stream is not attached."""
 
     def room(self, sizehint: int) -> memoryview:
         raise NotImplementedError
@@ -45,11 +45,11 @@ class Unconcerned:
 
 
 def new_stream() -> Stream:
-    return Stream(Unconcerned())
+    return Stream(UnusedReceiver())
 
 
 class Listener:
-    """A server that keeps what it accepts."""
+    """A server that keeps its accepted connections."""
 
     def __init__(self) -> None:
         self.accepted: list[asyncio.StreamWriter] = []
@@ -87,13 +87,13 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 1)) for address in addresses
     ]
 
-    def look_up(host: str, port: int) -> Rows:
+    def getaddrinfo(host: str, port: int) -> Rows:
         return rows
 
-    monkeypatch.setattr(transport, "_look_up", look_up)
+    monkeypatch.setattr(transport, "_getaddrinfo", getaddrinfo)
 
 
-async def test_an_address_is_dialled_as_it_is(dialer: SocketDialer, listener: Listener) -> None:
+async def test_dials_ip_address_without_resolving(dialer: SocketDialer, listener: Listener) -> None:
     port = await listener.start()
     opened, stream = await dialer.dial(new_stream, "127.0.0.1", port)
     assert isinstance(stream, Stream)
@@ -105,19 +105,19 @@ async def test_an_address_is_dialled_as_it_is(dialer: SocketDialer, listener: Li
     await stream.ended
 
 
-async def test_a_name_is_looked_up(dialer: SocketDialer, listener: Listener) -> None:
+async def test_resolves_name(dialer: SocketDialer, listener: Listener) -> None:
     port = await listener.start()
     opened, stream = await dialer.dial(new_stream, "localhost", port)
     opened.abort()
     await stream.ended
 
 
-async def test_a_name_that_does_not_exist(dialer: SocketDialer) -> None:
+async def test_raises_for_name_that_does_not_exist(dialer: SocketDialer) -> None:
     with pytest.raises(socket.gaierror):
         await dialer.dial(new_stream, "no-such-host.invalid", 9092)
 
 
-async def test_all_addresses_of_a_name_are_tried(
+async def test_tries_all_addresses_of_a_name(
     dialer: SocketDialer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = await listener.start("127.0.0.1")
@@ -128,7 +128,7 @@ async def test_all_addresses_of_a_name_are_tried(
     await stream.ended
 
 
-async def test_when_all_addresses_fail_the_last_says_what_the_others_did(
+async def test_error_of_last_address_has_the_others_in_its_notes(
     dialer: SocketDialer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.3")
@@ -138,37 +138,37 @@ async def test_when_all_addresses_fail_the_last_says_what_the_others_did(
 
 
 class Attempts:
-    """Attempts to open addresses, which succeed when the test says so."""
+    """Attempts to open addresses, which succeed when the test sets their events."""
 
     def __init__(self) -> None:
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.undone: list[str] = []
         self.ready: dict[str, asyncio.Event] = {}
 
     async def open(self, address: str) -> str:
-        self.begun.append(address)
+        self.started.append(address)
         await self.ready.setdefault(address, asyncio.Event()).wait()
         return address
 
     def start(self, *addresses: str) -> asyncio.Task[str]:
-        return asyncio.create_task(first_to_answer(addresses, self.open, self.undone.append))
+        return asyncio.create_task(first_to_connect(addresses, self.open, self.undone.append))
 
 
 @pytest.mark.virtual_clock
-async def test_the_next_address_is_tried_before_a_slow_one_has_failed() -> None:
+async def test_tries_next_address_before_a_slow_one_has_failed() -> None:
     attempts = Attempts()
     first = attempts.start("a", "b", "c")
     await asyncio.sleep(0.2)
-    assert attempts.begun == ["a"]
+    assert attempts.started == ["a"]
     await asyncio.sleep(0.1)
-    assert attempts.begun == ["a", "b"]
+    assert attempts.started == ["a", "b"]
     attempts.ready["b"].set()
     assert await first == "b"
-    assert attempts.begun == ["a", "b"]
+    assert attempts.started == ["a", "b"]
 
 
 @pytest.mark.virtual_clock
-async def test_of_two_that_answer_at_once_one_is_let_go() -> None:
+async def test_undoes_second_of_two_simultaneous_connections() -> None:
     attempts = Attempts()
     first = attempts.start("a", "b")
     await asyncio.sleep(0.3)
@@ -179,7 +179,7 @@ async def test_of_two_that_answer_at_once_one_is_let_go() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_cancelling_lets_go_of_every_attempt() -> None:
+async def test_cancellation_cancels_every_attempt() -> None:
     attempts = Attempts()
     first = attempts.start("a", "b")
     await asyncio.sleep(0.3)
@@ -190,7 +190,7 @@ async def test_cancelling_lets_go_of_every_attempt() -> None:
 
 
 @pytest.mark.virtual_clock
-async def test_an_address_that_answers_while_it_is_cancelled_again_and_again_is_let_go() -> None:
+async def test_undoes_connection_that_succeeds_during_cancellation() -> None:
     attempts = Attempts()
     first = attempts.start("a", "b")
     await asyncio.sleep(0.3)
@@ -207,7 +207,7 @@ async def test_an_address_that_answers_while_it_is_cancelled_again_and_again_is_
 
 @pytest.fixture
 def certificate() -> tuple[Path, Path]:
-    """A self-signed certificate for localhost, for a century, and its key; of no other use."""
+    """Return a self-signed certificate for localhost and its key, for tests only."""
     data = Path(__file__).parent / "data"
     return data / "localhost.pem", data / "localhost.key"
 
@@ -218,7 +218,7 @@ def serving(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     return context
 
 
-async def test_a_plaintext_client_at_a_tls_port_is_told_so(
+async def test_names_tls_port_to_plaintext_client(
     listener: Listener, certificate: tuple[Path, Path]
 ) -> None:
     port = await listener.start(context=serving(certificate))
@@ -226,20 +226,20 @@ async def test_a_plaintext_client_at_a_tls_port_is_told_so(
         await Client(f"localhost:{port}", default_api_timeout_ms=500).start()
 
 
-async def test_a_tls_client_at_a_plaintext_port_is_told_so() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_names_plaintext_port_to_tls_client() -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(respond, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(BootstrapError, match=r"TLS failed .*leave security_protocol out"):
         await Client(f"127.0.0.1:{port}", security_protocol="SSL").start()
     server.close()
 
 
-async def test_a_certificate_of_unknown_issue_is_refused(
+async def test_rejects_certificate_of_unknown_issuer(
     listener: Listener, certificate: tuple[Path, Path]
 ) -> None:
     port = await listener.start(context=serving(certificate))
@@ -248,7 +248,7 @@ async def test_a_certificate_of_unknown_issue_is_refused(
 
 
 @pytest.mark.may_block  # the test reads the certificate's file in the loop
-async def test_a_certificate_that_is_trusted_is_accepted_for_its_name(
+async def test_accepts_trusted_certificate_for_its_name(
     listener: Listener, certificate: tuple[Path, Path]
 ) -> None:
     port = await listener.start(context=serving(certificate))
@@ -265,7 +265,7 @@ async def test_a_certificate_that_is_trusted_is_accepted_for_its_name(
 
 
 @pytest.mark.may_block  # the test reads the certificate's file in the loop
-async def test_a_certificate_that_is_trusted_is_refused_for_another_name(
+async def test_rejects_trusted_certificate_for_another_name(
     listener: Listener, certificate: tuple[Path, Path]
 ) -> None:
     port = await listener.start(context=serving(certificate))
@@ -278,44 +278,44 @@ async def test_a_certificate_that_is_trusted_is_refused_for_another_name(
 # -- writing --------------------------------------------------------------------------------------
 
 
-class Pipe:
-    """A transport that takes so many buffers, then is full until it is emptied."""
+class LimitedTransport:
+    """A transport that accepts a number of buffers, then pauses writing until it is emptied."""
 
-    def __init__(self, stream: Stream, room: int) -> None:
+    def __init__(self, stream: Stream, limit: int) -> None:
         self.stream = stream
-        self.room = self.left = room
-        self.taken: list[bytes] = []
-        stream.connection_made(self)  # pyright: ignore[reportArgumentType]  # as much of one as is needed
+        self.limit = self.remaining = limit
+        self.written: list[bytes] = []
+        stream.connection_made(self)  # pyright: ignore[reportArgumentType]
 
     def set_write_buffer_limits(self, high: int) -> None: ...
 
     def pause_reading(self) -> None: ...
 
     def write(self, data: Any) -> None:
-        assert self.left > 0
-        self.taken.append(bytes(data))
-        self.left -= 1
-        if not self.left:
+        assert self.remaining > 0
+        self.written.append(bytes(data))
+        self.remaining -= 1
+        if not self.remaining:
             self.stream.pause_writing()
 
     def empty(self) -> None:
-        self.left = self.room
+        self.remaining = self.limit
         self.stream.resume_writing()
 
 
-@pytest.mark.parametrize("hurry", [True, False])
-async def test_what_is_large_is_written_in_pieces_as_the_transport_takes_them(hurry: bool) -> None:
-    # Else asyncio copies what the socket does not take, all of it: 16 MiB are some milliseconds.
+@pytest.mark.parametrize("flush", [True, False])
+async def test_writes_large_buffers_in_pieces(flush: bool) -> None:
+    # asyncio copies what the socket does not accept: for 16 MiB that takes milliseconds.
     stream = new_stream()
-    pipe = Pipe(stream, room=2)
-    large = bytes(range(256)) * (5 * transport.PIECE // 256) + b"end"
-    stream.write([large], hurry=hurry)
-    stream.write([b"behind"], hurry=hurry)
+    pipe = LimitedTransport(stream, limit=2)
+    large = bytes(range(256)) * (5 * transport.MAX_BYTES_PER_WRITE // 256) + b"end"
+    stream.write([large], flush=flush)
+    stream.write([b"behind"], flush=flush)
     await asyncio.sleep(0)
-    assert len(pipe.taken) == 2
+    assert len(pipe.written) == 2
     pipe.empty()
-    assert len(pipe.taken) == 4
+    assert len(pipe.written) == 4
     pipe.empty()
     pipe.empty()
-    assert b"".join(pipe.taken) == large + b"behind"
-    assert max(map(len, pipe.taken)) == transport.PIECE
+    assert b"".join(pipe.written) == large + b"behind"
+    assert max(map(len, pipe.written)) == transport.MAX_BYTES_PER_WRITE

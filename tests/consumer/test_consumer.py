@@ -775,9 +775,9 @@ async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
     caps: list[int] = []
     made = broker_connection.Connection
 
-    def record(*arguments: Any, cap: int, **rest: Any) -> Any:
-        caps.append(cap)
-        return made(*arguments, cap=cap, **rest)
+    def record(*arguments: Any, max_frame_size: int, **rest: Any) -> Any:
+        caps.append(max_frame_size)
+        return made(*arguments, max_frame_size=max_frame_size, **rest)
 
     (partition,) = await stage.topic("t", 1, records=10)
     monkeypatch.setattr(broker_connection, "Connection", record)

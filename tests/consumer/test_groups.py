@@ -18,8 +18,8 @@ from kafka_async.errors import (
     KafkaError,
 )
 from kafka_async.hooks import (
+    ClientEvent,
     Committed,
-    Event,
     Fetched,
     Hooks,
     PartitionsAssigned,
@@ -721,7 +721,7 @@ async def test_events_tell_of_rebalances(stage: Stage) -> None:
 async def test_events_tell_what_is_fetched_committed_and_given_up(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     hooks = Hooks()
-    events: list[Event] = []
+    events: list[ClientEvent] = []
     for kind in (Fetched, Committed, PartitionsRevoked, PartitionsLost):
         hooks.listen(kind, events.append)
     async with stage.consumer("t", hooks=hooks, max_poll_interval_ms=60_000) as consumer:

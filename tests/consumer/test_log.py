@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.cluster import broker
+from kafka_async.cluster import brokers
 from kafka_async.cluster.client import Client
 from kafka_async.producer.producer import Producer
 
@@ -98,7 +98,7 @@ async def test_clients_that_are_closed_in_an_outage_do_not_say_that_they_retry(
             connection.end(reason)
         await asyncio.sleep(0.05)
 
-    monkeypatch.setattr(broker, "close_connections", closing)
+    monkeypatch.setattr(brokers, "close_connections", closing)
     await stage.topic("t", 1)
     clients = [
         Client(

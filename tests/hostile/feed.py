@@ -51,8 +51,8 @@ class Feed:
         self.data: dict[TopicPartition, dict[int, bytes]] = {BAD: {}, GOOD: {}}
         self.aborted: list[tuple[int, int]] = []
         self.high_watermark, self.last_stable_offset = 1 << 40, 1 << 40
-        self.world.answers[FETCH] = self._fetched
-        self.world.answers[LIST_OFFSETS] = self._listed
+        self.world.handlers[FETCH] = self._fetched
+        self.world.handlers[LIST_OFFSETS] = self._listed
 
     def consumer(self, **options: Any) -> Consumer:
         """One that reads both from their beginning."""
@@ -92,7 +92,7 @@ class Feed:
 
 def say(peer: Peer, header: RequestHeader, answer: FetchResponse) -> None:
     if peer.open:
-        peer.say(header, answer)
+        peer.respond(header, answer)
 
 
 class Reader:

@@ -61,7 +61,7 @@ def hear(data: bytes) -> None:
 
     channel: InFlightRequests[None] = InFlightRequests("me", reader, answered)
     channel.encode(HeartbeatRequest(), 4)
-    channel.sent(InFlightRequest(0, 12, 4, None, 0.0, 1.0, 2.0))
+    channel.add(InFlightRequest(0, 12, 4, None, 0.0, 1.0, 2.0))
     room = channel.room()
     room[: len(data)] = data
     channel.received(len(data))

@@ -59,7 +59,7 @@ class Siege:
             self.connection.submit(HeartbeatRequest(group_id="g"), timeout=60.0)
             for _ in range(count)
         ]
-        await until(lambda: len(self.broker.asked(HEARTBEAT)) == count)
+        await until(lambda: len(self.broker.requests(HEARTBEAT)) == count)
 
     def header(self, index: int) -> RequestHeader:
         """That of the request so many after ApiVersions."""
@@ -178,7 +178,7 @@ async def test_an_answer_to_acks_0_ends_the_connection(siege: Siege) -> None:
     def answer_it(peer: Peer, header: RequestHeader, request: Any) -> Response:
         return ProduceResponse()
 
-    siege.broker.answers[PRODUCE] = answer_it
+    siege.broker.handlers[PRODUCE] = answer_it
     await siege.ask(0)
     request = ProduceRequest(acks=0)
     await siege.connection.submit(request, timeout=5.0, expect_response=False)
@@ -230,7 +230,7 @@ async def test_a_dribble_in_the_handshake_gets_no_more_time_than_silence(siege: 
     def slowly(peer: Peer, header: RequestHeader, request: Any) -> None:
         dribble(peer, size(MAX_HANDSHAKE_FRAME_SIZE) + bytes(1000))
 
-    siege.broker.answers[API_VERSIONS] = slowly
+    siege.broker.handlers[API_VERSIONS] = slowly
     before = siege.broker.connections
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -295,11 +295,11 @@ async def test_before_the_handshake_is_over_a_frame_has_1_mib(siege: Siege, over
     def claim(peer: Peer, header: RequestHeader, request: Any) -> None:
         peer.transport.write(size(MAX_HANDSHAKE_FRAME_SIZE + over))
 
-    siege.broker.answers[API_VERSIONS] = claim
+    siege.broker.handlers[API_VERSIONS] = claim
     connecting = asyncio.create_task(siege.connection.connect(100.0))
     await asyncio.sleep(1.0)
     assert connecting.done() is bool(over)
-    siege.broker.answers[API_VERSIONS] = always(ApiVersionsResponse(error_code=-1))
+    siege.broker.handlers[API_VERSIONS] = always(ApiVersionsResponse(error_code=-1))
     with pytest.raises(KafkaConnectionError):
         await connecting
 

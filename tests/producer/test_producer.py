@@ -22,7 +22,7 @@ from kafka_async.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, Event, RequestSent
+from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed, ClientEvent, RequestSent
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from tests.embedded_client import InMemory, settle
@@ -492,7 +492,7 @@ async def test_refuses_calls_from_another_thread() -> None:
 
 async def test_emits_events_for_each_batch() -> None:
     async with Bench(TOPICS) as bench:
-        events: list[Event] = []
+        events: list[ClientEvent] = []
         for kind in (BatchClosed, BatchAcknowledged, BatchFailed):
             bench.producer.client.hooks.listen(kind, events.append)
         await bench.producer.send("clicks", b"v")

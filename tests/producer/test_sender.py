@@ -140,7 +140,7 @@ async def test_a_duplicate_counts_as_written() -> None:
 async def test_fails_records_whose_partition_the_response_leaves_out() -> None:
     world = World()
     world.add("clicks", 1)
-    world.answers[ProduceRequest.API_KEY] = always(ProduceResponse())
+    world.handlers[ProduceRequest.API_KEY] = always(ProduceResponse())
     options: dict[str, Any] = {"dialer": world.network, "enable_idempotence": False}
     async with Producer(world.servers, **options) as producer:
         with pytest.raises(KafkaError, match="leaves the partition out"):

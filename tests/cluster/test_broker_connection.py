@@ -1,4 +1,4 @@
-"""A lane and its connections: set-up, deadlines, back-off, throttling, idleness, the end."""
+"""Tests of `BrokerConnection`: connecting, timeouts, backoff, throttling, idleness, closing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from kafka_async.cluster import response
+from kafka_async.cluster import pending_response
 from kafka_async.cluster.broker_connection import BrokerConnection, ConnectionKind
 from kafka_async.cluster.request_destinations import Broker
 from kafka_async.errors import (
@@ -21,9 +21,9 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.hooks import (
+    ClientEvent,
     Connected,
     Disconnected,
-    Event,
     Hooks,
     RequestSent,
     ResponseReceived,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 LIST_GROUPS, PRODUCE, FIND_COORDINATOR = 16, 0, 10
-ASK = ListGroupsRequest()
+REQUEST = ListGroupsRequest()
 """A request that every broker can handle."""
 
 
@@ -74,22 +74,22 @@ def sync_group(group_id: str = "g", protocol_name: str = "range") -> SyncGroupRe
 
 
 class Setting:
-    """A lane to broker 1 of a cluster, and the events of its client."""
+    """A connection to broker 1 of a cluster, and the events of its client."""
 
     def __init__(self, memory: InMemory, client: Client) -> None:
         self.memory, self.client = memory, client
-        self.events: list[Event] = []
+        self.events: list[ClientEvent] = []
         self.sent: list[float] = []
         """Times at which requests of `LIST_GROUPS` were written, in seconds of the event loop."""
-        client.hooks.listen(Event, self._note)
+        client.hooks.listen(ClientEvent, self._note)
         self.connection: BrokerConnection = client.connection(1, ConnectionKind.COORDINATOR, self)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: ClientEvent) -> None:
         self.events.append(event)
         if isinstance(event, RequestSent) and event.api_key == LIST_GROUPS:
             self.sent.append(now())
 
-    def heard(self, kind: type[Event]) -> list[Any]:
+    def events_of(self, kind: type[ClientEvent]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def hang(self, api: str) -> Fault:
@@ -111,13 +111,13 @@ class Setting:
 
 @asynccontextmanager
 async def settings(**options: Any) -> AsyncGenerator[Setting]:
-    """Yield a lane in a cluster of one broker with these settings."""
+    """Yield a connection to the only broker of a cluster with these options."""
     async with (
         InMemory(**options) as memory,
         memory.client(
             hooks=Hooks(),
             request_timeout_ms=10_000,
-            metadata_recovery_strategy="none",  # a rebootstrap would disconnect the lane
+            metadata_recovery_strategy="none",  # a rebootstrap would close the connection
         ) as client,
     ):
         yield Setting(memory, client)
@@ -136,26 +136,26 @@ def now() -> float:
 # -- requests -------------------------------------------------------------------------------------
 
 
-async def test_a_lane_connects_when_it_is_first_used(setting: Setting) -> None:
+async def test_connects_on_first_use(setting: Setting) -> None:
     assert not setting.connection.connected
     assert setting.connections == 0
-    assert await setting.connection.send(ASK, timeout=1.0) == ListGroupsResponse()
+    assert await setting.connection.send(REQUEST, timeout=1.0) == ListGroupsResponse()
     assert setting.connection.connected
     assert setting.connection.version(PRODUCE) == ProduceRequest.VERSIONS.max
 
 
 async def test_concurrent_requests_share_one_connection_attempt(setting: Setting) -> None:
-    await asyncio.gather(*(setting.connection.send(ASK, timeout=1.0) for _ in range(10)))
+    await asyncio.gather(*(setting.connection.send(REQUEST, timeout=1.0) for _ in range(10)))
     assert setting.connections == 1
     assert len(setting.memory.requests(ListGroupsRequest)) == 10
 
 
-async def test_requests_are_pipelined_in_the_order_of_the_calls(setting: Setting) -> None:
+async def test_pipelines_requests_in_call_order(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("FindCoordinator")
     futures = [setting.connection.submit(numbered(n), timeout=5.0) for n in range(5)]
     await held.wait()
-    sent = [event for event in setting.heard(RequestSent) if event.api_key == FIND_COORDINATOR]
+    sent = [event for event in setting.events_of(RequestSent) if event.api_key == FIND_COORDINATOR]
     assert len(sent) == 5  # before the first response
     assert setting.connection.in_flight == 5
     held.remove()
@@ -166,7 +166,7 @@ async def test_requests_are_pipelined_in_the_order_of_the_calls(setting: Setting
     assert setting.connection.in_flight == 0
 
 
-async def test_a_cancelled_request_disturbs_no_other(setting: Setting) -> None:
+async def test_cancelled_request_does_not_affect_others(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("FindCoordinator")
     first, second = (setting.connection.submit(numbered(n), timeout=5.0) for n in (1, 2))
@@ -177,40 +177,42 @@ async def test_a_cancelled_request_disturbs_no_other(setting: Setting) -> None:
     assert setting.connection.connected
 
 
-async def test_a_request_without_response_is_done_when_it_is_sent(setting: Setting) -> None:
+async def test_request_without_response_is_done_when_sent(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     future = setting.connection.submit(ProduceRequest(acks=0), timeout=1.0, expect_response=False)
     assert future.result() == ProduceResponse()
     await until(lambda: len(setting.memory.requests(ProduceRequest)) == 1)
-    await setting.connection.send(ASK, timeout=1.0)
+    await setting.connection.send(REQUEST, timeout=1.0)
 
 
 async def test_submit_raises_without_a_connection(setting: Setting) -> None:
-    with pytest.raises(KafkaConnectionError, match=r"not connected to broker 1 \(coordinator lane"):
-        setting.connection.submit(ASK, timeout=1.0)
+    with pytest.raises(
+        KafkaConnectionError, match="the coordinator connection to broker 1 is not open"
+    ):
+        setting.connection.submit(REQUEST, timeout=1.0)
     with pytest.raises(KafkaConnectionError):
         setting.connection.version(LIST_GROUPS)
 
 
-async def test_a_request_that_cannot_be_encoded_raises_and_leaves_the_lane_usable(
+async def test_encode_error_leaves_the_connection_usable(
     setting: Setting,
 ) -> None:
     with pytest.raises(EncodeError):
         await setting.connection.send(ListGroupsRequest(states_filter=5), timeout=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UnsupportedVersionError):
-        await setting.connection.send(ASK, timeout=1.0, version=99)
-    await setting.connection.send(ASK, timeout=1.0)
+        await setting.connection.send(REQUEST, timeout=1.0, version=99)
+    await setting.connection.send(REQUEST, timeout=1.0)
     assert setting.connections == 1
 
 
-async def test_an_api_that_the_broker_lacks_is_named() -> None:
+async def test_unsupported_version_error_names_the_api() -> None:
     async with settings(api_versions={PRODUCE: (0, 0)}) as setting:
         await setting.connection.connect(1.0)
         with pytest.raises(UnsupportedVersionError, match="Produce"):
             await setting.connection.send(ProduceRequest(), timeout=1.0)
 
 
-async def test_a_large_response_is_complete(setting: Setting) -> None:
+async def test_receives_large_response(setting: Setting) -> None:
     state = bytes(range(256)) * 4096
     joined = await setting.connection.send(
         JoinGroupRequest(
@@ -240,22 +242,22 @@ async def test_a_large_response_is_complete(setting: Setting) -> None:
 # -- callbacks ------------------------------------------------------------------------------------
 
 
-async def test_a_callback_can_send_the_next_request(setting: Setting) -> None:
+async def test_callback_can_send_next_request(setting: Setting) -> None:
     await setting.connection.connect(1.0)
-    heard: list[object] = []
+    results: list[object] = []
 
-    def again(answer: object) -> None:
-        heard.append(answer)
-        if len(heard) < 3:
-            setting.connection.ask(ASK, again, timeout=5.0)
+    def again(result: object) -> None:
+        results.append(result)
+        if len(results) < 3:
+            setting.connection.submit_with_callback(REQUEST, again, timeout=5.0)
 
     again("begin")
-    await until(lambda: len(heard) == 3)
-    assert heard[1:] == [ListGroupsResponse()] * 2
+    await until(lambda: len(results) == 3)
+    assert results[1:] == [ListGroupsResponse()] * 2
     assert setting.connection.in_flight == 0
 
 
-async def test_an_unexpected_exception_while_decoding_is_passed_to_the_callback(
+async def test_unexpected_exception_while_decoding_is_passed_to_callback(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await setting.connection.connect(1.0)
@@ -264,13 +266,13 @@ async def test_an_unexpected_exception_while_decoding_is_passed_to_the_callback(
     def broken(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(response, "decode_response_body", broken)
-    heard: list[Any] = []
-    setting.connection.ask(ASK, heard.append, timeout=5.0)
+    monkeypatch.setattr(pending_response, "decode_response_body", broken)
+    results: list[Any] = []
+    setting.connection.submit_with_callback(REQUEST, results.append, timeout=5.0)
     async with asyncio.timeout(5):
-        await until(lambda: len(heard) == 1)
-    assert isinstance(heard[0], DecodeError)
-    assert heard[0].__cause__ is fault
+        await until(lambda: len(results) == 1)
+    assert isinstance(results[0], DecodeError)
+    assert results[0].__cause__ is fault
     assert setting.connection.in_flight == 0
 
 
@@ -279,99 +281,105 @@ async def test_each_callback_gets_one_error_after_the_connection_is_lost(
 ) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    heard: list[tuple[bool, Any]] = []
+    results: list[tuple[bool, Any]] = []
     for _ in range(3):
-        setting.connection.ask(
-            ASK, lambda error: heard.append((setting.connection.connected, error)), timeout=5.0
+        setting.connection.submit_with_callback(
+            REQUEST,
+            lambda error: results.append((setting.connection.connected, error)),
+            timeout=5.0,
         )
     setting.connection.disconnect(KafkaConnectionError("enough"))
-    assert heard == []
-    await until(lambda: len(heard) == 3)
-    assert [(connected, str(error)) for connected, error in heard] == [(False, "enough")] * 3
-    assert len({id(error) for _, error in heard}) == 3
+    assert results == []
+    await until(lambda: len(results) == 3)
+    assert [(connected, str(error)) for connected, error in results] == [(False, "enough")] * 3
+    assert len({id(error) for _, error in results}) == 3
     held.remove()
     await asyncio.sleep(20)
-    assert len(heard) == 3
+    assert len(results) == 3
 
 
-async def test_a_response_after_its_deadline_is_discarded(setting: Setting) -> None:
+async def test_discards_response_after_deadline(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    heard: list[Any] = []
-    setting.connection.ask(ASK, heard.append, timeout=2.0)
-    await until(lambda: len(heard) == 1)
-    assert isinstance(heard[0], KafkaTimeoutError)
+    results: list[Any] = []
+    setting.connection.submit_with_callback(REQUEST, results.append, timeout=2.0)
+    await until(lambda: len(results) == 1)
+    assert isinstance(results[0], KafkaTimeoutError)
     assert setting.connection.in_flight == 1
     held.remove()
     await until(lambda: setting.connection.in_flight == 0)
     assert setting.connection.connected
-    assert len(heard) == 1
+    assert len(results) == 1
 
 
-async def test_the_callback_of_a_request_without_response_runs_in_the_next_iteration(
+async def test_callback_without_response_runs_in_next_iteration(
     setting: Setting,
 ) -> None:
     await setting.connection.connect(1.0)
-    heard: list[object] = []
-    setting.connection.ask(ProduceRequest(acks=0), heard.append, timeout=1.0, expect_response=False)
-    assert heard == []
+    results: list[object] = []
+    setting.connection.submit_with_callback(
+        ProduceRequest(acks=0), results.append, timeout=1.0, expect_response=False
+    )
+    assert results == []
     await asyncio.sleep(0)
-    assert heard == [ProduceResponse()]
+    assert results == [ProduceResponse()]
     assert setting.connection.in_flight == 0
 
 
-async def test_ask_raises_without_a_connection(setting: Setting) -> None:
-    heard: list[object] = []
-    with pytest.raises(KafkaConnectionError, match="not connected"):
-        setting.connection.ask(ASK, heard.append, timeout=1.0)
-    assert heard == []
+async def test_submit_with_callback_raises_without_a_connection(setting: Setting) -> None:
+    results: list[object] = []
+    with pytest.raises(KafkaConnectionError, match="not open"):
+        setting.connection.submit_with_callback(REQUEST, results.append, timeout=1.0)
+    assert results == []
 
 
 # -- deadlines ------------------------------------------------------------------------------------
 
 
-async def test_an_overdue_request_fails_alone(setting: Setting) -> None:
+async def test_overdue_request_fails_alone(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    begun = now()
-    short = setting.connection.submit(ASK, timeout=2.0)
-    long = setting.connection.submit(ASK, timeout=8.0)
-    with pytest.raises(KafkaTimeoutError, match="coordinator lane: no answer to ListGroups for 2 "):
+    start = now()
+    short = setting.connection.submit(REQUEST, timeout=2.0)
+    long = setting.connection.submit(REQUEST, timeout=8.0)
+    with pytest.raises(
+        KafkaTimeoutError, match="coordinator connection: no response to ListGroups for 2 "
+    ):
         await short
-    assert now() - begun == pytest.approx(2.0)
+    assert now() - start == pytest.approx(2.0)
     assert setting.connection.connected
     assert not long.done()
     held.remove()
     assert await long == ListGroupsResponse()
 
 
-async def test_a_connection_without_response_for_the_request_timeout_is_closed(
+async def test_connection_without_response_for_request_timeout_is_closed(
     setting: Setting,
 ) -> None:
     await setting.connection.connect(1.0)
     setting.hang("ListGroups")
-    begun = now()
-    first = setting.connection.submit(ASK, timeout=3.0)
+    start = now()
+    first = setting.connection.submit(REQUEST, timeout=3.0)
     await asyncio.sleep(1)
-    second = setting.connection.submit(ASK, timeout=60.0)
+    second = setting.connection.submit(REQUEST, timeout=60.0)
     with pytest.raises(KafkaTimeoutError):
         await first
-    with pytest.raises(KafkaConnectionError, match="no answer to ListGroups for 10 s"):
+    with pytest.raises(KafkaConnectionError, match="no response to ListGroups for 10 s"):
         await second
-    assert now() - begun == pytest.approx(10.0)
+    assert now() - start == pytest.approx(10.0)
     assert not setting.connection.connected
 
 
-async def test_a_request_may_wait_longer_than_the_request_timeout(setting: Setting) -> None:
+async def test_request_may_wait_longer_than_request_timeout(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     setting.hang("ListGroups")
-    begun = now()
+    start = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.connection.send(ASK, timeout=300.0)
-    assert now() - begun == pytest.approx(300.0)
+        await setting.connection.send(REQUEST, timeout=300.0)
+    assert now() - start == pytest.approx(300.0)
 
 
-async def test_a_connection_attempt_outlives_the_deadline_of_one_caller(setting: Setting) -> None:
+async def test_connection_attempt_continues_after_deadline_of_one_caller(setting: Setting) -> None:
     frozen = setting.freeze()
     with pytest.raises(KafkaTimeoutError, match="accepts connections but does not answer"):
         await setting.connection.connect(3.0)
@@ -383,59 +391,59 @@ async def test_a_connection_attempt_outlives_the_deadline_of_one_caller(setting:
     await until(lambda: attempt not in connections)
 
 
-async def test_an_idle_connection_is_closed(setting: Setting) -> None:
-    await setting.connection.send(ASK, timeout=1.0)
+async def test_closes_idle_connection(setting: Setting) -> None:
+    await setting.connection.send(REQUEST, timeout=1.0)
     await asyncio.sleep(300)
-    await setting.connection.send(ASK, timeout=1.0)
+    await setting.connection.send(REQUEST, timeout=1.0)
     await asyncio.sleep(539)
     assert setting.connection.connected
     await asyncio.sleep(2)
     assert not setting.connection.connected
-    (event,) = setting.heard(Disconnected)[-1:]
+    (event,) = setting.events_of(Disconnected)[-1:]
     assert event.error is None
-    begun = now()
-    await setting.connection.send(ASK, timeout=1.0)
-    assert now() == begun
+    start = now()
+    await setting.connection.send(REQUEST, timeout=1.0)
+    assert now() == start
 
 
-async def test_a_connection_that_waits_for_a_response_is_not_idle(setting: Setting) -> None:
+async def test_connection_with_request_in_flight_is_not_idle(setting: Setting) -> None:
     setting.hang("ListGroups")
-    begun = now()
+    start = now()
     with pytest.raises(KafkaTimeoutError):
-        await setting.connection.send(ASK, timeout=2000.0)
-    assert now() - begun == pytest.approx(2000.0)
+        await setting.connection.send(REQUEST, timeout=2000.0)
+    assert now() - start == pytest.approx(2000.0)
 
 
-# -- losing and making connections ----------------------------------------------------------------
+# -- losing and opening connections ---------------------------------------------------------------
 
 
-async def test_a_lost_connection_fails_all_requests_in_flight_at_once(setting: Setting) -> None:
+async def test_lost_connection_fails_all_requests_in_flight_at_once(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    futures = [setting.connection.submit(ASK, timeout=5.0) for _ in range(3)]
+    futures = [setting.connection.submit(REQUEST, timeout=5.0) for _ in range(3)]
     await held.wait()
-    begun = now()
+    start = now()
     await setting.disconnect()
     errors = await asyncio.gather(*futures, return_exceptions=True)
-    assert now() == begun
+    assert now() == start
     assert len(set(map(id, errors))) == 3
-    place = f"{setting.memory.address(1)} (broker 1), coordinator lane: the peer aborted"
+    place = f"{setting.memory.address(1)} (broker 1), coordinator connection: the peer aborted"
     for error in errors:
         assert isinstance(error, KafkaConnectionError)
         assert place in str(error)
 
 
-async def test_the_connection_after_a_loss_waits_for_its_back_off(setting: Setting) -> None:
+async def test_reconnects_after_backoff(setting: Setting) -> None:
     await setting.connection.connect(1.0)
     await setting.disconnect()
     await until(lambda: not setting.connection.connected)
-    begun = now()
-    assert setting.connection.retry_at > begun
-    await setting.connection.send(ASK, timeout=1.0)
-    assert 0.03 <= now() - begun <= 0.07
+    start = now()
+    assert setting.connection.retry_at > start
+    await setting.connection.send(REQUEST, timeout=1.0)
+    assert 0.03 <= now() - start <= 0.07
 
 
-async def test_back_off_doubles_with_each_failure_and_ends_with_success(setting: Setting) -> None:
+async def test_backoff_doubles_with_each_failure_and_resets_on_success(setting: Setting) -> None:
     await setting.memory.cluster.stop_broker(1)
     waits: list[float] = []
     for _ in range(8):
@@ -454,15 +462,17 @@ async def test_back_off_doubles_with_each_failure_and_ends_with_success(setting:
     assert setting.connection.retry_at - now() <= 0.06
 
 
-async def test_back_off_is_waited_for_only_until_the_deadline(setting: Setting) -> None:
+async def test_deadline_ends_the_wait_for_backoff(setting: Setting) -> None:
     await setting.memory.cluster.stop_broker(1)
     for _ in range(8):
         with pytest.raises(KafkaConnectionError):
             await setting.connection.connect(5.0)
-    begun = now()
-    with pytest.raises(KafkaTimeoutError, match=r"no connection .*before that: .*refused"):
+    start = now()
+    with pytest.raises(
+        KafkaTimeoutError, match=r"no coordinator connection .*before that: .*refused"
+    ):
         await setting.connection.connect(0.1)
-    assert now() - begun == pytest.approx(0.1)
+    assert now() - start == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("steps", range(10))
@@ -470,7 +480,7 @@ async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
     setting: Setting, steps: int
 ) -> None:
     one = asyncio.create_task(setting.connection.connect(5.0))
-    other = asyncio.create_task(setting.connection.send(ASK, timeout=5.0))
+    other = asyncio.create_task(setting.connection.send(REQUEST, timeout=5.0))
     for _ in range(steps):
         await asyncio.sleep(0)
     one.cancel()
@@ -479,42 +489,42 @@ async def test_cancelling_one_caller_does_not_cancel_the_connection_attempt(
     assert setting.connections == 1
 
 
-async def test_connect_raises_for_a_broker_that_is_not_in_metadata(setting: Setting) -> None:
-    stranger = setting.client.connection(9, ConnectionKind.FETCH, setting)
+async def test_connect_raises_for_broker_that_is_not_in_metadata(setting: Setting) -> None:
+    unknown = setting.client.connection(9, ConnectionKind.FETCH, setting)
     with pytest.raises(KafkaConnectionError, match="broker 9 is not in the cluster's metadata"):
-        await stranger.connect(1.0)
+        await unknown.connect(1.0)
 
 
 # -- throttling -----------------------------------------------------------------------------------
 
 
-async def test_a_throttled_lane_waits_and_others_do_not(setting: Setting) -> None:
+async def test_throttle_time_mutes_only_its_connection(setting: Setting) -> None:
     setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0, count=None)
-    begun = now()
-    await setting.connection.send(ASK, timeout=1.0)
-    assert setting.connection.muted_until == pytest.approx(begun + 3.0)
-    await setting.client.request(ASK, to=Broker(1))
-    assert now() == begun
-    await setting.connection.send(ASK, timeout=5.0)
-    assert setting.sent == pytest.approx([begun, begun, begun + 3.0])
-    assert [event.seconds for event in setting.heard(Throttled)] == [3.0] * 3
+    start = now()
+    await setting.connection.send(REQUEST, timeout=1.0)
+    assert setting.connection.muted_until == pytest.approx(start + 3.0)
+    await setting.client.request(REQUEST, to=Broker(1))
+    assert now() == start
+    await setting.connection.send(REQUEST, timeout=5.0)
+    assert setting.sent == pytest.approx([start, start, start + 3.0])
+    assert [event.seconds for event in setting.events_of(Throttled)] == [3.0] * 3
 
 
-async def test_a_throttle_window_beyond_the_deadline_fails_the_request_at_once(
+async def test_throttle_time_beyond_deadline_fails_request_at_once(
     setting: Setting,
 ) -> None:
     setting.memory.cluster.faults.add(api="ListGroups", throttle=9.0)
-    await setting.connection.send(ASK, timeout=1.0)
-    begun = now()
+    await setting.connection.send(REQUEST, timeout=1.0)
+    start = now()
     with pytest.raises(KafkaTimeoutError, match="throttles this client for 9 s more"):
-        await setting.connection.send(ASK, timeout=5.0)
-    assert now() == begun
+        await setting.connection.send(REQUEST, timeout=5.0)
+    assert now() == start
 
 
-async def test_throttle_time_of_a_version_before_kip_219_is_ignored() -> None:
+async def test_ignores_throttle_time_of_version_before_kip_219() -> None:
     async with settings(api_versions={LIST_GROUPS: (0, 1)}) as setting:
         setting.memory.cluster.faults.add(api="ListGroups", throttle=3.0)
-        response = await setting.connection.send(ASK, timeout=1.0)
+        response = await setting.connection.send(REQUEST, timeout=1.0)
         assert response.throttle_time_ms == 3000
         assert setting.connection.muted_until == 0.0
 
@@ -541,7 +551,7 @@ async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) ->
     await held.wait()  # with requests that wait for the first, the broker stops reading
     bulk = sync_group(group_id="x" * 30_000)
     futures += [setting.connection.submit(bulk, timeout=9.0) for _ in range(40)]
-    sending = asyncio.create_task(setting.connection.send(ASK, timeout=9.0))
+    sending = asyncio.create_task(setting.connection.send(REQUEST, timeout=9.0))
     await asyncio.sleep(1)
     assert not sending.done()
     assert setting.sent == []
@@ -554,28 +564,28 @@ async def test_requests_wait_while_the_broker_does_not_read(setting: Setting) ->
 # -- the end --------------------------------------------------------------------------------------
 
 
-async def test_closing_a_lane_fails_its_requests_and_closes_its_connection(
+async def test_close_fails_requests_in_flight_and_closes_the_transport(
     setting: Setting,
 ) -> None:
     await setting.connection.connect(1.0)
     held = setting.hang("ListGroups")
-    future = setting.connection.submit(ASK, timeout=5.0)
+    future = setting.connection.submit(REQUEST, timeout=5.0)
     await held.wait()
     await setting.connection.close()
     with pytest.raises(
-        ClientClosedError, match=r"the lane to broker 1 \(coordinator lane\) was clo"
+        ClientClosedError, match="the coordinator connection to broker 1 was closed"
     ):
         await future
     with pytest.raises(ClientClosedError):
-        await setting.connection.send(ASK, timeout=1.0)
+        await setting.connection.send(REQUEST, timeout=1.0)
     with pytest.raises(ClientClosedError):
-        setting.connection.submit(ASK, timeout=1.0)
+        setting.connection.submit(REQUEST, timeout=1.0)
     await setting.connection.close()
     held.release()
     await until(lambda: setting.connections == 0)
 
 
-async def test_closing_a_lane_ends_its_connection_attempt(setting: Setting) -> None:
+async def test_close_cancels_connection_attempt(setting: Setting) -> None:
     frozen = setting.freeze()
     connecting = asyncio.create_task(setting.connection.connect(50.0))
     await frozen.wait()
@@ -586,29 +596,29 @@ async def test_closing_a_lane_ends_its_connection_attempt(setting: Setting) -> N
     await until(lambda: setting.connections == 0)
 
 
-async def test_a_connection_made_while_its_lane_is_closed_is_closed_too(
+async def test_closes_transport_that_opens_during_close(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = setting.memory.network
-    dial, answered = network.dial, asyncio.get_running_loop().create_future()
+    dial, release = network.dial, asyncio.get_running_loop().create_future()
 
     async def dial_late(*place: Any, **options: Any) -> Any:
         opened = await dial(*place, **options)
-        await answered
+        await release
         return opened
 
     monkeypatch.setattr(network, "dial", dial_late)
     connecting = asyncio.create_task(setting.connection.connect(5.0))
     await until(lambda: setting.connections == 1)
-    answered.set_result(None)
-    await setting.connection.close()  # before the attempt has seen what it waited for
+    release.set_result(None)
+    await setting.connection.close()  # before the attempt has resumed
     with pytest.raises(ClientClosedError):
         await connecting
     await until(lambda: setting.connections == 0)
 
 
-async def test_the_repr_of_a_lane_names_its_broker_owner_and_state(setting: Setting) -> None:
-    name = "<Lane to broker 1 (coordinator lane), Setting's,"
+async def test_repr_names_broker_owner_and_state(setting: Setting) -> None:
+    name = "<BrokerConnection: coordinator connection to broker 1, owner Setting,"
     assert repr(setting.connection) == f"{name} not connected>"
     await setting.connection.connect(1.0)
     assert repr(setting.connection) == f"{name} connected>"
@@ -620,17 +630,19 @@ async def test_the_repr_of_a_lane_names_its_broker_owner_and_state(setting: Sett
 
 
 async def test_hooks_report_connections_and_requests(setting: Setting) -> None:
-    await setting.connection.send(ASK, timeout=1.0)
-    (connected,) = setting.heard(Connected)
+    await setting.connection.send(REQUEST, timeout=1.0)
+    (connected,) = setting.events_of(Connected)
     assert (connected.node_id, connected.host) == (1, "127.0.0.1")
     assert connected.port == setting.memory.cluster.brokers[1].port
-    assert connected.connection == "coordinator"
-    sent = [event for event in setting.heard(RequestSent) if event.api_key == LIST_GROUPS]
-    answered = [event for event in setting.heard(ResponseReceived) if event.api_key == LIST_GROUPS]
+    assert connected.kind == "coordinator"
+    sent = [event for event in setting.events_of(RequestSent) if event.api_key == LIST_GROUPS]
+    received = [
+        event for event in setting.events_of(ResponseReceived) if event.api_key == LIST_GROUPS
+    ]
     assert [event.api_version for event in sent] == [ListGroupsRequest.VERSIONS.max]
-    assert sent[0].correlation_id == answered[0].correlation_id
+    assert sent[0].correlation_id == received[0].correlation_id
     assert sent[0].size > 0
     await setting.disconnect()
-    await until(lambda: bool(setting.heard(Disconnected)))
-    (lost,) = setting.heard(Disconnected)
+    await until(lambda: bool(setting.events_of(Disconnected)))
+    (lost,) = setting.events_of(Disconnected)
     assert isinstance(lost.error, KafkaConnectionError)

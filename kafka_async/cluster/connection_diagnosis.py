@@ -1,8 +1,8 @@
-"""What went wrong with a connection, in a sentence that names the cause and what to do about it.
+"""Explains why a connection failed, in a sentence that names the cause and what to do.
 
-An address that is wrong in some way fails in a way that says little by itself: a TLS port closes
-the connection, a web server answers "HTTP", a firewall says nothing. The tables here turn what was
-seen, and how far the connection had come, into words.
+The error of a wrong address says little by itself: a TLS port closes the connection, a web server
+responds in HTTP, a firewall does not respond at all. The tables here derive the cause from the
+error and from how far the connection had come.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Stage(enum.Enum):
-    """How far a connection has come."""
+class ConnectionStage(enum.Enum):
+    """Stages of a connection."""
 
     IDLE = "not tried"
     CONNECTING = "connecting"
-    HANDSHAKE = "waiting for its first answer"
+    HANDSHAKE = "waiting for the first response"
     OPEN = "open"
 
 
 class Diagnosis(NamedTuple):
-    """A cause and a cure.
+    """The cause of a failed connection and what to do about it.
 
-    `hopeless` if a retry will not help before the configuration changes; `refused` if the address
-    itself is refused: no process listens there, or its name is unknown.
+    Attributes:
+        text: One sentence for error messages and logs.
+        permanent: True if retries fail until the configuration or the cluster changes.
+        refused: True if no process listens at the address, or its name is unknown.
     """
 
     text: str
-    hopeless: bool = False
+    permanent: bool = False
     refused: bool = False
 
 
@@ -48,16 +50,22 @@ _GREETINGS: Final[tuple[tuple[bytes, str], ...]] = (
 )
 
 
-def explain(error: BaseException, stage: Stage, *, tls: bool, known: bool = False) -> Diagnosis:
-    """Return why a connection failed at `stage`, and what to do.
+def diagnose(
+    error: BaseException, stage: ConnectionStage, *, tls: bool, known: bool = False
+) -> Diagnosis:
+    """Return the cause of an error.
 
-    `known` says that this broker has responded before: then it is a broker, at the right port.
+    Args:
+        error: The error that ended the connection.
+        stage: The stage that the connection had reached.
+        tls: Whether the client is configured for TLS.
+        known: Whether this broker has responded before, so that the address must be right.
     """
-    if known and stage is Stage.HANDSHAKE and isinstance(error, TimeoutError):
+    if known and stage is ConnectionStage.HANDSHAKE and isinstance(error, TimeoutError):
         return Diagnosis("it accepts connections but does not answer: it is frozen or overloaded")
-    for kind, stages, words in _CAUSES:
-        if isinstance(error, kind) and stage in stages:
-            found = words(error, tls)
+    for error_type, stages, describe in _CAUSES:
+        if isinstance(error, error_type) and stage in stages:
+            found = describe(error, tls)
             if found is not None:
                 return found
     text = str(error) or type(error).__name__
@@ -68,7 +76,7 @@ def _certificate(error: BaseException, tls: bool) -> Diagnosis:
     reason = getattr(error, "verify_message", None) or str(error)
     return Diagnosis(
         f"its certificate is not accepted ({reason}): give an ssl_context that trusts its issuer",
-        hopeless=True,
+        permanent=True,
     )
 
 
@@ -76,7 +84,7 @@ def _no_tls(error: BaseException, tls: bool) -> Diagnosis:
     reason = getattr(error, "reason", None) or str(error)
     return Diagnosis(
         f"TLS failed ({reason}): if this is a plaintext port, leave security_protocol out",
-        hopeless=True,
+        permanent=True,
     )
 
 
@@ -121,25 +129,28 @@ def _hung_up(error: BaseException, tls: bool) -> Diagnosis:
 
 def _greeting(error: BaseException, tls: bool) -> Diagnosis | None:
     assert isinstance(error, FrameSizeError)
-    for start, words in _GREETINGS:
+    for start, text in _GREETINGS:
         if error.head.startswith(start):
-            return Diagnosis(words, hopeless=True)
+            return Diagnosis(text, permanent=True)
     return Diagnosis(
-        f"it answers with bytes that are no Kafka ({error.head[:8]!r}): is this a broker's port?",
-        hopeless=True,
+        f"it answers with bytes that are not the Kafka protocol ({error.head[:8]!r}): is this a "
+        "broker's port?",
+        permanent=True,
     )
 
 
 def _no_kafka(error: BaseException, tls: bool) -> Diagnosis:
-    return Diagnosis(f"it answers with bytes that are no Kafka ({error})", hopeless=True)
+    return Diagnosis(
+        f"it answers with bytes that are not the Kafka protocol ({error})", permanent=True
+    )
 
 
-_SETTING_UP: Final = (Stage.CONNECTING, Stage.HANDSHAKE)
+_SETTING_UP: Final = (ConnectionStage.CONNECTING, ConnectionStage.HANDSHAKE)
 _CAUSES: Final[
     tuple[
         tuple[
             type[BaseException],
-            tuple[Stage, ...],
+            tuple[ConnectionStage, ...],
             Callable[[BaseException, bool], Diagnosis | None],
         ],
         ...,
@@ -149,9 +160,9 @@ _CAUSES: Final[
     (ssl.SSLError, _SETTING_UP, _no_tls),
     (socket.gaierror, _SETTING_UP, _unknown_name),
     (ConnectionRefusedError, _SETTING_UP, _refused),
-    (FrameSizeError, (Stage.HANDSHAKE,), _greeting),
-    (ProtocolError, (Stage.HANDSHAKE,), _no_kafka),
-    (TimeoutError, (Stage.CONNECTING,), _unreachable),
-    (TimeoutError, (Stage.HANDSHAKE,), _silent),
+    (FrameSizeError, (ConnectionStage.HANDSHAKE,), _greeting),
+    (ProtocolError, (ConnectionStage.HANDSHAKE,), _no_kafka),
+    (TimeoutError, (ConnectionStage.CONNECTING,), _unreachable),
+    (TimeoutError, (ConnectionStage.HANDSHAKE,), _silent),
     (ConnectionError, _SETTING_UP, _hung_up),
 )

@@ -1,8 +1,9 @@
-"""The brokers of one client, and the lanes to each.
+"""The brokers of one client and the connections to each.
 
-Until metadata has come, and after a rebootstrap, the candidates are the bootstrap servers, under
-negative ids; then they are the brokers that metadata names. A broker has one general lane and one
-for slow requests, each made when first needed, and those that producers and consumers own.
+Until metadata has arrived, and after a rebootstrap, the candidates are the bootstrap servers, under
+negative node ids; then they are the brokers that metadata names. A broker has one general
+connection and one for slow requests, each made when first needed, which all users of the client
+share, and connections that producers, consumers and group members own.
 """
 
 from __future__ import annotations
@@ -20,12 +21,7 @@ from kafka_async.cluster.broker_connection import (
     close_connections,
     is_permanent,
 )
-from kafka_async.cluster.connection import (
-    Address,
-    ConnectionContext,
-    ConnectionSetupError,
-    WrongBrokerError,
-)
+from kafka_async.cluster.connection import Address, ConnectionSetupError, WrongBrokerError
 from kafka_async.config import split_server
 from kafka_async.errors import (
     InvalidConfigurationError,
@@ -35,13 +31,14 @@ from kafka_async.errors import (
 )
 
 if TYPE_CHECKING:
+    from kafka_async.cluster.connection_context import ConnectionContext
     from kafka_async.cluster.handshake import BrokerVersions
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import Node
 
 
-class BrokerLanes:
-    """One broker: the lanes that all share, general and slow, and the lanes with an owner."""
+class KnownBroker:
+    """One broker: its shared connections (general and slow) and those with an owner."""
 
     def __init__(self, general: BrokerConnection, activity: BrokerActivity) -> None:
         self.general = general
@@ -51,47 +48,55 @@ class BrokerLanes:
 
     @property
     def connected(self) -> bool:
-        """Whether there is any connection to the broker."""
+        """True if any connection to the broker is open."""
         return any(connection.connected for connection in self.all())
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response, on all lanes."""
+        """Number of requests without a response, on all connections."""
         return sum(connection.in_flight for connection in self.all())
 
     def silent_for(self, now: float) -> float | None:
         """Return the seconds without a response while one is due; None if none is overdue."""
-        sent = [
-            at for connection in self.all() if (at := connection.unanswered_since(now)) is not None
-        ]
+        connections = self.all()
+        sent = [at for each in connections if (at := each.unanswered_since(now)) is not None]
         if not sent:
             return None
         since = max(min(sent), self.activity.responded_at or 0.0)
         return now - since if now - since >= UNANSWERED_AFTER else None
 
     def available(self, now: float) -> bool:
-        """Whether there is a connection, or one may be made (KIP-899)."""
+        """Return whether a connection is open or may be opened now (KIP-899)."""
         return self.connected or self.general.connecting or self.general.retry_at <= now
 
     def all(self) -> list[BrokerConnection]:
-        """Every lane."""
+        """Return all connections."""
         return [*self.shared(), *self.owned]
 
     def shared(self) -> list[BrokerConnection]:
-        """The lanes that the client owns."""
+        """Return the connections that the client owns."""
         return [self.general] if self.slow is None else [self.general, self.slow]
 
 
 class Brokers:
-    """All lanes of one client. It is their `LaneWatcher`.
+    """Manages all connections of one client. It is their `ConnectionObserver`.
 
-    `nodes()` gives the brokers that metadata names; none means that only bootstrap servers are
-    known.
+    Args:
+        context: Services that all connections share.
+        supervisor: Runs the attempts to connect.
+        nodes: Returns the brokers that metadata names; none if only bootstrap servers are known.
+        on_disconnected: Called when the last connection was lost or could not be opened.
+        on_wrong_broker: Called with the reason when another broker or cluster responds (KIP-1242).
+
+    Attributes:
+        features: Level of each finalized feature of the cluster by its name.
+        failures: Error of the last attempt to connect, by node id.
+        last_error: The last error of any connection.
     """
 
     def __init__(
         self,
-        wiring: ConnectionContext,
+        context: ConnectionContext,
         supervisor: Supervisor,
         nodes: Callable[[], Mapping[int, Node]],
         *,
@@ -102,27 +107,27 @@ class Brokers:
         self.failures: dict[int, KafkaError] = {}
         self.last_error: KafkaError | None = None
         self._refusals: Counter[int] = Counter()
-        self._troubled = False
+        self._failing = False
         self._responded_before: float | None = None
         self._features_epoch = -1
-        self._wiring = wiring
+        self._context = context
         self._supervisor = supervisor
         self._nodes = nodes
         self._on_disconnected = on_disconnected
         self._on_wrong_broker = on_wrong_broker
-        self._brokers: dict[int, BrokerLanes] = {}
+        self._brokers: dict[int, KnownBroker] = {}
         self._servers: dict[int, Address] = {}
-        for index, server in enumerate(wiring.config.bootstrap_servers, start=1):
+        for index, server in enumerate(context.config.bootstrap_servers, start=1):
             self._servers[-index] = Address(-index, *split_server(server))
 
-    # -- lanes ------------------------------------------------------------------------------------
+    # -- connections ------------------------------------------------------------------------------
 
     def general(self, node_id: int) -> BrokerConnection:
-        """Return the shared lane to a broker."""
+        """Return the shared connection to a broker."""
         return self._broker(node_id).general
 
     def slow(self, node_id: int) -> BrokerConnection:
-        """The shared lane to a broker for requests that wait for the cluster."""
+        """Return the shared connection to a broker for requests that the broker holds back."""
         broker = self._broker(node_id)
         if broker.slow is None:
             broker.slow = self._new(node_id, ConnectionKind.SLOW, "shared", broker.activity)
@@ -136,7 +141,7 @@ class Brokers:
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> BrokerConnection:
-        """A new lane to a broker, which the caller closes; `owner` says in its repr who that is."""
+        """Return a new connection to a broker, which the caller closes; see `Client.connection`."""
         broker = self._broker(node_id)
         connection = self._new(
             node_id, kind, owner, broker.activity, max_frame_size, fetch_max_wait
@@ -145,52 +150,52 @@ class Brokers:
         return connection
 
     def least_loaded(
-        self, now: float, *, besides: BrokerConnection | None = None
+        self, now: float, *, exclude: BrokerConnection | None = None
     ) -> BrokerConnection | None:
-        """The general lane to use for what any broker can answer; None if back-off forbids all.
+        """Return the general connection for a request that any broker can handle.
 
-        A connected one with the fewest requests under way, else the one that can be connected
-        and whose last failure is the longest ago. Brokers that let a request time out and have
-        not responded since are the last choice, and `besides` is never returned.
+        An open connection with the fewest requests in flight is preferred, then the one whose last
+        failure is the longest ago. Brokers with an overdue response come last.
+
+        Args:
+            now: Time of the loop's clock, in seconds.
+            exclude: A connection that is not returned.
+
+        Returns:
+            A connection, or None if backoff forbids all.
         """
         candidates = [self._broker(node_id) for node_id in self._candidates()]
         random.shuffle(candidates)
         for overdue in (False, True):
             connections = [one.general for one in candidates if one.activity.overdue is overdue]
-            connections = [connection for connection in connections if connection is not besides]
-            connected = [connection for connection in connections if connection.connected]
+            connections = [each for each in connections if each is not exclude]
+            connected = [each for each in connections if each.connected]
             if connected:
-                return min(connected, key=lambda connection: connection.in_flight)
-            free = [
-                connection
-                for connection in connections
-                if connection.connecting or connection.retry_at <= now
-            ]
-            if free:
-                return min(
-                    free, key=lambda connection: (connection.connecting, connection.retry_at)
-                )
+                return min(connected, key=lambda each: each.in_flight)
+            usable = [each for each in connections if each.connecting or each.retry_at <= now]
+            if usable:
+                return min(usable, key=lambda each: (each.connecting, each.retry_at))
         return None
 
     def available(self, now: float) -> bool:
-        """Whether any broker that is known is available (KIP-899)."""
+        """Return whether any candidate broker is available (KIP-899)."""
         return any(self._broker(node_id).available(now) for node_id in self._candidates())
 
     def available_at(self) -> float:
-        """When back-off lets the first of them be connected."""
+        """Return the earliest time at which backoff allows connecting to a candidate broker."""
         return min(self.general(node_id).retry_at for node_id in self._candidates())
 
-    # -- condition --------------------------------------------------------------------------------
+    # -- health -----------------------------------------------------------------------------------
 
     def connected_ids(self) -> tuple[int, ...]:
-        """Ids of the brokers with an open connection; bootstrap servers have none."""
+        """Return the ids of the brokers with an open connection, bootstrap servers excluded."""
         return tuple(
             sorted(key for key, broker in self._brokers.items() if key >= 0 and broker.connected)
         )
 
     @property
     def in_flight(self) -> int:
-        """Requests without a response, of all brokers."""
+        """Number of requests without a response, of all brokers."""
         return sum(broker.in_flight for broker in self._brokers.values())
 
     @property
@@ -206,7 +211,7 @@ class Brokers:
         brokers = self._brokers.values()
         if any(broker.connected and not broker.activity.overdue for broker in brokers):
             return False
-        return self._troubled or any(broker.activity.overdue for broker in brokers)
+        return self._failing or any(broker.activity.overdue for broker in brokers)
 
     def silent(self, now: float) -> KafkaError | None:
         """Return the error of the broker whose response is overdue the longest; None if none is."""
@@ -233,15 +238,16 @@ class Brokers:
 
     # -- changes ----------------------------------------------------------------------------------
 
-    def follow(self, known: Iterable[int]) -> None:
-        """Metadata names these brokers: let go of bootstrap servers and of those that are gone."""
+    def retain(self, known: Iterable[int]) -> None:
+        """Drop bootstrap servers and brokers that are not in the metadata any more.
+
+        A broker with requests in flight, or with a connection that has an owner, is kept.
+        """
         gone = self._brokers.keys() - set(known)
         for node_id in gone:
-            connections = self._brokers[node_id]
-            shared = connections.shared()
-            busy = connections.owned or any(
-                connection.in_flight or connection.connecting for connection in shared
-            )
+            broker = self._brokers[node_id]
+            shared = broker.shared()
+            busy = broker.owned or any(each.in_flight or each.connecting for each in shared)
             if node_id < 0 or not busy:
                 for connection in shared:
                     connection.end(KafkaConnectionError(f"broker {node_id} has left the cluster"))
@@ -249,32 +255,32 @@ class Brokers:
                 self._brokers.pop(node_id, None)
 
     def disconnect(self, reason: KafkaError) -> None:
-        """Drop every connection; lanes stay and connect again when they are used (KIP-1102)."""
+        """Close every connection; each is reopened when it is used again (KIP-1102)."""
         for connection in self._connections():
             connection.disconnect(reason)
 
     def end(self, reason: KafkaError) -> None:
-        """Close all lanes at once; what is under way fails with `reason`."""
+        """Close all connections at once; requests in flight fail with `reason`."""
         for connection in self._connections():
             connection.end(reason)
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
-        """Close all lanes; abort the connections that are still open after `timeout` seconds."""
+        """Close all connections; abort those that are still open after `timeout` seconds."""
         await close_connections(self._connections(), timeout, reason)
 
-    # -- what lanes tell --------------------------------------------------------------------------
+    # -- connection observer ----------------------------------------------------------------------
 
     def connected(self, connection: BrokerConnection, versions: BrokerVersions) -> None:
-        """A lane has a connection, and with it the newest features that any broker has told."""
+        """Clear the broker's failures and keep the newest features that any broker reported."""
         self.failures.pop(connection.node_id, None)
         self._refusals.pop(connection.node_id, None)
-        self._troubled = False
+        self._failing = False
         if versions.features_epoch >= self._features_epoch:
             self._features_epoch = versions.features_epoch
             self.features = versions.features
 
     def failed(self, connection: BrokerConnection, error: KafkaError) -> None:
-        """A lane could not connect."""
+        """Record a failed attempt to connect."""
         self.failures[connection.node_id] = error
         if isinstance(error, ConnectionSetupError) and error.refused:
             self._refusals[connection.node_id] += 1
@@ -285,14 +291,14 @@ class Brokers:
             self._on_wrong_broker(error.message)
 
     def lost(self, error: KafkaError) -> None:
-        """A connection ended by an error, or did not come about."""
+        """Record that a connection was lost or could not be opened."""
         self.last_error = error
-        self._troubled = True
+        self._failing = True
         if not any(broker.connected for broker in self._brokers.values()):
             self._on_disconnected()
 
     def closed(self, connection: BrokerConnection) -> None:
-        """A lane is gone."""
+        """Drop a connection that was closed for good."""
         broker = self._brokers.get(connection.node_id)
         if broker is not None:
             broker.owned.discard(connection)
@@ -300,49 +306,48 @@ class Brokers:
     # -- bootstrap servers ------------------------------------------------------------------------
 
     def server_failures(self) -> list[str]:
-        """One line for each bootstrap server: its address and what it failed with."""
+        """Return one line for each bootstrap server: its address and its error."""
         return [
-            f"{address}: {self._trouble(node_id)}" for node_id, address in self._servers.items()
+            f"{address}: {self._server_problem(node_id)}"
+            for node_id, address in self._servers.items()
         ]
 
     def all_failed(self) -> bool:
-        """Whether every bootstrap server has been tried and could not be connected to."""
+        """Return whether every bootstrap server was tried and could not be connected to."""
         return self.failures.keys() >= self._servers.keys()
 
     def refusals(self) -> int:
-        """Refused attempts in a row, of the bootstrap server that has the fewest."""
+        """Return the refused attempts in a row of the bootstrap server that has the fewest."""
         return min(self._refusals[node_id] for node_id in self._servers)
 
-    def hopeless(self) -> bool:
-        """Whether no bootstrap server can be used before somebody changes something."""
+    def all_failures_permanent(self) -> bool:
+        """Return whether no bootstrap server can be used until something is changed."""
         failures = [self.failures.get(node_id) for node_id in self._servers]
         return all(failure is not None and is_permanent(failure) for failure in failures)
 
-    def _trouble(self, node_id: int) -> str:
+    def _server_problem(self, node_id: int) -> str:
         broker = self._brokers.get(node_id)
         error = self.failures.get(node_id)
         if broker is not None and broker.general.connecting:
-            return broker.general.trouble()
+            return broker.general.connect_problem()
         if error is None:
             return "not tried yet when the time ran out"
         return error.message.removeprefix(f"{self._servers[node_id]}: ")
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _candidates(self) -> list[int]:
         return list(self._nodes() or self._servers)
 
     def _connections(self) -> list[BrokerConnection]:
-        return [
-            connection for broker in list(self._brokers.values()) for connection in broker.all()
-        ]
+        return [each for broker in list(self._brokers.values()) for each in broker.all()]
 
-    def _broker(self, node_id: int) -> BrokerLanes:
+    def _broker(self, node_id: int) -> KnownBroker:
         broker = self._brokers.get(node_id)
         if broker is None:
             activity = BrokerActivity()
             general = self._new(node_id, ConnectionKind.GENERAL, "shared", activity)
-            broker = self._brokers[node_id] = BrokerLanes(general, activity)
+            broker = self._brokers[node_id] = KnownBroker(general, activity)
         return broker
 
     def _new(
@@ -354,17 +359,17 @@ class Brokers:
         max_frame_size: int | None = None,
         fetch_max_wait: float = 0.0,
     ) -> BrokerConnection:
-        if self._wiring.lifetime.ended is not None:
-            raise self._wiring.lifetime.ended
+        if self._context.lifetime.ended is not None:
+            raise self._context.lifetime.ended
         return BrokerConnection(
-            self._wiring,
+            self._context,
             self._supervisor,
             node_id,
             kind,
             owner=owner,
             activity=activity,
-            locate=lambda: self._address(node_id),
-            watcher=self,
+            address=lambda: self._address(node_id),
+            observer=self,
             max_frame_size=max_frame_size,
             fetch_max_wait=fetch_max_wait,
         )
@@ -374,8 +379,8 @@ class Brokers:
             return self._servers[node_id]
         node = self._nodes().get(node_id)
         if node is None:
-            raise self._unknown(node_id)
-        allowed = self._wiring.config.allowed_broker_hosts
+            raise self._unknown_broker(node_id)
+        allowed = self._context.config.allowed_broker_hosts
         if allowed is not None and not _matches(node.host, allowed):
             raise InvalidConfigurationError(
                 f"metadata sends this client to {node.host}:{node.port} (broker {node_id}), which "
@@ -383,7 +388,7 @@ class Brokers:
             )
         return Address(node_id, node.host, node.port)
 
-    def _unknown(self, node_id: int) -> KafkaConnectionError:
+    def _unknown_broker(self, node_id: int) -> KafkaConnectionError:
         """Return the error for a broker that metadata lacks.
 
         While no broker can be reached, that is a consequence, and the error names a refused

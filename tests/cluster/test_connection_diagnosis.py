@@ -1,4 +1,4 @@
-"""Every way in which an address can be wrong has its sentence."""
+"""Tests of the explanations of connection errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from kafka_async.cluster.diagnosis import Diagnosis, Stage, explain
+from kafka_async.cluster.connection_diagnosis import ConnectionStage, Diagnosis, diagnose
 from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.errors import (
     AuthenticationError,
@@ -16,7 +16,11 @@ from kafka_async.errors import (
     KafkaTimeoutError,
 )
 
-CONNECTING, HANDSHAKE, OPEN = Stage.CONNECTING, Stage.HANDSHAKE, Stage.OPEN
+CONNECTING, HANDSHAKE, OPEN = (
+    ConnectionStage.CONNECTING,
+    ConnectionStage.HANDSHAKE,
+    ConnectionStage.OPEN,
+)
 
 
 def greeting(head: bytes) -> FrameSizeError:
@@ -24,7 +28,7 @@ def greeting(head: bytes) -> FrameSizeError:
 
 
 @pytest.mark.parametrize(
-    ("error", "stage", "tls", "words", "hopeless"),
+    ("error", "stage", "tls", "words", "permanent"),
     [
         (ConnectionRefusedError(), CONNECTING, False, "connection refused: is the broker", False),
         (
@@ -62,9 +66,15 @@ def greeting(head: bytes) -> FrameSizeError:
         ),
         (greeting(b"SSH-2.0"), HANDSHAKE, False, "in SSH", True),
         (greeting(b"220 smtp"), HANDSHAKE, False, "mail or file server", True),
-        (greeting(b"\xff\xff\xff\xff"), HANDSHAKE, False, "bytes that are no Kafka", True),
-        (DecodeError("bad"), HANDSHAKE, False, r"no Kafka \(bad\)", True),
-        (CorrelationIdMismatchError("odd"), HANDSHAKE, False, r"no Kafka \(odd\)", True),
+        (greeting(b"\xff\xff\xff\xff"), HANDSHAKE, False, "bytes that are not the Kafka pro", True),
+        (DecodeError("bad"), HANDSHAKE, False, r"not the Kafka protocol \(bad\)", True),
+        (
+            CorrelationIdMismatchError("odd"),
+            HANDSHAKE,
+            False,
+            r"not the Kafka protocol \(odd\)",
+            True,
+        ),
         (
             ssl.SSLCertVerificationError("untrusted"),
             CONNECTING,
@@ -79,11 +89,11 @@ def greeting(head: bytes) -> FrameSizeError:
         (ConnectionResetError(), OPEN, False, "ConnectionResetError", False),
     ],
 )
-def test_cause_and_cure(
-    error: BaseException, stage: Stage, tls: bool, words: str, hopeless: bool
+def test_names_cause_and_what_to_do(
+    error: BaseException, stage: ConnectionStage, tls: bool, words: str, permanent: bool
 ) -> None:
-    found = explain(error, stage, tls=tls)
+    found = diagnose(error, stage, tls=tls)
     assert isinstance(found, Diagnosis)
     with pytest.raises(LookupError, match=words):
         raise LookupError(found.text)
-    assert found.hopeless is hopeless
+    assert found.permanent is permanent
