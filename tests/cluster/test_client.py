@@ -159,7 +159,7 @@ async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
         (refused,) = warnings()
         assert f"{one}: connection refused" in refused
         assert f"{two}: connection refused" in refused
-        assert refused.endswith("the client goes on trying")
+        assert refused.endswith("the client keeps retrying")
         freeze(memory, 2)
         await memory.cluster.start_broker(2)
         await asyncio.sleep(10)
@@ -402,7 +402,7 @@ async def test_retries_a_request_whose_connection_is_lost() -> None:
         await client.request(ASK, to=Broker(1))
         assert len(memory.requests(ListGroupsRequest)) == 2
         memory.cluster.faults.add(api="ListGroups", disconnect="before")
-        place = rf"{memory.address(1)} \(broker 1\), general lane"
+        place = rf"{memory.address(1)} \(broker 1\), general connection"
         with pytest.raises(KafkaConnectionError, match=place):
             await client.request(ASK, to=Broker(1), retry=False)
         assert len(memory.requests(ListGroupsRequest)) == 3
@@ -412,7 +412,7 @@ async def test_a_request_without_response_ends_with_its_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
         hang(memory, "ListGroups")
         begun = now()
-        with pytest.raises(KafkaTimeoutError, match="no answer to ListGroups for 7 s"):
+        with pytest.raises(KafkaTimeoutError, match="no response to ListGroups for 7 s"):
             await client.request(ASK, to=Broker(1), timeout=7.0)
         assert now() - begun == pytest.approx(7.0)
 
