@@ -1,4 +1,4 @@
-"""What every test runs on: the chosen loop and seed, and a watch for what a test leaves behind."""
+"""Event loop and seed of all tests, and checks for tasks and threads that a test leaves behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytest_plugins = ["kafka_async_pytest"]
 ROOT = Path(__file__).parent
 INTEGRATION = ROOT / "integration"
 FOREIGN = {"contract", "foreign_clients", "kafka_tools", "confluent_kafka", "aiokafka"}
-"""Integration tests that let other projects' clients and tools, or raw requests, judge."""
+"""Integration tests with other projects' clients and tools, or with raw requests."""
 ONE_KERNEL = {"benchmarks", "cli", "conformance", "docs", "spark", "testing", "tools"}
 """Directories whose unit tests do not depend on the kernel in use."""
 SEED = int(os.environ.get("KAFKA_ASYNC_TEST_SEED") or random.SystemRandom().randrange(2**32))
@@ -58,7 +58,7 @@ def pytest_asyncio_loop_factories(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they are, and those that run on both kernels by themselves."""
+    """Mark tests by directory, and those that do not depend on the kernel in use."""
     for item in items:
         in_one_kernel = any(ROOT / name in item.path.parents for name in ONE_KERNEL)
         if in_one_kernel or "kernel" in getattr(item, "fixturenames", ()):
@@ -71,10 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Give Hypothesis the run's seed, unless the command line gave it one, and no time limits.
+    """Give Hypothesis the run's seed, unless the command line has one, and no time limits.
 
-    A shell has what it starts in the background ignore Ctrl-C, and all that this starts in turn:
-    commands that are to be interrupted here must not inherit that.
+    A shell makes its background processes and their children ignore Ctrl-C. The commands that tests
+    interrupt must not inherit that.
     """
     settings.register_profile(
         "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -100,16 +100,16 @@ def kernel() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how to run each failure again, with the dice it had."""
+    """Print the command that repeats each failure with the same random numbers."""
     failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
     names = list(dict.fromkeys(report.nodeid for report in failed))[:10]
     if not names:
         return
-    asked = [f"{name}={os.environ[name]}" for name in REPLAYED if name in os.environ]
-    words = " ".join([f"KAFKA_ASYNC_TEST_SEED={SEED}", *asked])
+    given = [f"{name}={os.environ[name]}" for name in REPLAYED if name in os.environ]
+    variables = " ".join([f"KAFKA_ASYNC_TEST_SEED={SEED}", *given])
     terminalreporter.section("to replay")
     for name in names:
-        terminalreporter.write_line(f"{words} {sys.executable} -m pytest '{name}'")
+        terminalreporter.write_line(f"{variables} {sys.executable} -m pytest '{name}'")
 
 
 REPLAYED = ("PYTHONHASHSEED", "KAFKA_ASYNC_KERNEL", "KAFKA_ASYNC_TEST_LOOP")
@@ -121,45 +121,45 @@ def is_unit(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="session")
 def kafka_cluster_options() -> ClusterOptions:
-    """Three brokers: replicas, leaders that move, a quorum that stands the loss of one."""
+    """Start three brokers, so that leaders can move and the quorum survives the loss of one."""
     return {"brokers": 3}
 
 
 @pytest.fixture(scope="session")
-def lacking_for_spark(record_testsuite_property: Callable[[str, object], None]) -> str | None:
-    """What is missing for Spark's tests, and how to get it; None if nothing is."""
+def missing_for_spark(record_testsuite_property: Callable[[str, object], None]) -> str | None:
+    """Return how to install what Spark's tests lack; None if nothing is missing."""
     try:
         find_java()
     except BackendUnavailableError as error:
-        lacking = str(error)
+        missing = str(error)
     else:
-        lacking = None if importlib.util.find_spec("pyspark") else "make spark"
-    if lacking is not None:
-        record_testsuite_property("not_run", f"spark ({lacking})")
-    return lacking
+        missing = None if importlib.util.find_spec("pyspark") else "make spark"
+    if missing is not None:
+        record_testsuite_property("not_run", f"spark ({missing})")
+    return missing
 
 
 @pytest.fixture(autouse=True)
-def spark_is_there(request: pytest.FixtureRequest) -> None:
-    """A test that needs Spark is skipped where there is none, and fails if CI=true."""
+def spark_is_available(request: pytest.FixtureRequest) -> None:
+    """Skip a test that needs Spark where there is none, or fail it if CI=true."""
     if request.node.get_closest_marker("spark") is None:
         return
-    lacking = request.getfixturevalue("lacking_for_spark")
-    if lacking is not None:
+    missing = request.getfixturevalue("missing_for_spark")
+    if missing is not None:
         report = pytest.fail if in_ci() else pytest.skip
-        report(f"no Spark: {lacking}")
+        report(f"no Spark: {missing}")
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> int:
-    """Every test starts from the same dice, whichever ran before it."""
+    """Start every test with the same random numbers, whichever test ran before it."""
     random.seed(SEED)
     return SEED
 
 
 @pytest.fixture(autouse=True)
 def requests_a_broker_accepts() -> Iterator[None]:
-    """No test double accepted a request that every broker refuses."""
+    """Fail a test whose test doubles received a request that every broker refuses."""
     REFUSED.clear()
     yield
     assert REFUSED == []
@@ -167,7 +167,7 @@ def requests_a_broker_accepts() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_threads_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A unit test ends the threads it started."""
+    """Fail a unit test that does not end the threads it started."""
     before = set(threading.enumerate())
     yield
     if not is_unit(request):
@@ -179,7 +179,7 @@ def no_threads_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def watched(request: pytest.FixtureRequest, no_threads_left: None) -> Iterator[None]:
-    """An asynchronous test leaves no task behind, and a unit test never blocks its loop."""
+    """Fail an asynchronous test that leaves tasks behind, and a unit test that blocks its loop."""
     if request.node.get_closest_marker("asyncio") is None:
         yield
         return
@@ -194,13 +194,13 @@ def watched(request: pytest.FixtureRequest, no_threads_left: None) -> Iterator[N
 @pytest_asyncio.fixture
 async def no_tasks_left() -> AsyncIterator[None]:
     yield
-    for _ in range(20):  # cancelled tasks may need some turns of the loop to end
-        if not others():
+    for _ in range(20):  # Cancelled tasks may need some event loop iterations to end.
+        if not other_tasks():
             return
         await asyncio.sleep(0)
-    left = [f"{task.get_name()}: {task.get_coro()}" for task in others()]
+    left = [f"{task.get_name()}: {task.get_coro()}" for task in other_tasks()]
     pytest.fail(f"the test left tasks running: {left}")
 
 
-def others() -> set[asyncio.Task[Any]]:
+def other_tasks() -> set[asyncio.Task[Any]]:
     return asyncio.all_tasks() - {asyncio.current_task()}  # pyright: ignore[reportReturnType]

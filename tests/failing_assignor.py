@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FailingAssignor(Assignor):
-    """Assigns ranges until `broken` is set; then it raises ZeroDivisionError."""
+    """Assigns ranges until `broken` is set, and then raises ZeroDivisionError."""
 
     name = "failing"
 

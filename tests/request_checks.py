@@ -1,6 +1,6 @@
-"""Requests that test doubles received and that every broker would have refused.
+"""Checks of the requests that test doubles receive, for errors that every broker refuses.
 
-A test sends what breaks a rule to the embedded cluster too: doubles and cluster refuse the same.
+A test sends invalid requests to the embedded cluster too, which refuses the same ones.
 """
 
 from __future__ import annotations
@@ -29,35 +29,40 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 REFUSED: Final[list[str]] = []
-"""Of the running test; it fails at its end unless this is empty."""
+"""Reasons found in the running test, which fails at its end unless the list is empty."""
 
 
 def receive(request: Any, version: int | None) -> None:
-    """Note what a broker would refuse of a request; without a version, of its newest."""
+    """Record the reasons for which a broker would refuse a request.
+
+    Args:
+        request: The request.
+        version: Its version; None: the newest.
+    """
     newest: int = request.VERSIONS.max
     used = newest if version is None else min(version, newest)
     REFUSED.extend(f"{type(request).__name__}: {reason}" for reason in violations(request, used))
 
 
 def violations(request: Any, version: int) -> list[str]:
-    """Return why every broker refuses a request, in whatever state; empty if none has to."""
+    """Return the reasons for which every broker refuses a request, whatever its state."""
     rule = RULES.get(request.API_KEY)
     return [] if rule is None else list(rule(request, version))
 
 
-def _produce(request: Any, version: int) -> Iterator[str]:
+def _check_produce(request: Any, version: int) -> Iterator[str]:
     if request.acks not in VALID_ACKS:
         yield f"acks is {request.acks}"
     if lacks_transactional_id(request):
         yield "transactional batches without a transactional id"
     for topic in request.topic_data:
-        yield from _named(topic.name, topic.topic_id, by_id=version >= 13)
-        yield from _repeated(data.index for data in topic.partition_data)
+        yield from _check_topic(topic.name, topic.topic_id, by_id=version >= 13)
+        yield from _check_partitions(data.index for data in topic.partition_data)
         for data in topic.partition_data:
-            yield from _batch(data.records, version)
+            yield from _check_batch(data.records, version)
 
 
-def _batch(records: Any, version: int) -> Iterator[str]:
+def _check_batch(records: Any, version: int) -> Iterator[str]:
     try:
         batch = require_single_batch(records, version)
         batch.check_crc()
@@ -66,26 +71,26 @@ def _batch(records: Any, version: int) -> Iterator[str]:
         yield f"a batch is refused: {error}"
 
 
-def _fetch(request: Any, version: int) -> Iterator[str]:
+def _check_fetch(request: Any, version: int) -> Iterator[str]:
     if request.isolation_level not in ISOLATION_LEVELS:
         yield f"isolation level {request.isolation_level}"
     if request.session_epoch > 0 and request.session_id == 0:
         yield f"epoch {request.session_epoch} without a session"
     for topic in request.topics:
-        yield from _named(topic.topic, topic.topic_id, by_id=version >= 13)
-        yield from _repeated(row.partition for row in topic.partitions)
+        yield from _check_topic(topic.topic, topic.topic_id, by_id=version >= 13)
+        yield from _check_partitions(row.partition for row in topic.partitions)
         if any(row.partition_max_bytes < 0 or row.fetch_offset < 0 for row in topic.partitions):
             yield "a negative size or offset"
 
 
-def _list_offsets(request: Any, version: int) -> Iterator[str]:
+def _check_list_offsets(request: Any, version: int) -> Iterator[str]:
     if request.isolation_level not in ISOLATION_LEVELS:
         yield f"isolation level {request.isolation_level}"
     for topic in request.topics:
-        yield from _repeated(row.partition_index for row in topic.partitions)
+        yield from _check_partitions(row.partition_index for row in topic.partitions)
 
 
-def _metadata(request: Any, version: int) -> Iterator[str]:
+def _check_metadata(request: Any, version: int) -> Iterator[str]:
     for topic in request.topics or ():
         if lacks_name_and_id(topic):
             yield "a topic without name and id"
@@ -93,36 +98,36 @@ def _metadata(request: Any, version: int) -> Iterator[str]:
             yield f"a topic by id before version {METADATA_TOPIC_ID_MIN_VERSION}"
 
 
-def _group(request: Any, version: int) -> Iterator[str]:
+def _check_group(request: Any, version: int) -> Iterator[str]:
     if not request.group_id:
         yield "a group without an id"
 
 
-def _join_group(request: Any, version: int) -> Iterator[str]:
-    yield from _group(request, version)
+def _check_join_group(request: Any, version: int) -> Iterator[str]:
+    yield from _check_group(request, version)
     if not request.protocols or not request.protocol_type:
         yield "a member without protocols"
 
 
-def _sync_group(request: Any, version: int) -> Iterator[str]:
-    yield from _group(request, version)
+def _check_sync_group(request: Any, version: int) -> Iterator[str]:
+    yield from _check_group(request, version)
     if version >= 5 and None in (request.protocol_type, request.protocol_name):
         yield "an assignment without its protocol"
 
 
-def _find_coordinator(request: Any, version: int) -> Iterator[str]:
+def _check_find_coordinator(request: Any, version: int) -> Iterator[str]:
     if request.key_type not in (0, 1, 2):
         yield f"a coordinator of kind {request.key_type}"
 
 
-def _api_versions(request: Any, version: int) -> Iterator[str]:
+def _check_api_versions(request: Any, version: int) -> Iterator[str]:
     if version >= 3 and not has_valid_software_name(request):
         yield "a client without a proper name and version"
     if version >= 5 and names_only_cluster_or_node(request.cluster_id, request.node_id):
         yield f"cluster {request.cluster_id} with broker {request.node_id}"
 
 
-def _init_producer_id(request: Any, version: int) -> Iterator[str]:
+def _check_init_producer_id(request: Any, version: int) -> Iterator[str]:
     if request.transactional_id == "":
         yield "an empty transactional id"
     if request.transactional_id is not None and request.transaction_timeout_ms <= 0:
@@ -131,49 +136,49 @@ def _init_producer_id(request: Any, version: int) -> Iterator[str]:
         yield "a producer id without its epoch, or the other way round"
 
 
-def _transactional(request: Any, version: int) -> Iterator[str]:
+def _check_transaction(request: Any, version: int) -> Iterator[str]:
     if not request.transactional_id:
         yield "no transactional id"
     if min(request.producer_id, request.producer_epoch) < 0:
         yield "no producer id and epoch"
 
 
-def _add_partitions(request: Any, version: int) -> Iterator[str]:
+def _check_add_partitions(request: Any, version: int) -> Iterator[str]:
     if version < 4 and not request.v3_and_below_transactional_id:
         yield "no transactional id"
 
 
-def _txn_offset_commit(request: Any, version: int) -> Iterator[str]:
-    yield from _group(request, version)
-    yield from _transactional(request, version)
+def _check_txn_offset_commit(request: Any, version: int) -> Iterator[str]:
+    yield from _check_group(request, version)
+    yield from _check_transaction(request, version)
 
 
-def _named(name: str, topic_id: UUID, *, by_id: bool) -> Iterator[str]:
+def _check_topic(name: str, topic_id: UUID, *, by_id: bool) -> Iterator[str]:
     if topic_id == ZERO_UUID if by_id else not TOPIC_NAME_PATTERN.fullmatch(name):
         yield f"a topic called {name!r} with the id {topic_id}"
 
 
-def _repeated(indexes: Iterable[int]) -> Iterator[str]:
-    found = list(indexes)
-    if len(set(found)) < len(found) or any(index < 0 for index in found):
-        yield f"partitions {found}"
+def _check_partitions(indexes: Iterable[int]) -> Iterator[str]:
+    partitions = list(indexes)
+    if len(set(partitions)) < len(partitions) or any(index < 0 for index in partitions):
+        yield f"partitions {partitions}"
 
 
 RULES: Final[dict[int, Callable[[Any, int], Iterator[str]]]] = {
-    0: _produce,
-    1: _fetch,
-    2: _list_offsets,
-    3: _metadata,
-    10: _find_coordinator,
-    11: _join_group,
-    12: _group,
-    13: _group,
-    14: _sync_group,
-    18: _api_versions,
-    22: _init_producer_id,
-    24: _add_partitions,
-    25: _transactional,
-    26: _transactional,
-    28: _txn_offset_commit,
+    0: _check_produce,
+    1: _check_fetch,
+    2: _check_list_offsets,
+    3: _check_metadata,
+    10: _check_find_coordinator,
+    11: _check_join_group,
+    12: _check_group,
+    13: _check_group,
+    14: _check_sync_group,
+    18: _check_api_versions,
+    22: _check_init_producer_id,
+    24: _check_add_partitions,
+    25: _check_transaction,
+    26: _check_transaction,
+    28: _check_txn_offset_commit,
 }
-"""By API key; other requests are refused only for what the cluster's state forbids."""
+"""Checks by API key; a broker refuses other requests only because of its state."""

@@ -37,7 +37,7 @@ BEFORE_1970 = datetime(1969, 12, 31, tzinfo=UTC)
 
 
 class Clients(NamedTuple):
-    """Started clients of one cluster in memory, whose topic has one record in hand."""
+    """Holds started clients of an in-memory cluster, whose topic has one fetched record."""
 
     producer: Any
     transaction: Any
@@ -287,7 +287,7 @@ def _new(**fields: Any) -> NewTopic:
 
 
 async def mismatch(clients: Clients, row: Row) -> str | None:
-    """Return how the error differs from the one that a row of a table expects."""
+    """Return the difference between the error and the one that a row of a table expects."""
     call, kind, words = row
     try:
         result = call(clients)
@@ -311,10 +311,10 @@ async def mismatch(clients: Clients, row: Row) -> str | None:
         *("producer", "transaction", "consumer", "admin", "client"),
     ],
 )
-async def test_a_bad_argument_raises_with_its_name(clients: Clients, table: list[Row]) -> None:
+async def test_bad_argument_raises_with_its_name(clients: Clients, table: list[Row]) -> None:
     found = [await mismatch(clients, row) for row in table]
     assert [text for text in found if text is not None] == []
-    # The clients are as usable as before.
+    # The clients are still usable.
     await clients.producer.send(T, b"more")
     assert await clients.consumer.poll(timeout=30)
 
@@ -328,7 +328,7 @@ async def test_a_bad_argument_raises_with_its_name(clients: Clients, table: list
         ({"listener": 5}, TypeError, "listener has no method on_assigned"),
     ],
 )
-async def test_a_bad_argument_of_a_consumer_raises_at_construction(
+async def test_bad_argument_of_a_consumer_raises_at_construction(
     options: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
@@ -341,19 +341,19 @@ async def test_subscribe_with_a_bad_listener_changes_nothing(clients: Clients) -
     assert clients.consumer.subscription() == {T}
 
 
-async def test_a_topics_name_in_place_of_a_list_creates_no_topics(clients: Clients) -> None:
+async def test_topic_name_in_place_of_a_list_creates_no_topics(clients: Clients) -> None:
     with pytest.raises(TypeError, match="topics must be a list of names"):
         await clients.client.metadata_for(T, timeout=10, allow_auto_create=True)
     assert list(await clients.admin.list_topics()) == [T]
 
 
-async def test_too_large_a_value_of_send_many_is_named_by_its_index(clients: Clients) -> None:
+async def test_error_of_send_many_has_the_index_of_a_too_large_value(clients: Clients) -> None:
     with pytest.raises(Exception, match=r"values\[1\]: ") as raised:
         await clients.producer.send_many(T, [b"a", bytes(2 << 20)])
     assert type(raised.value).__name__ == "RecordTooLargeError"
 
 
-async def test_a_timestamp_in_seconds_is_warned_of_once(
+async def test_warns_once_of_timestamps_in_seconds(
     clients: Clients, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "kafka_async.producer"):

@@ -1,4 +1,4 @@
-"""Options: Kafka's names, checked once, with one clear line for what is wrong."""
+"""Options: types, bounds, Java's names, and error messages with the option to use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLES = [
 
 
 @pytest.mark.parametrize(("role", "options"), ROLES)
-def test_the_keyword_arguments_are_the_fields(role: type[Any], options: type[Any]) -> None:
+def test_keyword_arguments_match_the_fields(role: type[Any], options: type[Any]) -> None:
     fields = {field.name for field in dataclasses.fields(role)} - {"bootstrap_servers"}
     assert options.__annotations__.keys() == fields
 
@@ -52,7 +52,7 @@ def test_every_option_is_documented(role: type[Any], _options: type[Any]) -> Non
         ({"ssl_context": ssl.create_default_context()}, ["ssl_context", "security_protocol"]),
     ],
 )
-def test_what_is_wrong_with_a_producer_is_said_at_once(
+def test_error_names_the_wrong_options_of_a_producer(
     options: dict[str, Any], names: list[str]
 ) -> None:
     with pytest.raises(InvalidConfigurationError) as raised:
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_producer_is_said_at_once(
         ({"fetch_max_bytes": 2**31}, ["fetch_max_bytes", "104857600"]),
     ],
 )
-def test_what_is_wrong_with_a_consumer_is_said_at_once(
+def test_error_names_the_wrong_options_of_a_consumer(
     options: dict[str, Any], names: list[str]
 ) -> None:
     with pytest.raises(InvalidConfigurationError) as raised:
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_consumer_is_said_at_once(
         assert name in str(raised.value)
 
 
-def test_java_property_names_are_read_and_converted() -> None:
+def test_reads_and_converts_java_properties() -> None:
     read = ProducerConfig.from_properties(
         {
             "bootstrap.servers": "a:9092,b:9093",
@@ -114,16 +114,16 @@ PATHS = [directly, by_create, by_replace, by_properties]
 
 
 @pytest.mark.parametrize("make", PATHS)
-def test_splits_text_at_commas_where_several_are_taken(make: Callable[..., Any]) -> None:
-    made = make(ClientConfig, allowed_broker_hosts="a.example")
-    assert made.allowed_broker_hosts == ("a.example",)
-    made = make(ClientConfig, allowed_broker_hosts=" a.example, *.b.example ")
-    assert made.allowed_broker_hosts == ("a.example", "*.b.example")
+def test_splits_text_of_list_options_at_commas(make: Callable[..., Any]) -> None:
+    config = make(ClientConfig, allowed_broker_hosts="a.example")
+    assert config.allowed_broker_hosts == ("a.example",)
+    config = make(ClientConfig, allowed_broker_hosts=" a.example, *.b.example ")
+    assert config.allowed_broker_hosts == ("a.example", "*.b.example")
     assert make(ClientConfig, allowed_broker_hosts=["a", "b"]).allowed_broker_hosts == ("a", "b")
-    made = make(ConsumerConfig, partition_assignment_strategy="range,cooperative-sticky")
-    assert made.partition_assignment_strategy == ("range", "cooperative-sticky")
-    made = make(ConsumerConfig, partition_assignment_strategy="range")
-    assert made.partition_assignment_strategy == ("range",)
+    config = make(ConsumerConfig, partition_assignment_strategy="range,cooperative-sticky")
+    assert config.partition_assignment_strategy == ("range", "cooperative-sticky")
+    config = make(ConsumerConfig, partition_assignment_strategy="range")
+    assert config.partition_assignment_strategy == ("range",)
 
 
 @pytest.mark.parametrize("make", PATHS)
@@ -153,7 +153,7 @@ def test_splits_text_at_commas_where_several_are_taken(make: Callable[..., Any])
         (ClientConfig, {"metadata_max_age_ms": [1]}, "must be a number, not list"),
     ],
 )
-def test_refuses_a_wrong_type_however_the_configuration_is_made(
+def test_every_way_of_construction_refuses_a_wrong_type(
     make: Callable[..., Any], role: type[Any], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidConfigurationError) as raised:
@@ -163,7 +163,7 @@ def test_refuses_a_wrong_type_however_the_configuration_is_made(
 
 @pytest.mark.parametrize(("role", "_options"), ROLES)
 def test_every_option_has_a_type_that_is_checked(role: type[Any], _options: type[Any]) -> None:
-    own = {"ssl_context", "acks"}  # typed Any: checked by their own rules
+    own = {"ssl_context", "acks"}  # Typed Any, with checks of their own.
     for row in dataclasses.fields(role):
         kind = str(row.type).removesuffix(" | None")
         known = kind in config._KINDS or kind.startswith("tuple[")  # pyright: ignore[reportPrivateUsage]
@@ -172,10 +172,10 @@ def test_every_option_has_a_type_that_is_checked(role: type[Any], _options: type
 
 @pytest.mark.parametrize("acks", [0, 1])
 @pytest.mark.parametrize("form", ["keyword", "property", "text"])
-def test_fewer_acks_turn_idempotence_off_unless_it_was_asked_for(
+def test_acks_0_and_1_turn_idempotence_off_unless_it_was_set(
     acks: int, form: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in Java's client: the default gives way, and an explicit option does not."""
+    """Checks that only the default changes, as in Java's client (KIP-679)."""
 
     def make(**options: Any) -> ProducerConfig:
         if form == "keyword":
@@ -203,14 +203,12 @@ def test_properties_with_all_acks_keep_idempotence(acks: object) -> None:
     assert read.enable_idempotence
 
 
-@pytest.mark.parametrize("asked", [{}, {"enable.idempotence": "true"}, {"transactional.id": "t"}])
-def test_more_than_five_requests_in_flight_need_idempotence_turned_off(
-    asked: dict[str, str],
-) -> None:
-    """As in Java's client since 4.0, which turned idempotence off without a word before."""
-    given = {"bootstrap.servers": "a:1", "max.in.flight.requests.per.connection": "6", **asked}
+@pytest.mark.parametrize("more", [{}, {"enable.idempotence": "true"}, {"transactional.id": "t"}])
+def test_more_than_five_requests_in_flight_contradict_idempotence(more: dict[str, str]) -> None:
+    """Checks that idempotence is not turned off silently, as Java's client did before 4.0."""
+    properties = {"bootstrap.servers": "a:1", "max.in.flight.requests.per.connection": "6", **more}
     with pytest.raises(InvalidConfigurationError, match="or enable_idempotence=False"):
-        ProducerConfig.from_properties(given)
+        ProducerConfig.from_properties(properties)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +222,7 @@ def test_more_than_five_requests_in_flight_need_idempotence_turned_off(
         ({"compression.type": "zstd", "compression.level": "4"}, 4),
     ],
 )
-def test_the_compression_level_is_that_of_the_codec_in_use(
+def test_reads_the_level_of_the_codec_in_use(
     properties: dict[str, object], level: int | None
 ) -> None:
     read = ProducerConfig.from_properties({"bootstrap.servers": "a:1", **properties})
@@ -232,12 +230,12 @@ def test_the_compression_level_is_that_of_the_codec_in_use(
 
 
 @pytest.mark.parametrize(("codec", "level"), [("gzip", 10), ("lz4", 18), ("zstd", 23)])
-def test_refuses_a_level_that_the_codec_does_not_have(codec: str, level: int) -> None:
+def test_refuses_a_level_outside_the_range_of_the_codec(codec: str, level: int) -> None:
     with pytest.raises(InvalidConfigurationError, match=f'for compression_type="{codec}"'):
         ProducerConfig.create("a:1", compression_type=codec, compression_level=level)
 
 
-def test_properties_take_javas_assignor_classes() -> None:
+def test_reads_javas_assignor_classes() -> None:
     package = "org.apache.kafka.clients.consumer"
     names = f"{package}.CooperativeStickyAssignor, {package}.RangeAssignor"
     read = ConsumerConfig.from_properties(
@@ -277,24 +275,24 @@ JAVA_NAMES: dict[type[Any], str] = {
         "share.acquire.mode value.deserializer"
     ),
 }
-"""Names of the clients of Kafka 4.4.0; of sasl.* and ssl.* a few."""
+"""Property names of the clients of Kafka 4.4.0, with only some of sasl.* and ssl.*."""
 
 
 @pytest.mark.parametrize(
     ("role", "name"), [(role, name) for role, names in JAVA_NAMES.items() for name in names.split()]
 )
-def test_every_name_of_javas_clients_is_taken_or_refused_with_a_reason(
+def test_every_java_property_is_an_option_or_refused_with_a_reason(
     role: type[Any], name: str
 ) -> None:
-    """No name of Java's is simply unknown: a text no option takes shows which it is."""
+    """Gives each a value that no option accepts, so that every name raises."""
     given: dict[str, object] = {"bootstrap.servers": "a:1", name: object()}
     if name.startswith("compression."):
         given["compression.type"] = name.split(".")[1]
     with pytest.raises(InvalidConfigurationError) as raised:
         role.from_properties(given)
-    said = str(raised.value)
-    assert "did you mean" not in said
-    assert "lists them all" not in said
+    message = str(raised.value)
+    assert "did you mean" not in message
+    assert "lists them all" not in message
 
 
 @pytest.mark.parametrize(
@@ -320,20 +318,22 @@ def test_every_name_of_javas_clients_is_taken_or_refused_with_a_reason(
         (ConsumerConfig, "max_pol_records", "did you mean max_poll_records"),
     ],
 )
-def test_names_of_other_clients_lead_to_ours(role: type[Any], name: str, words: str) -> None:
+def test_error_for_an_option_of_another_client_names_the_one_to_use(
+    role: type[Any], name: str, words: str
+) -> None:
     with pytest.raises(InvalidConfigurationError, match=words):
         role.create("a:1", **{name: 1})
     with pytest.raises(InvalidConfigurationError, match=words):
         role.from_properties({"bootstrap.servers": "a:1", name: 1})
 
 
-def test_javas_spelling_as_a_keyword_leads_to_ours_and_to_from_properties() -> None:
+def test_error_for_a_java_name_as_keyword_names_the_option_and_from_properties() -> None:
     with pytest.raises(InvalidConfigurationError, match="write linger_ms, or give a dict"):
         ProducerConfig.create("a:1", **{"linger.ms": 5})
 
 
 @pytest.mark.parametrize("client", [Client, Admin, Producer, Consumer])
-def test_a_dict_in_place_of_servers_leads_to_from_properties(client: Any) -> None:
+def test_error_for_a_dict_in_place_of_servers_names_from_properties(client: Any) -> None:
     with pytest.raises(TypeError, match=r"dict.*from_properties"):
         client({"bootstrap.servers": "a:1"})
     with pytest.raises(InvalidConfigurationError, match="takes a dict of Java's names"):
@@ -341,7 +341,7 @@ def test_a_dict_in_place_of_servers_leads_to_from_properties(client: Any) -> Non
 
 
 class Sticky:
-    """Not derived from Assignor."""
+    """Does not derive from Assignor."""
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ class Sticky:
     ],
 )
 @pytest.mark.parametrize("group", [{}, {"group_id": "g"}])
-def test_a_consumer_refuses_assignors_at_construction(
+def test_consumer_refuses_invalid_assignors_at_construction(
     strategy: Any, words: str, group: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidConfigurationError, match=words):
@@ -366,7 +366,7 @@ def test_a_consumer_refuses_assignors_at_construction(
 
 
 @pytest.mark.parametrize("servers", [b"a:1", 5, None, [b"a:1"], ["a:1", None]])
-def test_refuses_servers_that_are_no_text(servers: Any) -> None:
+def test_refuses_servers_that_are_not_text(servers: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match=r"bootstrap_servers=.* must be a list"):
         ClientConfig.create(servers)
 
@@ -387,7 +387,7 @@ def test_refuses_servers_that_are_no_text(servers: Any) -> None:
         },
     ],
 )
-def test_properties_that_make_no_sense_are_refused(properties: dict[str, object]) -> None:
+def test_refuses_invalid_properties(properties: dict[str, object]) -> None:
     with pytest.raises(InvalidConfigurationError):
         ProducerConfig.from_properties(properties)
 
@@ -402,23 +402,23 @@ def test_properties_that_make_no_sense_are_refused(properties: dict[str, object]
         ("[::1]:9092", ("[::1]:9092",)),
     ],
 )
-def test_bootstrap_servers_in_every_usual_form(servers: Any, expected: tuple[str, ...]) -> None:
+def test_parses_bootstrap_servers(servers: Any, expected: tuple[str, ...]) -> None:
     assert config.parse_servers(servers) == expected
 
 
 @pytest.mark.parametrize("servers", ["", [], "localhost", "host:port", "a:0", "a:65536", "a b:1"])
-def test_an_address_that_is_none_is_named(servers: Any) -> None:
+def test_refuses_malformed_addresses(servers: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match="localhost:9092"):
         config.parse_servers(servers)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "https", "kafka"])
-def test_a_protocol_in_an_address_is_refused(protocol: str) -> None:
+def test_refuses_a_protocol_in_an_address(protocol: str) -> None:
     with pytest.raises(InvalidConfigurationError, match='security_protocol="SSL"'):
         config.parse_servers(f"{protocol}://broker:9092")
 
 
-def test_a_role_that_shares_a_client_takes_its_connection_options_from_it() -> None:
+def test_configuration_with_a_shared_client_has_its_connection_options() -> None:
     client = ClientConfig.create("a:1", client_id="web", request_timeout_ms=5000)
     producer = ProducerConfig.shared(client, linger_ms=1)
     assert (producer.client_id, producer.request_timeout_ms, producer.linger_ms) == ("web", 5000, 1)
@@ -426,7 +426,7 @@ def test_a_role_that_shares_a_client_takes_its_connection_options_from_it() -> N
         ProducerConfig.shared(client, client_id="mine")
 
 
-def test_a_configuration_cannot_be_changed() -> None:
-    made = ClientConfig.create("a:1")
+def test_configurations_are_immutable() -> None:
+    config = ClientConfig.create("a:1")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.client_id = "other"  # type: ignore[misc]  # that is the point
+        config.client_id = "other"  # type: ignore[misc]

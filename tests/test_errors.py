@@ -1,4 +1,4 @@
-"""Errors: one row a broker code, and KIP-1050's category on each path."""
+"""Errors: one class per broker error code, and the categories of KIP-1050 on each path."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from kafka_async import errors
 from kafka_async.errors import Category, KafkaError, Path, category_of, to_transaction_error
 
 
-def test_every_code_of_the_protocol_has_a_row_and_one_only() -> None:
+def test_every_error_code_has_one_class() -> None:
     # Kafka 4.4.0 numbers its errors from -1 to 136; 0 is success.
     expected = set(range(-1, 137)) - {0}
     assert {code for code in range(-50, 500) if errors.for_code(code).code == code} == expected
 
 
 def test_a_code_cannot_belong_to_two_classes() -> None:
-    with pytest.raises(TypeError, match="belongs to NotCoordinatorError"):
+    with pytest.raises(TypeError, match="already belongs to NotCoordinatorError"):
         type("Twin", (KafkaError,), {}, code=16)
 
 
-def test_an_unknown_code_names_itself() -> None:
+def test_message_of_an_unknown_code_has_the_code() -> None:
     error = errors.error_for(9999, "from the future")
     assert type(error) is errors.UnknownServerError
     assert "9999" in str(error)
     assert "from the future" in str(error)
 
 
-def test_the_text_names_place_cause_and_code() -> None:
+def test_text_has_partition_message_and_code() -> None:
     error = errors.error_for(6, topic="clicks", partition=3)
     assert str(error).startswith("clicks-3: ")
     assert str(error).endswith("[NOT_LEADER_OR_FOLLOWER 6]")
 
 
-def test_a_topic_without_a_name_is_named_as_such() -> None:
+def test_text_shows_an_empty_topic_name() -> None:
     assert str(errors.error_for(17, topic="")).startswith("topic '': ")
 
 
-def test_success_is_no_error() -> None:
+def test_raise_for_raises_nothing_for_success() -> None:
     errors.raise_for(0)
     with pytest.raises(errors.CoordinatorNotAvailableError):
         errors.raise_for(15)
@@ -59,13 +59,13 @@ def test_errors_survive_pickling() -> None:
         (ConnectionError, errors.BootstrapError),
     ],
 )
-def test_errors_that_python_has_a_name_for_are_those_too(
+def test_errors_derive_from_pythons_equivalent(
     builtin: type[Exception], ours: type[KafkaError]
 ) -> None:
     assert issubclass(ours, builtin)
 
 
-# KIP-1050's table, row by row: the error, its category for a producer, and in a transaction.
+# KIP-1050's table: the error, its category for a producer, and its category in a transaction.
 KIP_1050 = [
     ("CorruptRecordError", Category.RETRIABLE, Category.RETRIABLE),
     ("NotEnoughReplicasAfterAppendError", Category.RETRIABLE, Category.RETRIABLE),
@@ -119,7 +119,7 @@ KIP_1050 = [
 
 
 @pytest.mark.parametrize(("name", "producer", "transaction"), KIP_1050)
-def test_the_table_of_kip_1050(
+def test_categories_of_kip_1050(
     name: str, producer: Category | None, transaction: Category | None
 ) -> None:
     error = getattr(errors, name)()
@@ -127,7 +127,7 @@ def test_the_table_of_kip_1050(
     assert category_of(error, Path.TRANSACTION) is transaction
 
 
-def test_an_error_says_its_category_wherever_it_is_caught() -> None:
+def test_errors_have_a_category() -> None:
     assert errors.NotLeaderOrFollowerError().category is Category.REFRESH_RETRIABLE
     assert errors.TopicAuthorizationError().category is Category.INVALID_CONFIGURATION
     assert errors.OutOfOrderSequenceError().category is None
@@ -135,7 +135,7 @@ def test_an_error_says_its_category_wherever_it_is_caught() -> None:
     assert to_transaction_error(late).category is Category.ABORTABLE
 
 
-def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> None:
+def test_transaction_errors_are_of_a_category_class() -> None:
     cases: list[tuple[Exception, type[KafkaError]]] = [
         (errors.NotCoordinatorError("moved"), errors.TransactionAbortableError),
         (errors.KafkaTimeoutError("late"), errors.TransactionAbortableError),
@@ -147,9 +147,9 @@ def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> Non
         (errors.TopicAuthorizationError("no"), errors.TopicAuthorizationError),
     ]
     for raised, expected in cases:
-        left = to_transaction_error(raised)
-        assert type(left) is expected
-        assert left is raised or left.__cause__ is raised
+        converted = to_transaction_error(raised)
+        assert type(converted) is expected
+        assert converted is raised or converted.__cause__ is raised
 
 
 @pytest.mark.parametrize(
@@ -166,17 +166,15 @@ def test_what_leaves_a_transactional_call_is_always_of_a_category_class() -> Non
         (ValueError(), "ValueError"),
     ],
 )
-def test_what_leaves_a_transactional_call_has_the_brokers_code_and_no_other(
-    raised: Exception, text: str
-) -> None:
-    left = to_transaction_error(raised)
-    assert str(left) == str(pickle.loads(pickle.dumps(left))) == text
-    assert getattr(raised, "topic", None) == left.topic
+def test_transaction_errors_show_the_brokers_code(raised: Exception, text: str) -> None:
+    converted = to_transaction_error(raised)
+    assert str(converted) == str(pickle.loads(pickle.dumps(converted))) == text
+    assert getattr(raised, "topic", None) == converted.topic
 
 
-def test_a_commit_of_unknown_outcome_is_never_abortable() -> None:
+def test_commit_of_unknown_outcome_is_not_abortable() -> None:
     lost = errors.KafkaConnectionError("reset")
-    left = to_transaction_error(lost, commit_sent=True)
-    assert type(left) is errors.TransactionOutcomeUnknownError
-    assert left.category is Category.APPLICATION_RECOVERABLE
-    assert left.__cause__ is lost
+    converted = to_transaction_error(lost, commit_sent=True)
+    assert type(converted) is errors.TransactionOutcomeUnknownError
+    assert converted.category is Category.APPLICATION_RECOVERABLE
+    assert converted.__cause__ is lost

@@ -1,4 +1,4 @@
-"""Names and forms of aiokafka and confluent-kafka raise with the call to use instead."""
+"""Names and arguments of aiokafka and confluent-kafka raise with the call to use instead."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ CALLS = [(client, name) for client, table in TABLES for name in table]
 
 
 @pytest.mark.parametrize(("client", "name"), CALLS, ids=[f"{c.__name__}.{n}" for c, n in CALLS])
-def test_a_name_of_another_client_raises_with_the_call_to_use(client: Any, name: str) -> None:
-    made = client(SERVERS)
+def test_name_of_another_client_raises_with_the_call_to_use(client: Any, name: str) -> None:
+    instance = client(SERVERS)
     with pytest.raises(AttributeError, match=f"{client.__name__} has no {name}: .") as raised:
-        getattr(made, name)
+        getattr(instance, name)
     assert raised.value.name == name
-    assert not hasattr(made, name)
-    assert getattr(made, name, 5) == 5
+    assert not hasattr(instance, name)
+    assert getattr(instance, name, 5) == 5
 
 
 @pytest.mark.parametrize(("client", "table"), TABLES)
-def test_hints_name_calls_that_exist(client: type, table: Mapping[str, str]) -> None:
+def test_hints_name_existing_calls(client: type, table: Mapping[str, str]) -> None:
     known = {"consumer": Consumer, "producer": Producer, "admin": Admin, "transaction": Transaction}
     for hint in table.values():
         for owner, call in re.findall(r"\b(consumer|producer|admin|transaction)\.(\w+)\(", hint):
@@ -47,14 +47,14 @@ def test_hints_name_calls_that_exist(client: type, table: Mapping[str, str]) -> 
 
 
 @pytest.mark.parametrize(("client", "table"), TABLES)
-def test_no_other_attribute_becomes_slower(client: type, table: Mapping[str, str]) -> None:
-    """With `__getattr__` Python would look up every attribute of the client the slow way."""
+def test_attribute_look_up_stays_fast(client: type, table: Mapping[str, str]) -> None:
+    """Checks that there is no `__getattr__`, which would slow down every attribute."""
     assert not hasattr(client, "__getattr__")
     assert client.__getattribute__ is object.__getattribute__
 
 
 PUBLIC: list[tuple[type, type, set[str]]] = [
-    # For what is left out there is no call to name.
+    # The excluded calls have no equivalent.
     (aiokafka.AIOKafkaProducer, Producer, {"partitions_for"}),
     (aiokafka.AIOKafkaConsumer, Consumer, set()),
     (confluent_kafka.Producer, Producer, {"purge", "set_sasl_credentials"}),
@@ -62,9 +62,9 @@ PUBLIC: list[tuple[type, type, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("theirs", "ours", "without"), PUBLIC)
-def test_every_call_of_theirs_is_known(theirs: type, ours: type, without: set[str]) -> None:
-    names = {name for name in dir(theirs) if not name.startswith("_")} - without
+@pytest.mark.parametrize(("theirs", "ours", "excluded"), PUBLIC)
+def test_every_call_of_other_clients_is_known(theirs: type, ours: type, excluded: set[str]) -> None:
+    names = {name for name in dir(theirs) if not name.startswith("_")} - excluded
     known = {name for client, table in TABLES if client is ours for name in table}
     assert names - known - set(dir(ours)) == set()
 
@@ -78,32 +78,32 @@ FORMS: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("client", [Client, Producer, Consumer, Admin])
 @pytest.mark.parametrize(("args", "options", "words"), FORMS)
-def test_another_form_of_construction_raises_with_the_right_one(
+def test_construction_in_another_clients_form_raises_with_the_right_one(
     client: Any, args: tuple[Any, ...], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{client.__name__} {words}"):
         client(*args, **options)
 
 
-def test_topics_as_positionals_are_shown_by_name() -> None:
+def test_error_for_positional_topics_shows_the_keyword() -> None:
     consumer: Any = Consumer
     with pytest.raises(TypeError, match=r'Consumer\("localhost:9092", topics=\["orders"\], ...\)'):
         consumer("orders", "payments", bootstrap_servers=SERVERS)
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])
-def test_bootstrap_servers_may_be_given_by_name(client: Any) -> None:
+def test_accepts_bootstrap_servers_by_name(client: Any) -> None:
     assert client(bootstrap_servers=SERVERS) is not None
 
 
 @pytest.mark.parametrize("client", [blocking.Producer, blocking.Consumer, blocking.Admin])
-def test_blocking_clients_refuse_a_dict_too(client: Any) -> None:
+def test_blocking_clients_refuse_a_dict(client: Any) -> None:
     with pytest.raises(TypeError, match="from_properties"):
         client({"bootstrap.servers": SERVERS})
 
 
 def public_calls() -> list[tuple[type, str]]:
-    """Every call with arguments, and every coroutine function, of clients and transactions."""
+    """Return the calls with arguments and the coroutine functions of clients and transactions."""
     found: list[tuple[type, str]] = []
     for owner in (Producer, Transaction, Consumer, Admin):
         for name, member in inspect.getmembers(owner, inspect.isfunction):
@@ -114,9 +114,9 @@ def public_calls() -> list[tuple[type, str]]:
 
 
 PER_RECORD = {"enqueue", "enqueue_nowait"}
-"""Calls of the kernel, in which Python's own error costs nothing."""
+"""Calls of the kernel, which raise Python's own error."""
 INTERNAL = {"heard", "open_transaction", "next_generation", "mark_committed"}
-"""Calls that other parts of the package make."""
+"""Calls that only other parts of the package use."""
 CALLS_WITH_ARGUMENTS = [
     pytest.param(owner, name, id=f"{owner.__name__}.{name}")
     for owner, name in public_calls()
@@ -125,7 +125,7 @@ CALLS_WITH_ARGUMENTS = [
 
 
 def raised_by(owner: type, name: str, **unknown: Any) -> str:
-    """The message of a call with arguments that it does not have, and nothing for the others."""
+    """Return the message of a call with arguments that it does not have."""
     method = getattr(owner, name)
     made: Any = owner
     required = [
@@ -144,9 +144,7 @@ def raised_by(owner: type, name: str, **unknown: Any) -> str:
 
 
 @pytest.mark.parametrize(("owner", "name"), CALLS_WITH_ARGUMENTS)
-def test_an_argument_that_does_not_exist_raises_with_the_ones_that_do(
-    owner: type, name: str
-) -> None:
+def test_unknown_argument_raises_with_the_existing_ones(owner: type, name: str) -> None:
     message = raised_by(owner, name, no_such_argument=5)
     assert message.startswith(f"{owner.__name__}.{name} has no argument no_such_argument")
     assert "unknown" not in message
@@ -174,7 +172,7 @@ def test_an_argument_that_does_not_exist_raises_with_the_ones_that_do(
         (Admin, "list_group_offsets", "group", "did you mean group_id?"),
     ],
 )
-def test_an_argument_of_another_client_raises_with_the_one_to_use(
+def test_argument_of_another_client_raises_with_the_one_to_use(
     owner: type, name: str, given: str, words: str
 ) -> None:
     message = raised_by(owner, name, **{given: 5})
@@ -182,7 +180,7 @@ def test_an_argument_of_another_client_raises_with_the_one_to_use(
 
 
 @pytest.mark.parametrize("name", sorted(PER_RECORD))
-def test_calls_per_record_name_the_argument_too(name: str) -> None:
+def test_error_of_calls_per_record_names_the_argument(name: str) -> None:
     producer: Any = Producer(SERVERS)
     with pytest.raises(TypeError, match="values"):
         getattr(producer, name)("orders", values=b"v")

@@ -1,4 +1,4 @@
-"""The public names: all there, loaded when they are used and not before."""
+"""The public names of the package, which are loaded on first use."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def test_every_public_name_resolves(name: str) -> None:
     assert name in dir(kafka_async)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = kafka_async.Nothing
 
 
-def test_importing_the_package_loads_next_to_nothing() -> None:
+def test_importing_the_package_loads_no_other_module_of_it() -> None:
     code = "import sys, kafka_async; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
     assert [name for name in loaded if name.split(".")[0] in HEAVY] == []
     assert [name for name in loaded if name.startswith("kafka_async.")] == []
 
 
-def test_run_runs_a_coroutine_and_returns_its_result() -> None:
+def test_run_returns_the_result_of_a_coroutine() -> None:
     async def main() -> str:
         return type(asyncio.get_running_loop()).__module__
 

@@ -1,4 +1,4 @@
-"""`kafka_async.run`: the result, and the orderly shutdown on signals."""
+"""`kafka_async.run`: its result, and the orderly shutdown on signals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ends_with(number: signal.Signals) -> tuple[type[BaseException], str]:
     return (KeyboardInterrupt, "") if number is signal.SIGINT else (SystemExit, "143")
 
 
-def test_returns_what_main_returns() -> None:
+def test_returns_the_result_of_main() -> None:
     async def main() -> int:
         await asyncio.sleep(0)
         return 7
@@ -39,7 +39,7 @@ def test_returns_what_main_returns() -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_cancels_main_and_lets_its_blocks_close(number: signal.Signals) -> None:
+def test_signal_cancels_main_and_runs_its_cleanup(number: signal.Signals) -> None:
     steps: list[str] = []
 
     async def main() -> None:
@@ -60,7 +60,7 @@ def test_a_signal_cancels_main_and_lets_its_blocks_close(number: signal.Signals)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_before_the_first_event_loop_iteration_keeps_main_from_starting(
+def test_signal_before_the_first_event_loop_iteration_prevents_main_from_starting(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -72,7 +72,7 @@ def test_a_signal_before_the_first_event_loop_iteration_keeps_main_from_starting
 
     async def main() -> None:
         steps.append("started")
-        async with asyncio.timeout(10):  # for a signal that is lost
+        async with asyncio.timeout(10):  # Ends the test if the signal is lost.
             await asyncio.sleep(3600)
 
     monkeypatch.setattr(asyncio.Runner, "run", run_after_a_signal)
@@ -85,7 +85,7 @@ def test_a_signal_before_the_first_event_loop_iteration_keeps_main_from_starting
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("ended", [False, True], ids=["in its last step", "after its end"])
-def test_a_signal_that_comes_too_late_to_cancel_main_ends_the_program(
+def test_signal_after_the_last_step_of_main_ends_the_program(
     number: signal.Signals, ended: bool
 ) -> None:
     def kill(_: object) -> None:
@@ -110,7 +110,7 @@ def test_a_signal_that_comes_too_late_to_cancel_main_ends_the_program(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_main_may_return_after_a_signal(number: signal.Signals) -> None:
+def test_returns_the_result_of_main_that_catches_the_cancellation(number: signal.Signals) -> None:
     async def main() -> str:
         try:
             os.kill(os.getpid(), number)
@@ -123,24 +123,24 @@ def test_main_may_return_after_a_signal(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_in_another_thread_ends_the_wait_of_the_event_loop(number: signal.Signals) -> None:
-    """The system interrupts that thread, not the event loop's system call."""
+def test_signal_in_another_thread_wakes_the_event_loop(number: signal.Signals) -> None:
+    """Delivers the signal to a thread other than the one with the event loop's system call."""
     outcomes: list[bool] = []
 
     def kill() -> None:
-        threading.Event().wait(0.05)  # until the event loop waits; any time is right for it
+        threading.Event().wait(0.05)  # The event loop should wait by then; it need not.
         signal.pthread_kill(threading.get_ident(), number)
 
     async def main() -> None:
         thread = threading.Thread(target=kill)
         thread.start()
-        unnoticed = asyncio.timeout(10)
+        timeout = asyncio.timeout(10)
         try:
-            async with unnoticed:
+            async with timeout:
                 await asyncio.sleep(3600)
         finally:
             thread.join()
-            outcomes.append(unnoticed.expired())
+            outcomes.append(timeout.expired())
 
     kind, text = ends_with(number)
     with pytest.raises(kind) as caught:
@@ -149,7 +149,7 @@ def test_a_signal_in_another_thread_ends_the_wait_of_the_event_loop(number: sign
     assert outcomes == [False]
 
 
-def test_errors_of_closing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_errors_of_closing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -163,7 +163,7 @@ def test_errors_of_closing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "SIGTERM: Stopping the producer: 3 records were not delivered" in caplog.text
 
 
-def test_a_cancellation_without_a_signal_leaves_as_it_is() -> None:
+def test_raises_a_cancellation_without_a_signal() -> None:
     async def main() -> None:
         raise asyncio.CancelledError
 
@@ -171,7 +171,7 @@ def test_a_cancellation_without_a_signal_leaves_as_it_is() -> None:
         kafka_async.run(main())
 
 
-def test_a_handler_of_the_program_is_left_alone() -> None:
+def test_does_not_replace_a_handler_of_the_application() -> None:
     received: list[int] = []
     former = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
 
@@ -187,7 +187,7 @@ def test_a_handler_of_the_program_is_left_alone() -> None:
     assert received == [signal.SIGTERM]
 
 
-def test_runs_in_a_thread_without_touching_signals() -> None:
+def test_does_not_handle_signals_in_another_thread() -> None:
     async def main() -> Callable[..., object] | int | None:
         return signal.getsignal(signal.SIGTERM)
 
@@ -217,10 +217,10 @@ kafka_async.run(main())
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("stuck", ["await asyncio.sleep(3600)", "while True: pass"])
-def test_a_second_signal_ends_the_process(
+def test_second_signal_kills_the_process(
     number: signal.Signals, stuck: str, loop_of_choice: str
 ) -> None:
-    """While closing hangs, and while it holds the event loop."""
+    """Sends it while closing hangs, and while closing blocks the event loop."""
     program = [sys.executable, "-c", STUCK.format(stuck=stuck), loop_of_choice]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Serializers and deserializers: their form, their results, and kafka_async.serde."""
+"""Serializers and deserializers: their parameters, their results, and kafka_async.serde."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cluster(NamedTuple):
         )
 
     async def raw(self) -> list[tuple[bytes | None, bytes | None]]:
-        """Keys and values as they were written."""
+        """Return keys and values without deserializing them."""
         async with self.consumer() as consumer:
             return [(row.key, row.value) for row in await consumer.poll(timeout=30)]
 
@@ -66,7 +66,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         yield Cluster(network, running.bootstrap_servers)
 
 
-# -- the form of a function -----------------------------------------------------------------------
+# -- parameters of a function ----------------------------------------------------------------------
 
 
 def three(topic: str, headers: object, value: object) -> bytes:
@@ -108,15 +108,15 @@ FORMS: list[tuple[Callable[..., Any], bool]] = [
 
 
 @pytest.mark.parametrize(("function", "expected"), FORMS)
-async def test_three_required_positional_parameters_are_the_second_form(
+async def test_functions_with_three_required_parameters_take_topic_and_headers(
     function: Callable[..., Any], expected: bool
 ) -> None:
     assert takes_topic_and_headers(function) is expected
 
 
-async def test_the_form_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_inspects_a_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encode, decode = serializer("value_serializer", three), deserializer("x", int)
-    monkeypatch.setattr("inspect.signature", None)  # from here on it cannot be called
+    monkeypatch.setattr("inspect.signature", None)  # Calling it raises from here on.
     assert encode is not None
     assert decode is not None
     assert encode("t", (), 5) == b"t () 5"
@@ -151,7 +151,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 @pytest.mark.parametrize("side", ["key", "value"])
-async def test_refuses_anything_else_at_construction(
+async def test_refuses_invalid_serializers_at_construction(
     cluster: Cluster, given: Any, words: str, side: str
 ) -> None:
     options: dict[str, Any] = {f"{side}_serializer": given}
@@ -164,10 +164,10 @@ async def test_refuses_anything_else_at_construction(
         Consumer(cluster.servers, **options)
 
 
-# -- what they return -----------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------
 
 
-async def test_text_is_encoded_and_null_stays_null(cluster: Cluster) -> None:
+async def test_encodes_text_and_keeps_null(cluster: Cluster) -> None:
     async with cluster.producer(key_serializer=str, value_serializer=json.dumps) as producer:
         await producer.send("t", {"name": "Zoë"}, key=7)
         await producer.send("t", None, key=7)
@@ -188,21 +188,21 @@ async def test_text_is_encoded_and_null_stays_null(cluster: Cluster) -> None:
     ]
 
 
-async def test_a_function_of_three_arguments_is_called_for_null(cluster: Cluster) -> None:
+async def test_calls_a_function_of_three_arguments_for_null(cluster: Cluster) -> None:
     async with cluster.producer(value_serializer=three) as producer:
         await producer.send("t", None)
     assert await cluster.raw() == [(None, b"t () None")]
 
-    def marked(topic: str, headers: object, data: bytes | None) -> str:
+    def deserialize(topic: str, headers: object, data: bytes | None) -> str:
         return f"{topic} {data}"
 
-    async with cluster.consumer(key_deserializer=marked) as consumer:
+    async with cluster.consumer(key_deserializer=deserialize) as consumer:
         assert [record.key for record in await consumer.poll(timeout=30)] == ["t None"]
 
 
 @pytest.mark.parametrize("result", [5, {"a": 1}, object(), 1.5, ["x"]])
 @pytest.mark.parametrize("call", ["send", "enqueue", "enqueue_nowait"])
-async def test_another_result_raises_with_the_wanted_signature(
+async def test_wrong_result_raises_with_the_expected_signature(
     cluster: Cluster, result: object, call: str
 ) -> None:
     async with cluster.producer(value_serializer=lambda value: result) as producer:  # type: ignore[misc]
@@ -216,7 +216,7 @@ async def test_another_result_raises_with_the_wanted_signature(
     assert await cluster.raw() == []
 
 
-async def test_a_coroutine_in_disguise_raises_and_leaves_no_warning(cluster: Cluster) -> None:
+async def test_function_that_returns_a_coroutine_raises_without_a_warning(cluster: Cluster) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         async with cluster.producer(value_serializer=lambda value: coroutine(value)) as producer:  # type: ignore[misc]
@@ -244,7 +244,7 @@ async def test_a_coroutine_in_disguise_raises_and_leaves_no_warning(cluster: Clu
         (serde.Pydantic(dict[str, int]), {"a": 1}, b'{"a":1}'),
     ],
 )
-async def test_one_object_serves_both_roles(
+async def test_object_serializes_and_deserializes(
     cluster: Cluster, made: Any, value: object, data: bytes
 ) -> None:
     async with cluster.producer(key_serializer=made, value_serializer=made) as producer:
@@ -269,7 +269,7 @@ async def test_one_object_serves_both_roles(
         (serde.Pydantic(Order), {"id": "x"}, "2 validation errors"),
     ],
 )
-async def test_a_value_of_another_type_raises(
+async def test_value_of_another_type_raises(
     cluster: Cluster, made: Any, value: object, words: str
 ) -> None:
     async with cluster.producer(value_serializer=made) as producer:
@@ -290,7 +290,7 @@ async def test_a_value_of_another_type_raises(
         (serde.Pydantic(Order), b'{"id": 1}', "unitPrice"),
     ],
 )
-async def test_bytes_that_cannot_be_read_raise(
+async def test_undecodable_bytes_raise_with_the_record(
     cluster: Cluster, made: Any, data: bytes, words: str
 ) -> None:
     async with cluster.producer() as producer:
@@ -306,12 +306,12 @@ async def test_json_takes_a_default() -> None:
     assert serde.Json(default=str).serialize({"p": 1 + 2j}) == '{"p":"(1+2j)"}'
 
 
-async def test_integer_has_the_sizes_that_java_has() -> None:
+async def test_integer_has_the_sizes_of_javas_serializers() -> None:
     with pytest.raises(ValueError, match=r"bits is 32 .* or 64 .*, not 16"):
         serde.Integer(16)
 
 
-async def test_pydantic_is_needed_only_by_its_own_class(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_pydantic_class_needs_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
     serde.Json()
     with pytest.raises(ImportError, match=r"pip install kafka-async\[pydantic\]"):

@@ -1,4 +1,4 @@
-"""A build where no C compiler works."""
+"""Builds without a working C compiler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str | None) -
     return command.extensions
 
 
-def test_a_build_without_a_compiler_says_so_and_goes_on(
+def test_builds_without_compiled_kernel_if_there_is_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert build(tmp_path, monkeypatch, None) == []
@@ -42,7 +42,7 @@ def test_a_build_without_a_compiler_says_so_and_goes_on(
     assert "no-compiler" in line
 
 
-def test_a_build_for_a_wheel_fails_without_a_compiler(
+def test_build_of_a_wheel_fails_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(Exception, match="no-compiler"):

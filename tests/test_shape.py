@@ -1,4 +1,4 @@
-"""The shape of the house: small functions, pure rooms, light imports, a whole wheel."""
+"""Rules of the code base: short functions, pure modules, light imports, a complete wheel."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NO_CODE = {
     tokenize.ENDMARKER,
 }
 
-# What must never wait, and so may not know how to.
+# Modules that pure modules must not import, so that they cannot wait.
 WAITING = {"asyncio", "anyio", "socket", "ssl", "time"}
-PURE_ROOMS = [
+PURE_PACKAGES = [
     "protocol",
     "records",
     "kernel",
@@ -58,7 +58,7 @@ PURE_MODULES = [
 
 
 def modules() -> list[Path]:
-    """Every module that somebody wrote: none that a program did."""
+    """Return all modules that are not generated."""
     return sorted(path for path in PACKAGE.rglob("*.py") if GENERATED not in path.read_text())
 
 
@@ -67,7 +67,7 @@ def label(path: Path) -> str:
 
 
 def code_lines(source: str) -> set[int]:
-    """The numbers of the lines that hold code: no blank line, no comment, no docstring."""
+    """Return the numbers of the lines with code, without blank lines, comments and docstrings."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in NO_CODE:
@@ -96,11 +96,11 @@ def long_functions(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", modules(), ids=label)
-def test_a_function_fits_on_a_screen(path: Path) -> None:
+def test_functions_are_short(path: Path) -> None:
     assert list(long_functions(path.read_text())) == []
 
 
-def test_the_ruler_measures() -> None:
+def test_long_functions_are_found() -> None:
     body = "\n".join(f"    x = {number}" for number in range(BODY_LINES))
     source = f'"""Doc."""\n\n# why\ndef f():\n    """Says\n    much."""\n{body}\n'
     assert len(code_lines(source)) == 1 + BODY_LINES
@@ -108,17 +108,19 @@ def test_the_ruler_measures() -> None:
     assert list(long_functions(f"{source}    y = 1\n")) == [f"f has {BODY_LINES + 1} lines"]
 
 
-# --- Pure rooms ----------------------------------------------------------------------------------
+# --- Pure modules --------------------------------------------------------------------------------
 
 
 def pure_modules() -> list[Path]:
-    rooms = [PACKAGE / room for room in PURE_ROOMS]
-    found = [path for room in rooms for path in (room.rglob("*.py") if room.is_dir() else [room])]
+    places = [PACKAGE / name for name in PURE_PACKAGES]
+    found = [
+        path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])
+    ]
     return sorted({*found, *(PACKAGE / name for name in PURE_MODULES)})
 
 
 def imported(source: str) -> set[str]:
-    """The top-level names that a module imports at any time, but for type checking."""
+    """Return the top-level names that a module imports anywhere, except for type checking."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -133,11 +135,11 @@ def imported(source: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", pure_modules(), ids=label)
-def test_a_pure_module_cannot_wait(path: Path) -> None:
+def test_pure_modules_import_nothing_that_waits(path: Path) -> None:
     assert imported(path.read_text()) & WAITING == set()
 
 
-def test_what_counts_as_an_import() -> None:
+def test_finds_imports_in_functions_but_not_for_type_checking() -> None:
     hidden = "def f():\n    from time import time\n"
     typing_only = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ssl\n"
     assert imported(hidden + typing_only) == {"time", "typing"}
@@ -153,12 +155,12 @@ HEAVY = [
 
 
 def loaded_by(statement: str) -> set[str]:
-    """The modules that are there after a statement, in an interpreter of its own."""
+    """Return the modules that a statement loads in a new interpreter."""
     script = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
-    done = subprocess.run(
+    run = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return set(done.stdout.split())
+    return set(run.stdout.split())
 
 
 def heavy(names: set[str]) -> set[str]:
@@ -167,24 +169,23 @@ def heavy(names: set[str]) -> set[str]:
     } - {"kafka_async.protocol.messages"}
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
+def test_importing_the_package_loads_no_heavy_module() -> None:
     loaded = loaded_by("import kafka_async")
     assert "kafka_async" in loaded
     assert heavy(loaded) == set()
 
 
-def test_naming_what_is_public_loads_no_message_and_no_codec() -> None:
+def test_importing_the_clients_loads_no_heavy_module() -> None:
     names = "from kafka_async import Admin, Client, Consumer, Producer, TopicPartition"
     assert heavy(loaded_by(names)) == set()
 
 
-@pytest.mark.parametrize("shim", ["kafka_async_pytest"])
-def test_a_shim_loads_nothing_of_the_package(shim: str) -> None:
-    loaded = loaded_by(f"import {shim}")
+def test_importing_the_pytest_plugin_loads_nothing_of_the_package() -> None:
+    loaded = loaded_by("import kafka_async_pytest")
     assert {name for name in loaded if name.partition(".")[0] == "kafka_async"} == set()
 
 
-def test_the_heavy_would_be_seen() -> None:
+def test_heavy_modules_are_found() -> None:
     loaded = loaded_by("import lz4.frame, kafka_async.protocol.messages.metadata")
     assert {"lz4.frame", "kafka_async.protocol.messages.metadata"} <= heavy(loaded)
 
@@ -194,7 +195,7 @@ def test_the_heavy_would_be_seen() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel of this tree, built from a copy, without the compiled kernel: it is quick."""
+    """Build the wheel from a copy of this tree, without the compiled kernel to save time."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -225,7 +226,7 @@ PACKAGING = {"pyproject.toml", "setup.py", "README.md", "LICENSE"}
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_the_shims(wheel: zipfile.ZipFile) -> None:
+def test_wheel_contains_the_package_and_the_plugins(wheel: zipfile.ZipFile) -> None:
     names = set(wheel.namelist())
     wanted = {str(path.relative_to(ROOT)) for path in PACKAGE.rglob("*.py")}
     assert wanted <= names
@@ -234,52 +235,52 @@ def test_the_wheel_holds_the_package_and_the_shims(wheel: zipfile.ZipFile) -> No
 
 
 @pytest.mark.slow
-def test_a_stale_build_folder_puts_no_module_into_the_wheel(wheel: zipfile.ZipFile) -> None:
+def test_wheel_contains_no_module_of_a_stale_build_directory(wheel: zipfile.ZipFile) -> None:
     assert "kafka_async/stale.py" not in wheel.namelist()
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_wheel_contains_no_other_files(wheel: zipfile.ZipFile) -> None:
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     (metadata,) = {name for name in tops if name.endswith(".dist-info")}
     assert tops == {"kafka_async", "kafka_async_pytest.py", "pyspark_kafka_async.py", metadata}
 
 
 @pytest.mark.slow
-def test_the_wheel_has_the_version_that_the_package_says(wheel: zipfile.ZipFile) -> None:
+def test_wheel_has_the_version_of_the_package(wheel: zipfile.ZipFile) -> None:
     (path,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
     assert f"\nVersion: {kafka_async.__version__}\n" in wheel.read(path).decode()
 
 
 @pytest.mark.slow
-def test_the_wheel_names_its_plugin_and_its_command(wheel: zipfile.ZipFile) -> None:
+def test_wheel_declares_the_pytest_plugin_and_the_command(wheel: zipfile.ZipFile) -> None:
     (path,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    words = wheel.read(path).decode()
-    assert "[pytest11]\nkafka_async_pytest = kafka_async_pytest" in words
-    assert "[console_scripts]\nkafka-async = kafka_async.cli:main" in words
+    text = wheel.read(path).decode()
+    assert "[pytest11]\nkafka_async_pytest = kafka_async_pytest" in text
+    assert "[console_scripts]\nkafka-async = kafka_async.cli:main" in text
 
 
-USERS_TESTS = """
+APPLICATION_TESTS = """
 import kafka_async
 from kafka_async import blocking
 
-def test_the_service(kafka_cluster):
+def test_service(kafka_cluster):
     topic = kafka_cluster.topic()
     with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
         assert producer.send(topic, b"v").offset == 0
 
-def test_the_wheels_package_is_used():
+def test_uses_the_package_of_the_wheel():
     assert kafka_async.__file__.startswith(WHEEL)
 """
 
 
 @pytest.mark.slow
-def test_the_wheel_is_all_that_a_users_tests_need(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_application_tests_need_only_the_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     installed, service = tmp_path / "installed", tmp_path / "service"
     wheel.extractall(installed)
     service.mkdir()
-    (service / "test_service.py").write_text(f"WHEEL = {str(installed)!r}\n{USERS_TESTS}")
-    done = subprocess.run(
+    (service / "test_service.py").write_text(f"WHEEL = {str(installed)!r}\n{APPLICATION_TESTS}")
+    run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=service,
         env={**os.environ, "PYTHONPATH": str(installed), "KAFKA_ASYNC_KERNEL": "python"},
@@ -287,5 +288,5 @@ def test_the_wheel_is_all_that_a_users_tests_need(wheel: zipfile.ZipFile, tmp_pa
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
-    assert "2 passed" in done.stdout
+    assert run.returncode == 0, run.stdout
+    assert "2 passed" in run.stdout

@@ -1,4 +1,4 @@
-"""The code blocks of a Markdown file, and the program that each makes."""
+"""The code blocks of Markdown files, and the programs that they contain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-# Python runs; these don't: shells differ from machine to machine, and the rest is no program.
+# Languages of blocks that tests do not run: shells differ by machine, and the rest is no program.
 NOT_RUN = {"text", "sh", "yaml", "ini"}
 ADDRESS = "localhost:9092"
 
@@ -20,7 +20,7 @@ TITLE = re.compile(r'title="([^"]+)"')
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: where it begins, its language, its title (a file's name, or empty)."""
+    """Holds a fenced block, its place and language, and its title: a file name or empty."""
 
     page: Path
     line: int
@@ -34,12 +34,12 @@ class Block:
 
     @property
     def name(self) -> str:
-        """The file it is when it runs."""
+        """Name of its file."""
         return self.title or f"{self.page.stem}_{self.line}.py"
 
     @property
     def kind(self) -> str:
-        """How it runs: as a "script", a "test" or a "conftest"."""
+        """Kind of file: "script", "test" or "conftest"."""
         if self.name == "conftest.py":
             return "conftest"
         return "test" if self.name.startswith("test_") else "script"

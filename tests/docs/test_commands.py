@@ -1,4 +1,4 @@
-"""The `kafka-async` commands that the pages show are commands, with options that exist."""
+"""The `kafka-async` commands in the documentation, and their options, exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.markdown_blocks import PAGES, blocks_of
 
 
 def shown() -> Iterator[str]:
-    """Each line of a shell block that calls the command, without comment and redirection."""
+    """Yield the command lines of shell blocks, without comments and redirections."""
     for page in PAGES:
         for block in blocks_of(page):
             if block.language == "sh":
@@ -24,19 +24,19 @@ def shown() -> Iterator[str]:
 
 
 def refusal(arguments: list[str]) -> str:
-    """What the command line says of these arguments; nothing is run, only help is asked for."""
+    """Return the error for these arguments; `--help` prevents the command from running."""
     result = CliRunner().invoke(app, [*arguments, "--help"])
     return result.output if result.exit_code else ""
 
 
-def test_the_pages_show_each_command() -> None:
+def test_pages_show_each_command() -> None:
     assert {command.split()[1] for command in shown()} >= {"broker", "topics", "produce", "consume"}
 
 
 @pytest.mark.parametrize("command", sorted(set(shown())))
-def test_a_command_that_is_shown_can_be_given(command: str) -> None:
+def test_shown_command_is_accepted(command: str) -> None:
     assert refusal(shlex.split(command)[1:]) == ""
 
 
-def test_an_option_that_is_not_there_is_seen() -> None:
+def test_unknown_option_is_found() -> None:
     assert "--port" in refusal(["topics", "list", "--port", "1"])

@@ -1,4 +1,4 @@
-"""The deployment page's times, exit status and loggers agree with the code."""
+"""The times, exit status and loggers of the deployment page agree with the code."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def seconds_for_requests(command: list[str]) -> float:
 
 
 def longest_stop() -> float:
-    """Add the times of open requests, the cancelled consumer and the producer."""
+    """Return the sum of the times for open requests, the cancelled consumer and the producer."""
     close = seconds(ClientConfig(bootstrap_servers=("a:1",)).close_timeout_ms)
     return seconds_for_requests(pod()["containers"][0]["command"]) + CANCELLED_CONSUMER + close
 
 
-def test_the_grace_period_of_the_pod_covers_the_longest_stop() -> None:
+def test_grace_period_of_the_pod_covers_the_longest_stop() -> None:
     assert f"{longest_stop():g} s" in PAGE.read_text("utf-8")
     assert pod()["terminationGracePeriodSeconds"] > longest_stop()
 
 
-def test_the_startup_probe_allows_for_the_longest_start() -> None:
+def test_startup_probe_allows_for_the_longest_start() -> None:
     probe = pod()["containers"][0]["startupProbe"]
     longest = seconds(ClientConfig(bootstrap_servers=("a:1",)).default_api_timeout_ms)
     assert probe["periodSeconds"] * probe["failureThreshold"] > longest
 
 
-def test_the_systemd_unit_allows_for_a_stop_and_its_exit_status() -> None:
+def test_systemd_unit_allows_for_the_time_and_exit_status_of_a_stop() -> None:
     unit = configparser.ConfigParser()
     unit.read_string(block("ini"))
     close = seconds(ClientConfig(bootstrap_servers=("a:1",)).close_timeout_ms)
@@ -62,7 +62,7 @@ def test_the_systemd_unit_allows_for_a_stop_and_its_exit_status() -> None:
     assert int(unit["Service"]["SuccessExitStatus"]) == 128 + signal.SIGTERM
 
 
-def test_every_logger_of_the_page_is_one_of_the_package() -> None:
+def test_loggers_of_the_page_exist_in_the_package() -> None:
     table = PAGE.read_text("utf-8").partition("## Logs")[2]
     named = set(re.findall(r"^\| `(kafka_async\.\w+)`", table, re.MULTILINE))
     pattern = re.compile(r'getLogger\("(kafka_async\.\w+)"\)')
@@ -89,12 +89,12 @@ async def service(servers: str) -> AsyncGenerator[tuple[Any, httpx.AsyncClient]]
 
 async def until_status(http: httpx.AsyncClient, path: str, status: int) -> None:
     async with asyncio.timeout(60):
-        while (await http.get(path)).status_code != status:  # noqa: ASYNC110  # as a prober does
+        while (await http.get(path)).status_code != status:  # noqa: ASYNC110  # as a probe polls
             await asyncio.sleep(0.02)
 
 
 @pytest.mark.asyncio
-async def test_the_probes_of_the_page_tell_an_outage_from_a_dead_process() -> None:
+async def test_probes_of_the_page_distinguish_an_outage_from_a_failed_client() -> None:
     async with EmbeddedCluster() as cluster, service(cluster.bootstrap_servers) as (app, http):
         assert (await http.post("/pages", content=b"/home")).status_code == 200
         await until_status(http, "/ready", 200)

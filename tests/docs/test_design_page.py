@@ -1,4 +1,4 @@
-"""The design page names what there is: every file it mentions exists, and no room is left out."""
+"""The design page names existing files, and every package and module."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ QUOTED = re.compile(r"`([\w/.]+)`")
 
 
 def mentioned() -> list[str]:
-    """What is written as code and looks like a file or a folder."""
+    """Return the code spans that look like a file or a directory."""
     return [name for name in QUOTED.findall(PAGE) if name.endswith((".py", ".pyx", "/", ".toml"))]
 
 
 def exists(name: str) -> bool:
-    """Below the project, the package, or a room of the package: the file map names rooms once."""
-    rooms = [path for path in PACKAGE.iterdir() if path.is_dir()]
-    return any((place / name).exists() for place in (ROOT, PACKAGE, *rooms))
+    """Return whether a file exists below the project, the package or one of its subpackages."""
+    packages = [path for path in PACKAGE.iterdir() if path.is_dir()]
+    return any((place / name).exists() for place in (ROOT, PACKAGE, *packages))
 
 
-def test_every_file_that_is_named_exists() -> None:
+def test_every_named_file_exists() -> None:
     names = mentioned()
     assert len(names) > 40
     assert [name for name in names if not exists(name)] == []
 
 
-def test_every_room_and_module_of_the_package_is_named() -> None:
+def test_every_package_and_module_is_named() -> None:
     names = set(mentioned())
-    rooms = {f"{path.parent.name}/" for path in PACKAGE.glob("*/*.py")}
+    packages = {f"{path.parent.name}/" for path in PACKAGE.glob("*/*.py")}
     modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
-    assert rooms | modules <= names
+    assert packages | modules <= names

@@ -1,7 +1,7 @@
 """Every Python example of README.md and docs/ runs, against an embedded cluster.
 
-The blocks of a page run one after the other on one cluster, as a reader would try them. Blocks that
-are not run are written as `text` or `sh`, so none is left out by mistake.
+The blocks of a page run in order on one cluster, as a reader would run them. Blocks that do not run
+are marked as `text` or `sh`, so that none is left out by mistake.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tests.docs.markdown_blocks import NOT_RUN, PAGES, ROOT, Block, blocks_of
 DEADLINE = 60.0
 """Seconds for one example."""
 SPARK_DEADLINE = 300.0
-"""Seconds for one that starts a Java machine, and Python workers for each job."""
+"""Seconds for one example with Spark, which starts a JVM, and Python workers for each job."""
 
 COLUMNS = 96
 """Characters of a code line that fit beside both sidebars of the site."""
 
-SCOPE = "asyncio_default_fixture_loop_scope=function"  # without it pytest-asyncio warns
+SCOPE = "asyncio_default_fixture_loop_scope=function"  # pytest-asyncio warns without it.
 PYTEST = ["-m", "pytest", "-q", "-p", "no:anyio", "-o", SCOPE]
 
-CONFTEST_USER = """
+TEST_OF_CONFTEST = """
 import asyncio
 import pytest
 
 
 @pytest.mark.asyncio
-async def test_a_loop_runs():
+async def test_loop_runs():
     await asyncio.sleep(0)
 
 
-def test_the_cluster_is_as_configured(kafka_cluster):
+def test_cluster_starts(kafka_cluster):
     assert kafka_cluster.bootstrap_servers
 """
 
@@ -47,7 +47,7 @@ def python_blocks(page: Path) -> list[Block]:
 
 
 def page_parameters() -> list[object]:
-    """README in every run, the other pages in the slow suite, Spark where there is Spark."""
+    """Return README.md for every run, and the other pages for the slow suite."""
     parameters: list[object] = []
     for page in PAGES:
         blocks = python_blocks(page)
@@ -60,19 +60,19 @@ def page_parameters() -> list[object]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_block_says_whether_it_runs(page: Path) -> None:
-    strange = [
+def test_every_block_has_a_known_language(page: Path) -> None:
+    unknown = [
         block.place
         for block in blocks_of(page)
         if block.language != "python" and block.language not in NOT_RUN
     ]
-    assert not strange, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
+    assert not unknown, f"blocks that are neither python nor one of {sorted(NOT_RUN)}"
     assert page.read_text("utf-8").count("\n```") == 2 * len(list(blocks_of(page)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_fits_the_width_of_the_site(page: Path) -> None:
-    """Longer lines are cut off on a wide screen; drawings scroll."""
+    """Checks them, since longer lines are cut off on a wide screen; drawings scroll."""
     for block in blocks_of(page):
         if block.language != "text":
             assert max(map(len, block.body.splitlines()), default=0) <= COLUMNS, block.place
@@ -80,7 +80,7 @@ def test_code_fits_the_width_of_the_site(page: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", page_parameters())
-def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     with run_in_thread(brokers=3) as cluster:
         for block in python_blocks(page):
             run_block(block, cluster.bootstrap_servers, tmp_path)
@@ -88,12 +88,12 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
 
 
 def run_block(block: Block, bootstrap: str, where: Path) -> None:
-    """Run one example as its reader would; it must end by itself and complain of nothing."""
+    """Run one example, which must end by itself and print no warning."""
     folder = where / f"line{block.line}"
     folder.mkdir()
     (folder / block.name).write_text(block.program(bootstrap), "utf-8")
     if block.kind == "conftest":
-        (folder / "test_conftest.py").write_text(CONFTEST_USER, "utf-8")
+        (folder / "test_conftest.py").write_text(TEST_OF_CONFTEST, "utf-8")
     arguments = [block.name] if block.kind == "script" else PYTEST
     with_spark = "pyspark" in block.body
     deadline = SPARK_DEADLINE if with_spark else DEADLINE
@@ -110,23 +110,23 @@ def run_block(block: Block, bootstrap: str, where: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         pytest.fail(f"{block.place} does not end in {deadline:g} s; it printed {error.stdout!r}")
-    said = f"{block.place}\n{result.stdout}\n{result.stderr}"
-    assert result.returncode == 0, said
-    if not with_spark:  # Spark always has something to say
-        assert not result.stderr, said
+    output = f"{block.place}\n{result.stdout}\n{result.stderr}"
+    assert result.returncode == 0, output
+    if not with_spark:  # Spark always logs something.
+        assert not result.stderr, output
 
 
 def environment() -> dict[str, str]:
     """Return the environment in which examples import this checkout, not an installed one."""
     path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    words = {"PYTHONPATH": os.pathsep.join(path), "PYSPARK_PYTHON": sys.executable}
-    return {**os.environ, **words}
+    variables = {"PYTHONPATH": os.pathsep.join(path), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **variables}
 
 
-def test_runs_examples_with_the_checkout_that_holds_them(
+def test_runs_examples_with_the_package_of_this_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if another one is installed, or found first by the test run itself."""
+    """Puts another checkout first into the path."""
     other = tmp_path / "other"
     for name in ("kafka_async/__init__.py", "kafka_async_pytest.py"):
         (other / name).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def test_runs_examples_with_the_checkout_that_holds_them(
     run_block(Block(PAGES[0], 2, "python", "test_it.py", test), "nowhere:1", tmp_path)
 
 
-def test_a_block_that_fails_is_seen(tmp_path: Path) -> None:
+def test_finds_a_failing_block(tmp_path: Path) -> None:
     script = Block(PAGES[0], 1, "python", "", "1 / 0\n")
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         run_block(script, "nowhere:1", tmp_path)

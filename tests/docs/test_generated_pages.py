@@ -1,4 +1,4 @@
-"""Pages that are made from the code say what the code says now."""
+"""Generated pages are up to date with the code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("tool", ["generate_configuration", "generate_errors", "draw_states"])
-def test_a_generated_page_is_up_to_date(tool: str) -> None:
+def test_generated_page_is_up_to_date(tool: str) -> None:
     command = [sys.executable, f"tools/{tool}.py", "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"run tools/{tool}.py:\n{result.stdout}{result.stderr}"
 
 
-def test_a_check_of_an_old_page_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_an_outdated_page_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(ROOT / "tools"), *sys.path])
     generated_page = importlib.import_module("generated_page")
     monkeypatch.setattr(generated_page, "DOCS", tmp_path)

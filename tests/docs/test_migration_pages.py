@@ -1,4 +1,4 @@
-"""The migration pages have every public call of the other clients, and calls here that exist."""
+"""The migration pages list every public call of the other clients, and existing calls here."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def public(kind: Any) -> set[str]:
 
 
 @pytest.mark.parametrize(("client", "title"), SECTIONS)
-def test_a_table_has_every_public_method_and_no_other(client: str, title: str) -> None:
+def test_table_lists_every_public_method_and_no_other(client: str, title: str) -> None:
     expected = set[str]().union(*map(public, classes(client, title)))
     named = set[str]().union(*map(calls, rows(client, title)))
     assert len(expected) > 10
@@ -156,7 +156,7 @@ def test_a_table_has_every_public_method_and_no_other(client: str, title: str) -
 
 
 @pytest.mark.parametrize(("client", "title"), SECTIONS)
-def test_every_row_names_a_call_that_exists_or_says_that_there_is_none(
+def test_every_row_names_an_existing_call_or_has_no_equivalent(
     client: str, title: str
 ) -> None:
     for row in rows(client, title):
@@ -167,7 +167,7 @@ def test_every_row_names_a_call_that_exists_or_says_that_there_is_none(
         without = (
             "not supported yet",
             "no equivalent",
-            "nothing is",
+            "nothing",
             "the same",
             "the call",
             "RecordBatch",
@@ -177,7 +177,7 @@ def test_every_row_names_a_call_that_exists_or_says_that_there_is_none(
 
 
 @pytest.mark.parametrize(("client", "title"), SECTIONS)
-def test_the_tables_agree_with_the_hints_of_the_errors(client: str, title: str) -> None:
+def test_tables_agree_with_the_hints_of_the_errors(client: str, title: str) -> None:
     hints = HINTS[title]
     for row in rows(client, title):
         for name in calls(row) & set(hints):
@@ -200,15 +200,15 @@ def refusal(name: str) -> str:
 
 
 @pytest.mark.parametrize("client", PAGES)
-def test_the_options_table_says_what_the_errors_say(client: str) -> None:
+def test_options_table_agrees_with_the_errors(client: str) -> None:
     table = rows(client, "Options")
     assert len(table) > 8
     for row in table:
         if "first argument" in row.ours:
             continue
         for name in row.theirs:
-            said = [words for words in REFUSED if words in row.ours]
-            expected = said or CODE.findall(row.ours)
+            refused = [text for text in REFUSED if text in row.ours]
+            expected = refused or CODE.findall(row.ours)
             assert expected[0] in refusal(name), (name, refusal(name))
 
 
@@ -219,7 +219,7 @@ def options_of(client: Any) -> dict[str, object]:
     }
 
 
-def test_every_option_of_aiokafka_has_its_name_here_or_is_in_the_table() -> None:
+def test_every_option_of_aiokafka_exists_here_or_is_in_the_table() -> None:
     named = {name for row in rows("aiokafka", "Options") for name in row.theirs}
     for title, config in (("Producer", ProducerConfig), ("Consumer", ConsumerConfig)):
         (kind,) = classes("aiokafka", title)
@@ -228,7 +228,7 @@ def test_every_option_of_aiokafka_has_its_name_here_or_is_in_the_table() -> None
         assert options - set(config.__dataclass_fields__) <= named
 
 
-def test_the_defaults_that_differ_from_those_of_aiokafka_are_in_the_table() -> None:
+def test_table_lists_the_defaults_that_differ_from_aiokafka() -> None:
     text = section("aiokafka", "Other defaults")
     shown = {
         name: (theirs, ours)
@@ -247,7 +247,7 @@ def test_the_defaults_that_differ_from_those_of_aiokafka_are_in_the_table() -> N
                 assert name not in shown
 
 
-def test_the_errors_of_the_table_exist() -> None:
+def test_errors_of_the_table_exist() -> None:
     theirs = load("aiokafka.errors")
     table = rows("aiokafka", "Errors")
     assert len(table) > 5
@@ -263,7 +263,7 @@ def test_the_first_section_says_that_send_waits(client: str) -> None:
     assert headings[0] == "`send` waits for the acknowledgement"
 
 
-def test_the_partitioner_of_the_page_is_that_of_librdkafka() -> None:
+def test_partitioner_of_the_page_agrees_with_librdkafka() -> None:
     (source,) = (b.body for b in blocks_of(CONFLUENT) if "def consistent_random" in b.body)
     names: dict[str, Any] = {}
     exec(source.partition("async def")[0], names)
@@ -287,7 +287,7 @@ def test_the_partitioner_of_the_page_is_that_of_librdkafka() -> None:
 async def share_group(
     servers: str, poll: Callable[[], Awaitable[object]], held: Callable[[], Sized]
 ) -> None:
-    """Read until a consumer and the other client's member have half of the partitions each."""
+    """Poll until a consumer and the other client's member have half of the partitions each."""
     async with (
         asyncio.timeout(30),
         Consumer(servers, topics=["shared"], group_id="both") as consumer,

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and includes what it means to include."""
+"""The documentation site builds without warnings and with all included sections."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_the_home_page_includes_is_in_the_readme() -> None:
-    """A section that is missing is left out in silence, as the benchmarks' result may be."""
+def test_sections_that_the_home_page_includes_are_in_the_readme() -> None:
+    """Checks them here, since the site leaves out a missing section silently."""
     readme = (ROOT / "README.md").read_text("utf-8")
     included = re.findall(r'--8<-- "README\.md:(\w+)"', (ROOT / "docs/index.md").read_text("utf-8"))
     assert included
@@ -24,11 +24,11 @@ def test_what_the_home_page_includes_is_in_the_readme() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_builds_strictly(tmp_path: Path) -> None:
+def test_builds_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    words = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     result = subprocess.run(
-        command, cwd=ROOT, env=words, capture_output=True, text=True, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
     assert "Not done yet" in (tmp_path / "index.html").read_text("utf-8")

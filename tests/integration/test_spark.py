@@ -25,10 +25,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def spark(lacking_for_spark: str | None) -> Iterator[SparkSession]:
+def spark(missing_for_spark: str | None) -> Iterator[SparkSession]:
     """One quiet local session."""
-    if lacking_for_spark is not None:
-        pytest.skip(lacking_for_spark)
+    if missing_for_spark is not None:
+        pytest.skip(missing_for_spark)
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
