@@ -1,5 +1,5 @@
-# One way in for people and machines: make demo, test, test-slow, test-matrix, conformance, lint, docs, bench, clean.
-# What is installed is remembered by stamps in the virtual environment: a second run reinstalls nothing.
+# All commands of the project: make help lists them.
+# Stamps in the virtual environment record what is installed, so a second run reinstalls nothing.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -12,23 +12,37 @@ KERNEL := $(wildcard kafka_async/kernel/*.pyx kafka_async/kernel/*.pxd)
 .PHONY: help demo demo-repeat test test-slow test-matrix conformance contract-mutants fuzz fuzz-long fuzz-kernel instructions lint docs bench bench-defaults bench-pythons bench-wire clean spark dev kernel kcat
 
 help:
-	@echo "make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
-	@echo "make test                         the whole suite"
-	@echo "make test-slow                    tests that take longer, and unit tests on the machine's other Pythons"
-	@echo "make test-matrix                  integration tests on the older brokers"
-	@echo "make conformance                  our wire format against Kafka's own Java classes"
-	@echo "make contract-mutants             the embedded cluster's error codes changed, against Kafka's responses"
-	@echo "make fuzz                         a minute of fuzzing what reads from the network; make fuzz-long goes on"
-	@echo "make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
-	@echo "make instructions                 the instructions of the hot paths, beside their budget (needs valgrind)"
-	@echo "make bench                        beside every other client, on Apache Kafka: half an hour; make bench-defaults: untuned"
-	@echo "make bench-pythons                the hot paths on Python 3.11, 3.12 and 3.13, beside confluent-kafka and Java"
-	@echo "make bench-wire                   messages and batches to bytes and back, beside the other clients'"
-	@echo "make lint | docs | clean"
+	@echo "Start"
+	@echo "  make demo [SPARK=no] [FILES=...]  a transactional word count, end to end"
+	@echo "  make dev                          install everything that development needs into .venv"
+	@echo "  make spark | make kernel          install pyspark; install the package with its compiled kernel"
+	@echo "Check a change"
+	@echo "  make lint                         style, imports, spelling, language and types"
+	@echo "  make test                         unit and integration tests"
+	@echo "  make test-slow                    slow tests, and unit tests on the machine's other Pythons"
+	@echo "  make test-matrix                  integration tests on older brokers"
+	@echo "  make docs                         the documentation site, with links checked"
+	@echo "  make kcat                         install kcat, which make test-slow uses"
+	@echo "Compare with Kafka"
+	@echo "  make conformance                  the wire format, with Kafka's own Java classes"
+	@echo "  make contract-mutants             the embedded cluster with changed error codes, with Kafka's responses"
+	@echo "Search for defects"
+	@echo "  make fuzz                         a minute of fuzzing the code that reads from the network"
+	@echo "  make fuzz-long                    half an hour of fuzzing; the next call continues"
+	@echo "  make fuzz-kernel                  the compiled kernel under libFuzzer and AddressSanitizer (needs clang)"
+	@echo "  make demo-repeat [RUNS=20]        the demo again and again"
+	@echo "Measure"
+	@echo "  make instructions                 instruction counts of the hot paths, with their budget (needs valgrind)"
+	@echo "  make bench                        all clients, tuned, on Apache Kafka: half an hour"
+	@echo "  make bench-defaults               all clients with default options: 10 minutes"
+	@echo "  make bench-pythons                the hot paths on Python 3.11, 3.12 and 3.13"
+	@echo "  make bench-wire                   encoding and decoding of messages and batches"
+	@echo "Clean up"
+	@echo "  make clean                        remove build results, caches and artifacts"
 
 # --- The environment -----------------------------------------------------------------------------
 
-# PYTHON, or the newest that runs: a name on the PATH may belong to a version manager and start nothing.
+# PYTHON, or the newest version that starts: a name on the PATH may belong to a version manager without that version.
 $(BIN)/python:
 	@for name in $(PYTHON) python3.14 python3.13 python3.12 python3.11 python3; do \
 	  if $$name -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -47,7 +61,7 @@ $(VENV)/.installed-base: $(PACKAGING) $(KERNEL) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-base tools/requirements-dev.txt
-	@echo "installing what development needs"
+	@echo "installing the development tools"
 	@PYTHONWARNINGS=ignore $(PIP) install -q --no-build-isolation -c $(CONSTRAINTS) -e '.[cli,uvloop,testing]' pyarrow \
 	  -r tools/requirements-dev.txt
 	@touch $@
@@ -63,8 +77,8 @@ kernel: $(VENV)/.installed-base
 
 # --- The demo ------------------------------------------------------------------------------------
 
-# The first half runs at once. Before its Spark half the demo looks for pyspark and, where it is
-# missing and Java is there, runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
+# The first half runs at once. Before its Spark half the demo looks for pyspark. If Java is installed and
+# pyspark is not, it runs the command in KAFKA_ASYNC_DEMO_INSTALL_SPARK.
 demo: $(VENV)/.installed-base
 ifeq ($(SPARK),no)
 	@$(BIN)/kafka-async demo $(FILES) --no-spark $(DEMO_ARGS)
@@ -73,7 +87,7 @@ else
 	  $(BIN)/kafka-async demo $(FILES) $(DEMO_ARGS)
 endif
 
-# The demo again and again, to find what happens rarely: make demo-repeat RUNS=20 BACKEND=apache
+# The demo again and again, to find rare failures: make demo-repeat RUNS=20 BACKEND=apache
 RUNS ?= 20
 BACKEND ?= embedded
 demo-repeat: $(VENV)/.installed-dev
@@ -81,7 +95,7 @@ demo-repeat: $(VENV)/.installed-dev
 
 # --- Checks --------------------------------------------------------------------------------------
 
-# Spark's tests need Java 17; where it is missing they are skipped, and the last line says so.
+# Spark's tests need Java 17. Without it they are skipped, which the last line reports.
 ifneq ($(filter test test-slow test-matrix,$(MAKECMDGOALS)),)
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 JAVA_VERSION := $(shell $(JAVA) -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p')
@@ -91,7 +105,7 @@ endif
 test: $(VENV)/.installed-dev $(SPARK_FOR_TESTS)
 	@$(BIN)/python tools/run_tests.py
 
-# kcat is a package of Debian and its relatives: installed where make runs as root, and asked for elsewhere.
+# kcat is a package of Debian and its relatives. It is installed if make runs as root; otherwise a message says how.
 kcat:
 	@command -v kcat >/dev/null && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -111,7 +125,7 @@ test-matrix: $(VENV)/.installed-dev
 conformance: $(VENV)/.installed-dev
 	@$(BIN)/python -m tools.conformance $(CONFORMANCE_ARGS)
 
-# The checker reads the types of pyspark too.
+# pyright reads the types of pyspark too.
 lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
 	@$(BIN)/python tools/run_lint.py
 
@@ -119,13 +133,13 @@ lint: $(VENV)/.installed-dev $(VENV)/.installed-spark
 contract-mutants: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.contract.mutants $(MUTANT_ARGS)
 
-# Every target in turn from captured frames; a run is determined by its seed: FUZZ_ARGS='--seed 7'.
-# The compiled kernel comes after them, where there is a clang for it: without one it says so.
+# Every target from captured frames; a seed determines a run: FUZZ_ARGS='--seed 7'. The compiled kernel
+# follows if clang is installed.
 fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz short $(FUZZ_ARGS)
 	@$(BIN)/python -m fuzz.kernel --seconds 15 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
 
-# Half an hour towards the goals in fuzz/__main__.py, on from where the last call stopped.
+# Half an hour towards the goals in fuzz/__main__.py, continuing from the previous call.
 fuzz-long: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz long --seconds 1500 $(FUZZ_ARGS)
 	@$(BIN)/python -m fuzz.kernel --seconds 300 $(KERNEL_FUZZ_ARGS) || [ $$? -eq 2 ]
@@ -134,7 +148,7 @@ fuzz-long: $(VENV)/.installed-dev
 fuzz-kernel: $(VENV)/.installed-dev
 	@$(BIN)/python -m fuzz.kernel $(KERNEL_FUZZ_ARGS)
 
-# What the hot paths cost, by callgrind: INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.
+# Instruction counts of the hot paths, by callgrind: INSTRUCTIONS_ARGS='--only enqueue --top 20', or --write.
 instructions: $(VENV)/.installed-dev
 	@$(BIN)/python -m tools.instructions $(INSTRUCTIONS_ARGS)
 
@@ -142,7 +156,7 @@ docs: $(VENV)/.installed-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 	@echo "site/index.html"
 
-# Every client tuned; BENCH_ARGS='--resume', '--only produce-100 idle', '--backend embedded', '--help'.
+# Every client, tuned: BENCH_ARGS='--resume', '--only produce-100 idle', '--backend embedded', '--help'.
 bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -154,7 +168,7 @@ bench-defaults: $(VENV)/.installed-dev
 bench-pythons: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks --pythons $(BENCH_ARGS)
 
-# Messages and batches to bytes and back, beside the peers: make bench-wire WIRE_ARGS="--only fetch"
+# Encoding and decoding of messages and batches: make bench-wire WIRE_ARGS="--only fetch"
 bench-wire: $(VENV)/.installed-dev
 	@$(BIN)/python -m benchmarks.wire $(WIRE_ARGS)
 

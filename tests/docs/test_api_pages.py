@@ -20,7 +20,14 @@ MEMBERS = re.compile(r"members: \[(?P<names>[^\]]*)\]")
 INTERNAL = {
     "Client": {
         *("clock", "coordinator", "coordinators", "finalized_feature", "forget_coordinator"),
-        *("from_config", "connection", "metadata", "metadata_for", "update_leader", "update_leaders"),
+        *(
+            "from_config",
+            "connection",
+            "metadata",
+            "metadata_for",
+            "update_leader",
+            "update_leaders",
+        ),
         *("on_metadata", "pause", "refresh_metadata", "request_metadata_update", "responsive"),
         *("submit", "track_topics", "untrack_topics"),
     },

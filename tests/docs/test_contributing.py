@@ -1,0 +1,32 @@
+"""CONTRIBUTING.md names files that exist, and `make help` lists every command."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.markdown_blocks import ROOT
+
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+PATH = re.compile(r"`((?:kafka_async|tests|tools|docs|benchmarks|fuzz)/[\w./*-]*)`")
+
+
+def test_every_file_of_the_guide_exists() -> None:
+    paths = PATH.findall(GUIDE)
+    assert len(paths) > 25
+    examples = {"kafka_async/producer/x.py", "tests/producer/test_x.py"}
+    assert [path for path in paths if path not in examples and not list(ROOT.glob(path))] == []
+
+
+def test_every_command_of_the_guide_is_a_target() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z-]+)", GUIDE)) <= targets
+
+
+def test_help_lists_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert phony is not None
+    listed = set(
+        re.findall(r"make ([a-z-]+)", MAKEFILE.partition("help:\n")[2].partition("# ---")[0])
+    )
+    assert set(phony[1].split()) - {"help"} <= listed
