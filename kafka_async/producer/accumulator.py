@@ -1,14 +1,15 @@
-"""Records on their way into batches, batches on their way to brokers: every decision, no waiting.
+"""Collects records into batches and decides which batches are due.
 
-Owned by the loop of one producer. Callers append, the sender asks what is due: which batches a
-broker gets next, which are to be compressed, which have expired, and when to look again. Each
-method that depends on time takes `now`, the loop's seconds.
+Nothing here waits: the module imports no asyncio, and each method that depends on time takes `now`,
+seconds of the event loop's clock. An accumulator is owned by the event loop of one producer.
+Callers append; the sender drains batches for a broker, has others compressed, and calls `tick` when
+something is due.
 
-A partition's records go into its open batch; it is closed when it is full, or taken when it has
-lingered long enough and the broker has room for it. Brokers are served from sets of partitions that
-rotate, a batch a partition a request, so that none waits for another. Memory is granted to open
-batches in doubling steps, so that the fast path, which appends to `TopicQueue.open`, needs no
-accounting.
+A partition's records go into its open batch. The batch is closed when it is full, or drained when
+it has lingered long enough and the broker has capacity for it. A request takes at most one batch of
+each partition, and partitions take turns, so that none delays another. Memory is reserved for an
+open batch in doubling steps, so that the fast path, which appends to `TopicQueue.open_batches`,
+needs no accounting.
 """
 
 from __future__ import annotations
@@ -19,20 +20,16 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.config import seconds
-from kafka_async.errors import (
-    KafkaError,
-    RecordTooLargeError,
-)
+from kafka_async.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
-from kafka_async.producer.buffer_pool import OVERHEAD, BufferMemory, Shortage
-from kafka_async.producer.expiry import delivery_timed_out, topic_not_learnt
-from kafka_async.producer.incomplete_batches import Ledger
+from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferPool, BufferShortage
+from kafka_async.producer.incomplete_batches import IncompleteBatches
 from kafka_async.producer.outcome import BatchOutcome
 from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
-from kafka_async.producer.partitioner import ask, partition_for_key
+from kafka_async.producer.partitioner import call_partitioner, partition_for_key
 from kafka_async.producer.producer_batch import BatchState, ProducerBatch
-from kafka_async.producer.ready_partitions import Schedule
-from kafka_async.producer.unpartitioned import UndesignatedRecords
+from kafka_async.producer.ready_partitions import ReadyPartitions
+from kafka_async.producer.unpartitioned import UnpartitionedRecords, missing_topic_error
 from kafka_async.records.batch import HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -40,77 +37,87 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.buffer_pool import Place
+    from kafka_async.producer.buffer_pool import BufferWaiter
     from kafka_async.producer.idempotence import Sequencer
-    from kafka_async.producer.outcome import NewPromise
+    from kafka_async.producer.outcome import FutureFactory
     from kafka_async.records.batch import RecordBatch
     from kafka_async.types import Headers, TopicPartition
 
-__all__ = ["Accumulator", "Shortage"]
+__all__ = ["Accumulator", "BufferShortage"]
 
-FIRST_GRANT = 4096
-"""Bytes of memory that an open batch begins with, unless its partition is busy; they double."""
+INITIAL_BATCH_BYTES = 4096
+"""Bytes reserved for a new batch, unless its partition is busy; doubled as the batch grows."""
 REQUEST_OVERHEAD = 512
-"""Room for what a produce request holds besides one batch."""
+"""Bytes of a produce request reserved for everything except one batch."""
 MAX_BATCHES_PER_REQUEST: Final = 48
-"""At most, so that neither a request nor its answer holds the event loop: a millisecond or two."""
-MAX_COMPANION_BYTES: Final = 1024 * 1024
-"""Bytes of a request beyond which it takes no open batches along: a CRC takes 0.06 ms per MiB."""
-A_TURN: Final = 128
-"""Batches, partitions or records that are dealt with in one turn of the event loop, of each kind
-that there may be thousands of: a fraction of a millisecond."""
+"""Limits the time that a request or its response occupies the event loop to about two milliseconds.
+"""
+MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
+"""Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
+MAX_ITEMS_PER_ITERATION: Final = 128
+"""Batches, partitions or records handled per event loop iteration, of each kind that may number in
+the thousands: a fraction of a millisecond.
+"""
 
 
 class Accumulator:
-    """All records of a producer that are neither acknowledged nor failed.
+    """Holds all records of a producer that are neither acknowledged nor failed.
 
-    `unknown` are topics that are to be learnt, or asked for anew since a partition is not there,
-    until somebody takes them; `obstacles` say why brokers cannot be connected to, by node id;
-    `closed` counts batches; `flushes` counts those who wait for everything to be delivered.
+    Attributes:
+        topics: Queue of each topic that records were appended to, by name.
+        stale_topics: Topics whose metadata is missing or stale; the sender clears it.
+        connection_errors: Error of the last connection attempt, by node id, while it has not
+            succeeded.
+        ready_partitions: Partitions with a batch ready for a broker.
+        incomplete: Batches and records that are neither acknowledged nor failed.
+        closed_count: Number of batches closed so far.
+        flushes_in_progress: Number of calls that wait until everything is delivered.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
         sequencer: Sequencer,
-        new_promise: NewPromise,
+        new_future: FutureFactory,
         rng: random.Random,
     ) -> None:
         self.sequencer = sequencer
-        self.memory = BufferMemory(config.buffer_memory, new_promise)
+        self.buffer_pool = BufferPool(config.buffer_memory, new_future)
         self.topics: dict[str, TopicQueue] = {}
-        self.unknown: dict[TopicQueue, None] = {}
-        self.obstacles: dict[int, KafkaError] = {}
-        self.schedule = Schedule()
-        self.ledger = Ledger(self.memory, sequencer, self.schedule)
-        self.compressing = config.compression_type != "none"
-        self.closed = 0
-        self.flushes = 0
+        self.stale_topics: dict[TopicQueue, None] = {}
+        self.connection_errors: dict[int, KafkaError] = {}
+        self.ready_partitions = ReadyPartitions()
+        self.incomplete = IncompleteBatches(self.buffer_pool, sequencer, self.ready_partitions)
+        self.compression_enabled = config.compression_type != "none"
+        self.closed_count = 0
+        self.flushes_in_progress = 0
         self._partitioner = config.partitioner
-        self._new_promise = new_promise
+        self._new_future = new_future
         self._rng = rng
-        self._transactions = 0
-        self._settling: dict[TopicQueue, Iterator[None]] = {}
+        self._transaction_count = 0
+        self._metadata_updates: dict[TopicQueue, Iterator[None]] = {}
         self._now = 0.0
-        self._wake = _nothing
-        self._awaited: deque[ProducerBatch] = deque()
-        self._on_await = self._awaited_first  # bound once, not for each batch
+        self._wakeup = _do_nothing
+        self._awaited_batches: deque[ProducerBatch] = deque()
+        self._first_await_callback = self._mark_awaited  # bound once, not per batch
         self._batch_size = config.batch_size
-        self._limit = max(0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD))
+        self._batch_limit = max(
+            0, min(config.batch_size, config.max_request_size - REQUEST_OVERHEAD)
+        )
         self._max_request_size = config.max_request_size
         self._linger = seconds(config.linger_ms)
-        self._patience = seconds(config.delivery_timeout_ms)
-        self._undesignated = UndesignatedRecords(
-            self.memory,
-            self.ledger,
-            new_promise,
-            patience=min(self._patience, seconds(config.max_block_ms)),
+        self._delivery_timeout = seconds(config.delivery_timeout_ms)
+        self._unpartitioned = UnpartitionedRecords(
+            self.buffer_pool,
+            self.incomplete,
+            new_future,
+            max_block=min(self._delivery_timeout, seconds(config.max_block_ms)),
         )
-        self._sealed: deque[PartitionQueue] = deque()
+        self._compression_queue: deque[PartitionQueue] = deque()
 
-    def on_due(self, wake: Callable[[], None]) -> None:
-        """Set what is called when a batch is due before the time that `next_due` returned."""
-        self._wake = wake
+    def set_wakeup(self, wakeup: Callable[[], None]) -> None:
+        """Set the callback for a batch that is due before the time that `next_due` returned."""
+        self._wakeup = wakeup
 
     # -- appending --------------------------------------------------------------------------------
 
@@ -123,48 +130,65 @@ class Accumulator:
         headers: Headers,
         timestamp: int,
         now: float,
-        place: Place | None = None,
-    ) -> Delivery | Shortage:
-        """Append a record; a Shortage, and no change, if there is no memory for it now.
+        waiter: BufferWaiter | None = None,
+    ) -> Delivery | BufferShortage:
+        """Append a record.
 
-        `place` is the caller's place in the line for memory. Raises RecordTooLargeError.
+        Args:
+            topic: Name of the topic.
+            partition: Partition, or None to choose one.
+            key: Serialized key.
+            value: Serialized value.
+            headers: Headers of the record.
+            timestamp: Milliseconds since the epoch.
+            now: Event loop time.
+            waiter: The caller's entry among those waiting for memory, whose grant is used.
+
+        Returns:
+            The record's handle, or a BufferShortage if there is no memory now; then nothing has
+            changed.
+
+        Raises:
+            RecordTooLargeError: The record can never be sent.
         """
         bound = record_size_bound(key, value, headers)
         self.check_size(bound, topic)
-        queue = self._topic(topic)
-        if place is not None:
-            self.memory.redeem(place)
-        if partition is None and not self._designated(queue, now):
-            return self._undesignated.append(
-                queue, key, value, headers, timestamp, bound, now, overtake=place is not None
+        queue = self._topic_queue(topic)
+        if waiter is not None:
+            self.buffer_pool.use_grant(waiter)
+        if partition is None and not self._can_assign_partition(queue, now):
+            return self._unpartitioned.append(
+                queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
             )
         if partition is None and self._partitioner is not None:
-            partition = ask(self._partitioner, topic, key, queue.count)
+            partition = call_partitioner(self._partitioner, topic, key, queue.partition_count)
         follows = False
         while True:
-            target = queue.queue(self._choose(queue, key) if partition is None else partition)
-            batch = target.open
+            target = queue.queue(
+                self._choose_partition(queue, key) if partition is None else partition
+            )
+            batch = target.open_batch
             if batch is None:
-                batch = self._open(target, bound, now, overtake=place is not None)
+                batch = self._open_batch(target, bound, now, overtake=waiter is not None)
                 if batch is None:
-                    return Shortage(bound + OVERHEAD, target)
+                    return BufferShortage(bound + MEMORY_OVERHEAD, target)
                 self._linger_or_send(batch, now, follows=follows)
             assert batch.section is not None
             delivery = batch.section.append(timestamp, key, value, headers)
             if delivery is not None:
                 return delivery
-            # Closing it makes the partitioner think again, so the next turn may be elsewhere.
+            # Closing a batch may change the sticky partition, so it is chosen again.
             if self._is_full(batch, bound):
                 self.close(batch, now)
                 follows = True
-            elif not self._grow(batch, bound, overtake=place is not None):
-                return Shortage(bound, target)
+            elif not self._grow(batch, bound, overtake=waiter is not None):
+                return BufferShortage(bound, target)
 
     def check_size(self, size: int, topic: str) -> None:
-        """Raise RecordTooLargeError for a record, or a ready-made batch, that can never be sent."""
+        """Raise RecordTooLargeError for a record or ready-made batch that can never be sent."""
         for limit, overhead, name in (
             (self._max_request_size, 0, "max_request_size"),
-            (self.memory.total, OVERHEAD, "buffer_memory"),
+            (self.buffer_pool.total_bytes, MEMORY_OVERHEAD, "buffer_memory"),
         ):
             if size + overhead > limit:
                 raise RecordTooLargeError(
@@ -176,110 +200,116 @@ class Accumulator:
         partition: TopicPartition,
         contents: RecordBatch,
         now: float,
-        place: Place | None = None,
-    ) -> Delivery | Shortage:
-        """Append a ready-made batch behind what its partition has; see `append`."""
+        waiter: BufferWaiter | None = None,
+    ) -> Delivery | BufferShortage:
+        """Append a ready-made batch after the other batches of its partition; see `append`."""
         self.check_size(contents.size, partition.topic)
-        queue = self._topic(partition.topic).queue(partition.partition)
-        if place is not None:
-            self.memory.redeem(place)
-        needed = contents.size + OVERHEAD
-        if not self.memory.take(needed, queue, overtake=place is not None):
-            return Shortage(needed, queue)
-        if queue.open is not None:
-            self.close(queue.open, now)
+        queue = self._topic_queue(partition.topic).queue(partition.partition)
+        if waiter is not None:
+            self.buffer_pool.use_grant(waiter)
+        needed = contents.size + MEMORY_OVERHEAD
+        if not self.buffer_pool.reserve(needed, queue, overtake=waiter is not None):
+            return BufferShortage(needed, queue)
+        if queue.open_batch is not None:
+            self.close(queue.open_batch, now)
         batch = self._new_batch(queue, now)
-        batch.held = contents.size
-        batch.carry(contents)
+        batch.reserved_bytes = contents.size
+        batch.set_contents(contents)
         batch.state = BatchState.READY
-        queue.waiting.append(batch)
-        self.schedule.offer(queue, now)
+        queue.queued.append(batch)
+        self.ready_partitions.add_if_ready(queue, now)
         return Delivery(batch.outcome, 0, contents.base_timestamp)
 
-    def _topic(self, name: str) -> TopicQueue:
+    def _topic_queue(self, name: str) -> TopicQueue:
         queue = self.topics.get(name)
         if queue is None:
             queue = self.topics[name] = TopicQueue(name, self._rng)
         if not queue.leaders:
-            self.unknown[queue] = None
+            self.stale_topics[queue] = None
         return queue
 
-    def _designated(self, topic: TopicQueue, now: float) -> bool:
-        """Whether a record may be given a partition: the topic is known, and nobody came before.
+    def _can_assign_partition(self, topic: TopicQueue, now: float) -> bool:
+        """Return True if the topic's metadata is known and none of its records are unpartitioned.
 
-        Else each that comes helps two of those before it, so that their line gets shorter.
+        Otherwise each call first assigns a partition to up to two earlier records, so that their
+        queue shrinks.
         """
         for _ in range(2):
-            if topic.leaders and topic.undesignated is not None:
-                self._designate(topic, now)
-        return bool(topic.leaders) and topic.undesignated is None
+            if topic.leaders and topic.unpartitioned is not None:
+                self._assign_partition(topic, now)
+        return bool(topic.leaders) and topic.unpartitioned is None
 
-    def _choose(self, queue: TopicQueue, key: bytes | None) -> int:
+    def _choose_partition(self, queue: TopicQueue, key: bytes | None) -> int:
         if key is not None:
-            return partition_for_key(key, queue.count)
-        return queue.choose(self._rng)
+            return partition_for_key(key, queue.partition_count)
+        return queue.choose_partition(self._rng)
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
-        outcome = BatchOutcome(*queue.partition, self._new_promise)
-        patience = self._patience if queue.exists else self._undesignated.patience
+        outcome = BatchOutcome(*queue.partition, self._new_future)
+        timeout = self._delivery_timeout if queue.exists else self._unpartitioned.max_block
         if not queue.exists:
-            self.unknown[queue.topic] = None
+            self.stale_topics[queue.topic] = None
         order = (queue.next_order,)
         queue.next_order += 1
-        batch = ProducerBatch(queue, outcome, created=now, deadline=now + patience, order=order)
-        self.ledger.enter(batch)
+        batch = ProducerBatch(queue, outcome, created=now, deadline=now + timeout, order=order)
+        self.incomplete.add(batch)
         return batch
 
-    def _open(
+    def _open_batch(
         self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
     ) -> ProducerBatch | None:
-        first, memory = FIRST_GRANT, self.memory
-        if queue.usual > first and 2 * (memory.used + 2 * queue.usual) <= memory.total:
-            # It fills up again: every step on the way would be a detour.
-            first = 1 << queue.usual.bit_length()
-        for grant in (max(size, min(first, self._limit)), size):
-            if memory.take(grant + OVERHEAD, queue, overtake=overtake):
-                return self._begin(queue, grant, now)
+        first, buffer_pool = INITIAL_BATCH_BYTES, self.buffer_pool
+        if (
+            queue.last_batch_bytes > first
+            and 2 * (buffer_pool.reserved_bytes + 2 * queue.last_batch_bytes)
+            <= buffer_pool.total_bytes
+        ):
+            # The batch will probably fill up like the last one, so it need not grow in steps.
+            first = 1 << queue.last_batch_bytes.bit_length()
+        for grant in (max(size, min(first, self._batch_limit)), size):
+            if buffer_pool.reserve(grant + MEMORY_OVERHEAD, queue, overtake=overtake):
+                return self._start_batch(queue, grant, now)
         return None
 
     def _linger_or_send(self, batch: ProducerBatch, now: float, *, follows: bool) -> None:
-        """Let a new batch wait for more records, if it may.
+        """Start the linger time of a new batch, or make its partition ready.
 
-        One that follows a full batch (`follows`) will be full soon: no request takes it along.
+        A batch that follows a full one (`follows`) will probably be full soon, so no request takes
+        it early.
         """
-        batch.due = batch.created + self._linger
-        if self._linger or self.compressing:
-            batch.accompanies = not follows
-            batch.outcome.on_await(self._on_await)
-            self.schedule.linger(batch)
+        batch.linger_until = batch.created + self._linger
+        if self._linger or self.compression_enabled:
+            batch.may_piggyback = not follows
+            batch.outcome.set_await_callback(self._first_await_callback)
+            self.ready_partitions.linger(batch)
         else:
-            self.schedule.offer(batch.queue, now)
+            self.ready_partitions.add_if_ready(batch.queue, now)
 
-    def _awaited_first(self, outcome: BatchOutcome) -> None:
-        """Note that a task awaits an open batch, which `tick` releases."""
-        batch = self.ledger.batch(outcome)
+    def _mark_awaited(self, outcome: BatchOutcome) -> None:
+        """Note that a task awaits an open batch; `tick` ends its linger time."""
+        batch = self.incomplete.batch(outcome)
         batch.awaited = True
-        self._awaited.append(batch)
-        self._wake()
+        self._awaited_batches.append(batch)
+        self._wakeup()
 
-    def _begin(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
-        queue.open = batch = self._new_batch(queue, created)
-        batch.held = grant
+    def _start_batch(self, queue: PartitionQueue, grant: int, created: float) -> ProducerBatch:
+        queue.open_batch = batch = self._new_batch(queue, created)
+        batch.reserved_bytes = grant
         batch.section = OpenBatch(batch.outcome, grant)
-        queue.topic.open.open(queue.partition.partition, batch.section)
+        queue.topic.open_batches.open(queue.partition.partition, batch.section)
         return batch
 
     def _is_full(self, batch: ProducerBatch, size: int) -> bool:
         assert batch.section is not None
-        return batch.section.size + size - HEADER_SIZE > self._limit
+        return batch.section.size + size - HEADER_SIZE > self._batch_limit
 
     def _grow(self, batch: ProducerBatch, size: int, *, overtake: bool) -> bool:
         assert batch.section is not None
         needed = batch.section.size + size
-        for wanted in (max(needed, min(self._limit, 2 * batch.held)), needed):
-            more = wanted - batch.held
-            if more <= 0 or self.memory.take(more, batch.queue, overtake=overtake):
-                batch.held = max(batch.held, wanted)
+        for wanted in (max(needed, min(self._batch_limit, 2 * batch.reserved_bytes)), needed):
+            more = wanted - batch.reserved_bytes
+            if more <= 0 or self.buffer_pool.reserve(more, batch.queue, overtake=overtake):
+                batch.reserved_bytes = max(batch.reserved_bytes, wanted)
                 batch.section.extend(wanted)
                 return True
         return False
@@ -287,283 +317,333 @@ class Accumulator:
     # -- closing and compressing ------------------------------------------------------------------
 
     def close(self, batch: ProducerBatch, now: float) -> None:
-        """Take no more records into a batch, and have it sent."""
-        self._close(batch, now)
-        if not self.compressing:
-            self.schedule.offer(batch.queue, now)
+        """Close a batch for appends and make its partition ready, after compression if enabled."""
+        self._close_batch(batch, now)
+        if not self.compression_enabled:
+            self.ready_partitions.add_if_ready(batch.queue, now)
         elif batch.queue.leader is not None:
-            # Compressed at the same time, they are ready for the same request.
-            for other in self.schedule.companions(batch.queue.leader, MAX_BATCHES_PER_REQUEST):
-                self._close(other, now)
+            # Batches that are compressed together are ready for the same request.
+            for other in self.ready_partitions.piggyback_batches(
+                batch.queue.leader, MAX_BATCHES_PER_REQUEST
+            ):
+                self._close_batch(other, now)
 
-    def _close(self, batch: ProducerBatch, now: float) -> None:
+    def _close_batch(self, batch: ProducerBatch, now: float) -> None:
         queue = batch.queue
         batch.closed_at = now
         assert batch.section is not None
-        assert queue.open is batch
+        assert queue.open_batch is batch
         size = batch.section.size
-        self.closed += 1
+        self.closed_count += 1
         queue.close()
-        batch.seal()
-        batch.outcome.on_await(None)
-        queue.usual = size
-        queue.topic.sticky.wrote(queue.partition.partition, size, self._batch_size)
-        queue.waiting.append(batch)
-        spare = batch.held - size
-        batch.held = size
+        batch.close()
+        batch.outcome.set_await_callback(None)
+        queue.last_batch_bytes = size
+        queue.topic.sticky.batch_closed(queue.partition.partition, size, self._batch_size)
+        queue.queued.append(batch)
+        spare = batch.reserved_bytes - size
+        batch.reserved_bytes = size
         if spare > 0:
-            self.memory.give(spare, queue)
-        if self.compressing:
-            self._sealed.append(queue)
+            self.buffer_pool.release(spare, queue)
+        if self.compression_enabled:
+            self._compression_queue.append(queue)
         else:
             batch.state = BatchState.READY
 
     @property
-    def compressible(self) -> bool:
-        """Whether `to_compress` may have something to give."""
-        return bool(self._sealed)
+    def has_batches_to_compress(self) -> bool:
+        """True if `next_to_compress` may yield a batch."""
+        return bool(self._compression_queue)
 
-    def to_compress(self) -> Iterator[ProducerBatch]:
-        """Batches to compress now: of each partition one at a time, in order."""
-        for _ in range(len(self._sealed)):
-            queue = self._sealed.popleft()
-            states = [batch.state for batch in queue.waiting]
-            if BatchState.COMPRESSING in states or BatchState.SEALED not in states:
+    def next_to_compress(self) -> Iterator[ProducerBatch]:
+        """Yield the batches to compress now: one per partition at a time, in order."""
+        for _ in range(len(self._compression_queue)):
+            queue = self._compression_queue.popleft()
+            states = [batch.state for batch in queue.queued]
+            if BatchState.COMPRESSING in states or BatchState.CLOSED not in states:
                 continue
-            batch = queue.waiting[states.index(BatchState.SEALED)]
+            batch = queue.queued[states.index(BatchState.CLOSED)]
             batch.state = BatchState.COMPRESSING
             yield batch
 
-    def compressed(self, batch: ProducerBatch, contents: RecordBatch | None, now: float) -> None:
-        """A batch is compressed, or cannot be (None); the partition's next one may be."""
-        self._sealed.append(batch.queue)
+    def finish_compression(
+        self, batch: ProducerBatch, contents: RecordBatch | None, now: float
+    ) -> None:
+        """Store a batch's compressed contents, or None if compression failed.
+
+        The partition's next batch may be compressed afterwards.
+        """
+        self._compression_queue.append(batch.queue)
         if contents is not None and batch.state is BatchState.COMPRESSING:
-            batch.carry(contents)
+            batch.set_contents(contents)
             batch.state = BatchState.READY
-            self.schedule.offer(batch.queue, now)
+            self.ready_partitions.add_if_ready(batch.queue, now)
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def take(self, node: int, room: int, now: float) -> list[ProducerBatch]:
-        """Batches for one request to a broker, at most one a partition, `room` bytes together.
+    def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
+        """Return the batches for one request to a broker, at most one per partition.
 
-        Beside those that are due it takes open ones of other partitions along. They count as on the
-        wire from now on; the ledger hears what became of each.
+        Batches that are due come first, then open batches of other partitions. All are in flight
+        afterwards, and the sender reports the outcome of each to `incomplete`.
+
+        Args:
+            node: Id of the broker.
+            room: Maximum bytes of all batches together; the first batch may exceed it.
+            now: Event loop time.
         """
-        taken: list[ProducerBatch] = []
+        drained: list[ProducerBatch] = []
         if not self.sequencer.ready:
-            return taken
-        for queue in chain(self.schedule.rotate(node), self._companions(node, taken, now)):
-            batch = self._next(queue, node, now)
+            return drained
+        for queue in chain(
+            self.ready_partitions.pop_partitions(node), self._piggyback_queues(node, drained, now)
+        ):
+            batch = self._next_batch(queue, node, now)
             if batch is None:
                 continue
-            if taken and batch.wire_size > room:
-                self.schedule.put_back(queue, node)
+            if drained and batch.wire_size > room:
+                self.ready_partitions.put_back(queue, node)
                 break
             room -= batch.wire_size
-            self.ledger.put_on_wire(batch, node)
-            taken.append(batch)
-            self.schedule.offer(queue, now)
-            if len(taken) == MAX_BATCHES_PER_REQUEST:
-                self.schedule.served(node)
+            self.incomplete.mark_in_flight(batch, node)
+            drained.append(batch)
+            self.ready_partitions.add_if_ready(queue, now)
+            if len(drained) == MAX_BATCHES_PER_REQUEST:
+                self.ready_partitions.move_to_back(node)
                 break
-        return taken
+        return drained
 
-    def _companions(
-        self, node: int, taken: list[ProducerBatch], now: float
+    def _piggyback_queues(
+        self, node: int, drained: list[ProducerBatch], now: float
     ) -> Iterator[PartitionQueue]:
-        """The partitions whose open batches a request that is not empty takes along."""
-        if not taken or self.compressing or not self.schedule.has_companions(node):
+        """Yield partitions whose open batches are added to a request that is not empty."""
+        if (
+            not drained
+            or self.compression_enabled
+            or not self.ready_partitions.has_piggyback_batches(node)
+        ):
             return
-        left = MAX_COMPANION_BYTES - sum([batch.wire_size for batch in taken])
-        for batch in self.schedule.companions(node, MAX_BATCHES_PER_REQUEST):
+        left = MAX_PIGGYBACK_BYTES - sum([batch.wire_size for batch in drained])
+        for batch in self.ready_partitions.piggyback_batches(node, MAX_BATCHES_PER_REQUEST):
             assert batch.section is not None
             left -= batch.section.size
             if left >= 0:
-                batch.due = min(batch.due, now)
+                batch.linger_until = min(batch.linger_until, now)
                 yield batch.queue
             else:
-                self.schedule.offer(batch.queue, now)  # for a later request
+                self.ready_partitions.add_if_ready(batch.queue, now)  # for a later request
 
-    def _next(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
+    def _next_batch(self, queue: PartitionQueue, node: int, now: float) -> ProducerBatch | None:
         if queue.leader != node:
-            self.schedule.offer(queue, now)
+            self.ready_partitions.add_if_ready(queue, now)
             return None
-        if not self.schedule.sendable(queue, now):
+        if not self.ready_partitions.is_sendable(queue, now):
             return None
-        if not queue.waiting and queue.open is not None:
-            self._close(queue.open, now)
-        batch = queue.waiting[0] if queue.waiting else None
+        if not queue.queued and queue.open_batch is not None:
+            self._close_batch(queue.open_batch, now)
+        batch = queue.queued[0] if queue.queued else None
         return batch if batch is not None and batch.state is BatchState.READY else None
 
-    # -- everything at once -----------------------------------------------------------------------
+    # -- partitions -------------------------------------------------------------------------------
 
     def queues(self) -> Iterator[PartitionQueue]:
-        """Every partition's queue."""
+        """Yield the queue of each partition."""
         for topic in self.topics.values():
             yield from topic.partitions.values()
 
-    def admit(self, queues: list[PartitionQueue], now: float) -> None:
-        """The partitions belong to the transaction now: their batches may be sent."""
+    def mark_partitions_added(self, queues: list[PartitionQueue], now: float) -> None:
+        """Make partitions ready that have been added to the transaction."""
         for queue in queues:
-            queue.admitted = self.schedule.admission
-            self.schedule.offer(queue, now)
+            queue.added_to_transaction = self.ready_partitions.required_transaction
+            self.ready_partitions.add_if_ready(queue, now)
 
-    def begin_admission(self, *, needed: bool) -> None:
-        """A transaction begins; if `needed`, each partition has to be admitted to it."""
-        self._transactions += 1
-        self.schedule.admission = self._transactions if needed else 0
-        self.schedule.unadmitted.clear()
+    def require_partitions_added(self, *, required: bool) -> None:
+        """Set whether partitions must be added to the transaction before they are sent."""
+        self._transaction_count += 1
+        self.ready_partitions.required_transaction = self._transaction_count if required else 0
+        self.ready_partitions.partitions_to_add.clear()
 
-    # -- what the cluster looks like --------------------------------------------------------------
+    # -- metadata ---------------------------------------------------------------------------------
 
-    def update(self, name: str, leaders: tuple[int | None, ...], now: float) -> None:
-        """The leaders of a topic's partitions, by number; empty if the topic is not known."""
+    def update_leaders(self, name: str, leaders: tuple[int | None, ...], now: float) -> None:
+        """Apply the leaders of a topic's partitions, by number; empty if the topic is unknown."""
         topic = self.topics[name]
         if leaders == topic.leaders:
             return
         topic.leaders = leaders
         topic.available = tuple([n for n, leader in enumerate(leaders) if leader is not None])
-        topic.sticky.forget()
-        # Nobody overtakes those who wait: the fast path is closed while somebody does.
-        topic.open.partitions = 0 if topic.undesignated else topic.count
-        self.memory.strand(topic, topic.count == 0)
-        if topic.count:
+        topic.sticky.reset()
+        # No record may overtake unpartitioned ones, so the fast path is closed meanwhile.
+        topic.open_batches.partitions = 0 if topic.unpartitioned else topic.partition_count
+        self.buffer_pool.set_stranded(topic, topic.partition_count == 0)
+        if topic.partition_count:
             topic.error = None
-            self.unknown.pop(topic, None)
-        elif topic.wanted:
-            self.unknown[topic] = None
-            if topic.undesignated:
-                self._undesignated.watch(topic)
-        self._settling[topic] = self._settle(topic)
-        self._go_on_settling(now)
+            self.stale_topics.pop(topic, None)
+        elif topic.awaits_metadata:
+            self.stale_topics[topic] = None
+            if topic.unpartitioned:
+                self._unpartitioned.track_deadline(topic)
+        self._metadata_updates[topic] = self._apply_leaders(topic)
+        self._continue_metadata_updates(now)
 
-    def _go_on_settling(self, now: float) -> None:
-        """Tell partitions of their leaders and records of their partitions, as a turn allows."""
-        self._now, left = now, A_TURN
-        while self._settling and left > 0:
-            topic, settling = next(iter(self._settling.items()))
-            for _ in islice(settling, left):
+    def _continue_metadata_updates(self, now: float) -> None:
+        """Apply leaders and assign partitions to records, up to the limit per iteration."""
+        self._now, left = now, MAX_ITEMS_PER_ITERATION
+        while self._metadata_updates and left > 0:
+            topic, updates = next(iter(self._metadata_updates.items()))
+            for _ in islice(updates, left):
                 left -= 1
             if left > 0:
-                del self._settling[topic]
+                del self._metadata_updates[topic]
 
-    def _settle(self, topic: TopicQueue) -> Iterator[None]:
+    def _apply_leaders(self, topic: TopicQueue) -> Iterator[None]:
         for number, queue in list(topic.partitions.items()):
-            self._lead(queue, topic.leaders[number] if number < topic.count else None, self._now)
+            self._set_leader(
+                queue, topic.leaders[number] if number < topic.partition_count else None, self._now
+            )
             yield
-        while topic.count and topic.undesignated is not None:
-            self._designate(topic, self._now)
+        while topic.partition_count and topic.unpartitioned is not None:
+            self._assign_partition(topic, self._now)
             yield
-        if topic.missed:
-            self.unknown[topic] = None
-        topic.open.partitions = topic.count
+        if topic.missing_partitions:
+            self.stale_topics[topic] = None
+        topic.open_batches.partitions = topic.partition_count
 
-    def _lead(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
+    def _set_leader(self, queue: PartitionQueue, leader: int | None, now: float) -> None:
         if queue.exists:
             for batch in queue.unsent():
-                batch.deadline = batch.created + self._patience
+                batch.deadline = batch.created + self._delivery_timeout
         if queue.leader != leader:
             queue.leader = leader
-            # What made the last attempt fail was the old leader's (KIP-951): no need to wait.
+            # The back-off was for the old leader (KIP-951).
             queue.not_before = 0.0
-            self.memory.strand(queue, leader is None)
-        self.schedule.offer(queue, now)
+            self.buffer_pool.set_stranded(queue, leader is None)
+        self.ready_partitions.add_if_ready(queue, now)
 
-    def _designate(self, topic: TopicQueue, now: float) -> None:
-        """Give the topic's oldest undesignated record a partition, and its place in a batch."""
-        assert topic.undesignated is not None
-        record = topic.undesignated[0]
+    def _assign_partition(self, topic: TopicQueue, now: float) -> None:
+        """Move the topic's oldest unpartitioned record into a batch."""
+        assert topic.unpartitioned is not None
+        record = topic.unpartitioned[0]
         try:
             if self._partitioner is None:
-                partition = self._choose(topic, record.key)
+                partition = self._choose_partition(topic, record.key)
             else:
-                partition = ask(self._partitioner, topic.name, record.key, topic.count)
-        except Exception as error:  # noqa: BLE001  # the caller's partitioner may raise anything
-            self.ledger.fail_record(topic, error)
+                partition = call_partitioner(
+                    self._partitioner, topic.name, record.key, topic.partition_count
+                )
+        except Exception as error:  # noqa: BLE001  # the application's partitioner
+            self.incomplete.fail_record(topic, error)
             return
-        topic.leave()
-        self.ledger.leave_record(record)
+        topic.pop_unpartitioned()
+        self.incomplete.remove_record(record)
         queue = topic.queue(partition)
         batch = self._batch_with_room(queue, record.size, record.created, now)
-        self.memory.transfer(record.size + OVERHEAD, topic, queue)
+        self.buffer_pool.transfer(record.size + MEMORY_OVERHEAD, topic, queue)
         assert batch.section is not None
         if batch.section.count:
-            self.memory.give(OVERHEAD, queue)  # else it is the batch's
+            self.buffer_pool.release(MEMORY_OVERHEAD, queue)  # a new batch keeps it
         delivery = batch.section.append(record.timestamp, record.key, record.value, record.headers)
-        assert delivery is not None, "it was granted what it needs"
-        record.designate(delivery, batch.outcome)
-        self.schedule.offer(queue, now)
+        assert delivery is not None, "the batch has room for the record"
+        record.assign(delivery, batch.outcome)
+        self.ready_partitions.add_if_ready(queue, now)
 
     def _batch_with_room(
         self, queue: PartitionQueue, size: int, created: float, now: float
     ) -> ProducerBatch:
-        """The partition's open batch with room for `size` bytes, which the caller holds already."""
-        batch = queue.open
+        """Return the partition's open batch with room for `size` bytes, already reserved."""
+        batch = queue.open_batch
         if batch is not None and self._is_full(batch, size):
             self.close(batch, now)
             batch = None
         if batch is None:
-            batch = self._begin(queue, size, created)
+            batch = self._start_batch(queue, size, created)
             self._linger_or_send(batch, now, follows=False)
             return batch
-        batch.held += size
+        batch.reserved_bytes += size
         assert batch.section is not None
-        batch.section.extend(batch.held)
+        batch.section.extend(batch.reserved_bytes)
         return batch
 
     # -- time -------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> bool:
-        """Do what is due: end lingering and back-offs, fail what has expired.
+        """End linger times and back-offs that are over, and fail expired batches.
 
-        As much as a turn allows; whether something is left for the next one. No open batch lingers
-        while a flush is on, or memory is short.
+        No open batch lingers during a flush or while callers wait for memory.
+
+        Returns:
+            True if the limit per event loop iteration was reached and more is due.
         """
-        schedule = self.schedule
-        hurry = self.flushes or self.memory.waiting
-        if not (hurry or self._awaited or self._settling or self.next_due() <= now):
+        ready_partitions = self.ready_partitions
+        skip_linger = self.flushes_in_progress or self.buffer_pool.waiter_count
+        if not (
+            skip_linger or self._awaited_batches or self._metadata_updates or self.next_due() <= now
+        ):
             return False
-        for _ in range(min(A_TURN, len(self._awaited))):
-            batch = self._awaited.popleft()
-            if batch.state is BatchState.OPEN and not batch.queue.on_wire:
-                self._let_go(batch, now)
-        for batch in islice(schedule.lingered(inf if hurry else now), A_TURN):
-            self._let_go(batch, now)
-        for _ in islice(schedule.wake(now), A_TURN):
+        for _ in range(min(MAX_ITEMS_PER_ITERATION, len(self._awaited_batches))):
+            batch = self._awaited_batches.popleft()
+            if batch.state is BatchState.OPEN and not batch.queue.in_flight:
+                self._end_linger(batch, now)
+        for batch in islice(
+            ready_partitions.pop_lingered(inf if skip_linger else now), MAX_ITEMS_PER_ITERATION
+        ):
+            self._end_linger(batch, now)
+        for _ in islice(ready_partitions.end_backoffs(now), MAX_ITEMS_PER_ITERATION):
             pass
-        for batch in islice(schedule.expired(now), A_TURN):
-            self.ledger.fail(batch, self.expired(batch), now)
-        self._undesignated.expire(now, A_TURN)
-        self._go_on_settling(now)
+        for batch in islice(ready_partitions.pop_expired(now), MAX_ITEMS_PER_ITERATION):
+            self.incomplete.fail(batch, self.timeout_error(batch), now)
+        self._unpartitioned.expire(now, MAX_ITEMS_PER_ITERATION)
+        self._continue_metadata_updates(now)
         return (
-            bool(self._settling or self._awaited)
-            or (bool(hurry) and schedule.lingers)
+            bool(self._metadata_updates or self._awaited_batches)
+            or (bool(skip_linger) and ready_partitions.has_lingering)
             or self.next_due() <= now
         )
 
     def next_due(self) -> float:
-        """When to call `tick` next, unless something happens before; inf if nothing is due."""
-        due, other = self.schedule.next_due(), self._undesignated.next_due()
+        """Return the time for the next `tick` unless something else happens; inf if never."""
+        due, other = self.ready_partitions.next_due(), self._unpartitioned.next_due()
         return due if due < other else other
 
-    def expired(self, batch: ProducerBatch) -> KafkaError:
-        """The error of a batch whose time has run out."""
+    def timeout_error(self, batch: ProducerBatch) -> KafkaError:
+        """Return the error of a batch whose deadline has passed."""
         queue = batch.queue
         if queue.exists:
-            obstacle = None if queue.leader is None else self.obstacles.get(queue.leader)
-            return delivery_timed_out(batch, self._patience, obstacle)
-        patience = self._undesignated.patience
-        return topic_not_learnt(queue.topic, queue.partition.partition, patience)
+            connection_error = (
+                None if queue.leader is None else self.connection_errors.get(queue.leader)
+            )
+            return _timeout_error(batch, self._delivery_timeout, connection_error)
+        max_block = self._unpartitioned.max_block
+        return missing_topic_error(queue.topic, queue.partition.partition, max_block)
 
-    def _let_go(self, batch: ProducerBatch, now: float) -> None:
-        batch.due = min(batch.due, now)
-        # Compressed ahead if it is the next to be sent; else it fills up until it is.
-        if self.compressing and not batch.queue.waiting:
+    def _end_linger(self, batch: ProducerBatch, now: float) -> None:
+        batch.linger_until = min(batch.linger_until, now)
+        # The next batch to send is compressed now; any other fills up until it is the next.
+        if self.compression_enabled and not batch.queue.queued:
             self.close(batch, now)
         else:
-            self.schedule.offer(batch.queue, now)
+            self.ready_partitions.add_if_ready(batch.queue, now)
 
 
-def _nothing() -> None:
+def _timeout_error(
+    batch: ProducerBatch, timeout: float, connection_error: KafkaError | None
+) -> KafkaError:
+    """Return the error of a batch that was not delivered within `timeout` seconds.
+
+    `connection_error` says why its leader could not be connected to, if it could not.
+    """
+    text = f"not delivered within delivery_timeout_ms ({timeout:g} s)"
+    if batch.error is not None:
+        text += f"; the last of {batch.attempts} attempts: {batch.error}"
+    elif batch.queue.leader is None:
+        text += "; the partition has no leader"
+    elif connection_error is not None:
+        text += f"; its leader cannot be reached: {connection_error}"
+    topic, partition = batch.queue.partition
+    error = KafkaTimeoutError(text, topic=topic, partition=partition)
+    error.__cause__ = batch.error or connection_error
+    return error
+
+
+def _do_nothing() -> None:
     pass

@@ -1,8 +1,8 @@
-"""What compresses a producer's batches: small ones in the event loop, large ones in threads.
+"""Compresses batches: small ones in the event loop, large ones in threads.
 
-The way to a thread and back costs 0.1 to 0.2 ms of CPU time: caches, and Python's lock, twice. What
-is compressed in not much more is compressed where it is, a little in each turn of the loop; the
-rest goes to a thread, as many batches at once as there are by then.
+Passing work to a thread and back costs 0.1 to 0.2 ms of CPU time, for caches and Python's lock. A
+batch that compresses in about that time is compressed in the event loop, a few per iteration.
+Larger ones go to a thread, several at once if possible.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kafka_async.errors import KafkaError
-from kafka_async.producer.accumulator import A_TURN
+from kafka_async.producer.accumulator import MAX_ITEMS_PER_ITERATION
 from kafka_async.records.compression import Codec, compress
 
 if TYPE_CHECKING:
@@ -25,34 +25,36 @@ if TYPE_CHECKING:
     from kafka_async.records.batch import RecordBatch
     from kafka_async.supervisor import Supervisor
 
-__all__ = ["Compressing"]
+__all__ = ["BatchCompressor"]
 
 KIB: Final = 1024
-COMPRESSED_IN_LOOP: Final = {
+MAX_IN_LOOP_BYTES: Final = {
     Codec.none: 0,
     Codec.gzip: 16 * KIB,
     Codec.snappy: 128 * KIB,
     Codec.lz4: 256 * KIB,
     Codec.zstd: 128 * KIB,
 }
-"""Bytes that take a codec 0.2 to 0.4 ms at its default level: larger batches go to a thread."""
-USUAL_LEVELS: Final = {Codec.gzip: 6, Codec.lz4: 2, Codec.zstd: 3}
-"""The highest levels that are about as fast as the default ones."""
-COMPRESSED_IN_LOOP_ABOVE: Final = 4 * KIB
-"""The same for levels above those, which take up to a hundred times as long."""
-IN_A_TURN: Final = 2
-"""So many times that is compressed in one turn of the event loop, and what goes beyond it."""
-WORKERS: Final = 2
+"""Bytes that a codec compresses in 0.2 to 0.4 ms at its default level; larger batches go to a
+thread.
+"""
+MAX_FAST_LEVELS: Final = {Codec.gzip: 6, Codec.lz4: 2, Codec.zstd: 3}
+"""Highest levels that are about as fast as the default ones."""
+MAX_IN_LOOP_BYTES_HIGH_LEVEL: Final = 4 * KIB
+"""MAX_IN_LOOP_BYTES for higher levels, which take up to a hundred times as long."""
+IN_LOOP_BUDGET_FACTOR: Final = 2
+"""Times MAX_IN_LOOP_BYTES compressed per event loop iteration; the last batch may exceed it."""
+MAX_WORKERS: Final = 2
 """Threads that compress at the same time."""
-IN_ONE_GO: Final = 512 * KIB
-"""Bytes after which a thread hands over what it has compressed."""
+MAX_BYTES_PER_JOB: Final = 512 * KIB
+"""Bytes that a thread compresses before it hands over the result."""
 
 
-class Compressing:
-    """Has batches compressed, in order within a partition. Owned by the sender.
+class BatchCompressor:
+    """Compresses the batches of a producer, in order within a partition.
 
-    `fail(batch, error)` is called with a batch that cannot be compressed, `wake()` when there is
-    more to do in the loop's next turn.
+    It belongs to the sender. `fail(batch, error, now)` is called with a batch that cannot be
+    compressed; `wakeup()` when there is more to do in the next event loop iteration.
     """
 
     def __init__(
@@ -62,71 +64,71 @@ class Compressing:
         supervisor: Supervisor,
         *,
         now: Callable[[], float],
-        wake: Callable[[], None],
+        wakeup: Callable[[], None],
         fail: Callable[[ProducerBatch, KafkaError, float], None],
     ) -> None:
         self._accumulator = accumulator
         self._supervisor = supervisor
         self._now = now
-        self._wake = wake
+        self._wakeup = wakeup
         self._fail = fail
         self._codec = Codec[config.compression_type]
         self._level = config.compression_level
-        self._in_loop = compressed_in_loop(self._codec, self._level)
-        self._waiting: deque[tuple[ProducerBatch, RecordBatch]] = deque()
+        self._max_in_loop_bytes = max_in_loop_bytes(self._codec, self._level)
+        self._queued: deque[tuple[ProducerBatch, RecordBatch]] = deque()
         self._workers = 0
 
-    def look_round(self) -> None:
-        """Compress what is small, as much as fits a turn, and give a thread what is large."""
-        left = IN_A_TURN * self._in_loop
-        for batch in islice(self._batches(), A_TURN):
-            contents = batch.sealed
+    def run(self) -> None:
+        """Compress small batches, up to the limit per iteration, and queue large ones."""
+        left = IN_LOOP_BUDGET_FACTOR * self._max_in_loop_bytes
+        for batch in islice(self._batches(), MAX_ITEMS_PER_ITERATION):
+            contents = batch.record_batch
             size = len(contents.payload)
-            if size > self._in_loop:
-                self._waiting.append((batch, contents))
+            if size > self._max_in_loop_bytes:
+                self._queued.append((batch, contents))
             else:
-                self._finish(batch, contents, self._packed(contents))
+                self._finish(batch, contents, self._compress(contents))
                 left -= size
                 if left <= 0:
                     break
-        if self._accumulator.compressible:
-            self._wake()
-        if self._waiting and self._workers < min(WORKERS, len(self._waiting)):
+        if self._accumulator.has_batches_to_compress:
+            self._wakeup()
+        if self._queued and self._workers < min(MAX_WORKERS, len(self._queued)):
             self._workers += 1
-            self._supervisor.spawn(self._work, name="compression")
+            self._supervisor.spawn(self._run_worker, name="compression")
 
     def _batches(self) -> Iterator[ProducerBatch]:
-        """What is to be compressed now, and what may be once that is done."""
-        while self._accumulator.compressible:
-            yield from self._accumulator.to_compress()
+        """Yield batches to compress, including those that become available meanwhile."""
+        while self._accumulator.has_batches_to_compress:
+            yield from self._accumulator.next_to_compress()
 
-    async def _work(self) -> None:
-        """Have a thread compress what waits, until nothing does."""
+    async def _run_worker(self) -> None:
+        """Compress queued batches in a thread until the queue is empty."""
         try:
-            while self._waiting:
-                some = self._some()
-                packed = await self._supervisor.offload(
-                    self._all_packed, [contents for _, contents in some]
+            while self._queued:
+                job = self._next_job()
+                compressed = await self._supervisor.offload(
+                    self._compress_all, [contents for _, contents in job]
                 )
-                for (batch, contents), result in zip(some, packed, strict=True):
+                for (batch, contents), result in zip(job, compressed, strict=True):
                     self._finish(batch, contents, result)
-                self._wake()
+                self._wakeup()
         finally:
             self._workers -= 1
 
-    def _some(self) -> list[tuple[ProducerBatch, RecordBatch]]:
-        """The next batches for one thread."""
-        some = [self._waiting.popleft()]
-        size = len(some[0][1].payload)
-        while self._waiting and size + len(self._waiting[0][1].payload) <= IN_ONE_GO:
-            some.append(self._waiting.popleft())
-            size += len(some[-1][1].payload)
-        return some
+    def _next_job(self) -> list[tuple[ProducerBatch, RecordBatch]]:
+        """Remove and return the next batches for one thread."""
+        job = [self._queued.popleft()]
+        size = len(job[0][1].payload)
+        while self._queued and size + len(self._queued[0][1].payload) <= MAX_BYTES_PER_JOB:
+            job.append(self._queued.popleft())
+            size += len(job[-1][1].payload)
+        return job
 
-    def _all_packed(self, all_contents: Sequence[RecordBatch]) -> list[RecordBatch | KafkaError]:
-        return [self._packed(contents) for contents in all_contents]
+    def _compress_all(self, all_contents: Sequence[RecordBatch]) -> list[RecordBatch | KafkaError]:
+        return [self._compress(contents) for contents in all_contents]
 
-    def _packed(self, contents: RecordBatch) -> RecordBatch | KafkaError:
+    def _compress(self, contents: RecordBatch) -> RecordBatch | KafkaError:
         try:
             payload = compress(self._codec, contents.payload, self._level)
         except KafkaError as error:
@@ -134,19 +136,19 @@ class Compressing:
         return replace(contents, payload=payload, codec=self._codec)
 
     def _finish(
-        self, batch: ProducerBatch, contents: RecordBatch, packed: RecordBatch | KafkaError
+        self, batch: ProducerBatch, contents: RecordBatch, compressed: RecordBatch | KafkaError
     ) -> None:
-        failed = isinstance(packed, KafkaError)
-        self._accumulator.compressed(batch, None if failed else packed, self._now())
-        if failed and batch.contents is contents:  # else it has failed or was split meanwhile
-            self._fail(batch, packed, self._now())
+        failed = isinstance(compressed, KafkaError)
+        self._accumulator.finish_compression(batch, None if failed else compressed, self._now())
+        if failed and batch.contents is contents:  # otherwise it has failed or was split meanwhile
+            self._fail(batch, compressed, self._now())
 
 
-def compressed_in_loop(codec: Codec, level: int | None) -> int:
-    """Bytes up to which a batch is compressed in the event loop."""
-    above = level is not None and level > USUAL_LEVELS.get(codec, 0)
+def max_in_loop_bytes(codec: Codec, level: int | None) -> int:
+    """Return the size up to which a batch is compressed in the event loop."""
+    high_level = level is not None and level > MAX_FAST_LEVELS.get(codec, 0)
     return (
-        min(COMPRESSED_IN_LOOP[codec], COMPRESSED_IN_LOOP_ABOVE)
-        if above
-        else COMPRESSED_IN_LOOP[codec]
+        min(MAX_IN_LOOP_BYTES[codec], MAX_IN_LOOP_BYTES_HIGH_LEVEL)
+        if high_level
+        else MAX_IN_LOOP_BYTES[codec]
     )

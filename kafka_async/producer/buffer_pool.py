@@ -1,13 +1,13 @@
-"""The bound on what a producer keeps in memory: pure accounting, and a line of those who wait.
+"""Bounds the memory of a producer's batches, with a queue of callers waiting for it.
 
-Bytes are taken when a batch is opened or grows and given back when its outcome is known, and with
-them what Python takes for the batch itself: else many small ones would be twice as large. Whoever
-finds too little may queue for it; the line is served in order, and a place in it holds the bytes
-once granted, so nobody who comes later can take them.
+Bytes are reserved when a batch is opened or grows, and released when its outcome is known. The
+overhead of a batch's Python objects counts too, since many small batches would otherwise take twice
+the memory. A caller that finds too little may wait; waiters are served in order, and a granted
+waiter holds its bytes, so that later callers cannot take them.
 
-What cannot be sent, for want of a leader or because the topic is not known, is stranded. All that
-is stranded together may hold half of the memory, and each holder of it an equal share of that half,
-so the rest can go on. A stranded holder in the line is passed over, not waited for.
+Batches that cannot be sent, because their partition has no leader or their topic is unknown, are
+stranded. All stranded accounts together may hold half of the memory, and each of them an equal
+share of that half, so that the others can continue. A stranded waiter does not delay others.
 """
 
 from __future__ import annotations
@@ -16,156 +16,165 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from kafka_async.producer.outcome import NewPromise, Promise
+    from kafka_async.producer.outcome import FutureFactory, FutureLike
 
-__all__ = ["OVERHEAD", "BufferMemory", "Holder", "Place", "Shortage"]
+__all__ = ["MEMORY_OVERHEAD", "BufferPool", "BufferShortage", "BufferWaiter", "MemoryAccount"]
 
-OVERHEAD: Final = 768
-"""Bytes that a batch, or a record that waits for its topic, takes besides what is in it."""
+MEMORY_OVERHEAD: Final = 768
+"""Bytes reserved for each batch or unpartitioned record in addition to its contents."""
 
 
-class Holder:
-    """Somebody who holds bytes: a partition's queue, or a topic's queue without a partition."""
+class MemoryAccount:
+    """Counts the bytes reserved for one partition, or for the unpartitioned records of a topic."""
 
-    __slots__ = ("held", "stranded")
+    __slots__ = ("reserved_bytes", "stranded")
 
     def __init__(self, *, stranded: bool) -> None:
-        self.held = 0
+        self.reserved_bytes = 0
         self.stranded = stranded
 
 
-class Shortage(NamedTuple):
-    """There is no memory: how many bytes are needed, and who would hold them."""
+class BufferShortage(NamedTuple):
+    """Result of an append without memory: the bytes needed, and the account they are for."""
 
     size: int
-    holder: Holder
+    account: MemoryAccount
 
 
-class Place:
-    """A place in the line. `promise` is fulfilled when the bytes are there; then redeem it."""
+class BufferWaiter:
+    """A caller waiting for memory; `future` is done when it is granted or the pool is closed."""
 
-    __slots__ = ("granted", "holder", "promise", "size")
+    __slots__ = ("account", "future", "granted", "size")
 
-    def __init__(self, size: int, holder: Holder, promise: Promise) -> None:
+    def __init__(self, size: int, account: MemoryAccount, future: FutureLike) -> None:
         self.size = size
-        self.holder = holder
-        self.promise = promise
+        self.account = account
+        self.future = future
         self.granted = False
 
 
-class BufferMemory:
-    """`total` bytes, who holds how many, and who waits."""
+class BufferPool:
+    """Reserves and releases bytes of buffer_memory.
 
-    def __init__(self, total: int, new_promise: NewPromise) -> None:
-        self.total = total
-        self.used = 0
-        self._new_promise = new_promise
-        self._line: deque[Place] = deque()
+    Attributes:
+        total_bytes: buffer_memory.
+        reserved_bytes: Bytes reserved for all accounts, and granted to waiters.
+    """
+
+    def __init__(self, total: int, new_future: FutureFactory) -> None:
+        self.total_bytes = total
+        self.reserved_bytes = 0
+        self._new_future = new_future
+        self._waiters: deque[BufferWaiter] = deque()
         self._stranded_bytes = 0
-        self._stranded_holders = 0
+        self._stranded_accounts = 0
 
     @property
-    def waiting(self) -> int:
-        """How many wait for room."""
-        return len(self._line)
+    def waiter_count(self) -> int:
+        """Number of callers waiting for memory."""
+        return len(self._waiters)
 
-    def take(self, size: int, holder: Holder, *, overtake: bool = False) -> bool:
-        """Take bytes if they are there and nobody came earlier (or one may overtake)."""
-        if not self._fits(size, holder):
+    def reserve(self, size: int, account: MemoryAccount, *, overtake: bool = False) -> bool:
+        """Reserve bytes if they are available; return whether they were.
+
+        Earlier waiters come first unless `overtake` is set.
+        """
+        if not self._fits(size, account):
             return False
-        if self._line and self._contested(holder) and not overtake:
+        if self._waiters and self._has_earlier_waiter(account) and not overtake:
             return False
-        self._move(size, holder)
+        self._adjust(size, account)
         return True
 
-    def force(self, size: int, holder: Holder) -> None:
-        """Take bytes for what was accepted already, whether they are there or not."""
-        self._move(size, holder)
+    def force_reserve(self, size: int, account: MemoryAccount) -> None:
+        """Reserve bytes for records that were accepted already, beyond the limit if necessary."""
+        self._adjust(size, account)
 
-    def give(self, size: int, holder: Holder) -> None:
-        """Give bytes back, and serve the line."""
-        self._move(-size, holder)
-        if self._line:
-            self._serve()
+    def release(self, size: int, account: MemoryAccount) -> None:
+        """Release bytes, and grant them to waiters."""
+        self._adjust(-size, account)
+        if self._waiters:
+            self._grant_waiters()
 
-    def transfer(self, size: int, giver: Holder, taker: Holder) -> None:
-        """Let another hold bytes that are taken already."""
-        self._move(-size, giver)
-        self._move(size, taker)
+    def transfer(self, size: int, source: MemoryAccount, target: MemoryAccount) -> None:
+        """Move reserved bytes from one account to another."""
+        self._adjust(-size, source)
+        self._adjust(size, target)
 
-    def strand(self, holder: Holder, stranded: bool) -> None:
-        """The holder can no longer be sent, or can again."""
-        if holder.stranded == stranded:
+    def set_stranded(self, account: MemoryAccount, stranded: bool) -> None:
+        """Set whether batches of an account cannot be sent."""
+        if account.stranded == stranded:
             return
-        held = holder.held
-        self._move(-held, holder)
-        holder.stranded = stranded
-        self._move(held, holder)
-        self._serve()
+        reserved_bytes = account.reserved_bytes
+        self._adjust(-reserved_bytes, account)
+        account.stranded = stranded
+        self._adjust(reserved_bytes, account)
+        self._grant_waiters()
 
-    def queue(self, size: int, holder: Holder) -> Place:
-        """Stand in line for bytes."""
-        place = Place(size, holder, self._new_promise())
-        self._line.append(place)
-        self._serve()
-        return place
+    def add_waiter(self, size: int, account: MemoryAccount) -> BufferWaiter:
+        """Wait for bytes, after all earlier waiters."""
+        waiter = BufferWaiter(size, account, self._new_future())
+        self._waiters.append(waiter)
+        self._grant_waiters()
+        return waiter
 
-    def redeem(self, place: Place) -> None:
-        """Free what a place was granted, for its owner to take in the same breath."""
-        if place.granted:
-            place.granted = False
-            self._move(-place.size, place.holder)
+    def use_grant(self, waiter: BufferWaiter) -> None:
+        """Release a waiter's grant, which the caller reserves before any other task runs."""
+        if waiter.granted:
+            waiter.granted = False
+            self._adjust(-waiter.size, waiter.account)
 
-    def leave(self, place: Place) -> None:
-        """Give up a place, and what it was granted; harmless when it was redeemed."""
-        if place in self._line:
-            self._line.remove(place)
-        self.redeem(place)
-        self._serve()
+    def remove_waiter(self, waiter: BufferWaiter) -> None:
+        """Remove a waiter and release its unused grant."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        self.use_grant(waiter)
+        self._grant_waiters()
 
-    def wake_all(self) -> None:
-        """Fulfil every promise without granting anything: the owner closes."""
-        while self._line:
-            place = self._line.popleft()
-            if not place.promise.done():
-                place.promise.set_result(None)
+    def wake_all_waiters(self) -> None:
+        """Complete the future of each waiter without a grant: the producer is closing."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.future.done():
+                waiter.future.set_result(None)
 
-    def _contested(self, holder: Holder) -> bool:
-        """Whether somebody came earlier; a stranded place in the line holds up only its like."""
-        return any(holder.stranded or not place.holder.stranded for place in self._line)
+    def _has_earlier_waiter(self, account: MemoryAccount) -> bool:
+        """Return True if a waiter comes first; a stranded one delays only stranded accounts."""
+        return any(account.stranded or not waiter.account.stranded for waiter in self._waiters)
 
-    def _fits(self, size: int, holder: Holder) -> bool:
-        if self.used + size > self.total:
+    def _fits(self, size: int, account: MemoryAccount) -> bool:
+        if self.reserved_bytes + size > self.total_bytes:
             return False
-        if not holder.stranded or self._stranded_bytes == 0:
+        if not account.stranded or self._stranded_bytes == 0:
             return True
-        limit = self.total // 2
-        others = self._stranded_holders + (0 if holder.held else 1)
-        return self._stranded_bytes + size <= limit and holder.held + size <= limit // max(
-            1, others
+        limit = self.total_bytes // 2
+        others = self._stranded_accounts + (0 if account.reserved_bytes else 1)
+        return (
+            self._stranded_bytes + size <= limit
+            and account.reserved_bytes + size <= limit // max(1, others)
         )
 
-    def _serve(self) -> None:
-        passed: list[Place] = []
-        while self._line:
-            place = self._line[0]
-            if place.promise.done():  # cancelled: its owner is about to leave
-                self._line.popleft()
-            elif self._fits(place.size, place.holder):
-                self._line.popleft()
-                self._move(place.size, place.holder)
-                place.granted = True
-                place.promise.set_result(None)
-            elif place.holder.stranded:
-                passed.append(self._line.popleft())
+    def _grant_waiters(self) -> None:
+        passed: list[BufferWaiter] = []
+        while self._waiters:
+            waiter = self._waiters[0]
+            if waiter.future.done():  # cancelled; its caller removes it
+                self._waiters.popleft()
+            elif self._fits(waiter.size, waiter.account):
+                self._waiters.popleft()
+                self._adjust(waiter.size, waiter.account)
+                waiter.granted = True
+                waiter.future.set_result(None)
+            elif waiter.account.stranded:
+                passed.append(self._waiters.popleft())
             else:
                 break
-        self._line.extendleft(reversed(passed))
+        self._waiters.extendleft(reversed(passed))
 
-    def _move(self, size: int, holder: Holder) -> None:
-        before = holder.held
-        self.used += size
-        holder.held += size
-        if holder.stranded:
+    def _adjust(self, size: int, account: MemoryAccount) -> None:
+        before = account.reserved_bytes
+        self.reserved_bytes += size
+        account.reserved_bytes += size
+        if account.stranded:
             self._stranded_bytes += size
-            self._stranded_holders += (holder.held > 0) - (before > 0)
+            self._stranded_accounts += (account.reserved_bytes > 0) - (before > 0)

@@ -1,133 +1,152 @@
-"""Sequence numbers: what lets a broker write each batch once, and in order (KIP-98, KIP-360). Pure.
+"""Assigns the sequences by which a broker writes each batch once, in order (KIP-98, KIP-360).
 
-A partition's batches form a chain: each is stamped with the producer's id and epoch and with the
-sequence that its first record continues, when it is sent for the first time, and keeps that stamp
-for every retry, so that a broker recognises what it has written already.
+This module imports no asyncio. A batch gets its sequence when it is sent for the first time: the
+producer id and epoch, and the base sequence that continues its partition's. It keeps the sequence
+for every retry, so that a broker recognizes a batch that it has already written.
 
-A chain breaks when a batch of it fails for good after it was stamped: the broker then refuses the
-next one as out of order. That refusal is also the only safe sign that the lost batch is not in the
-log; if it was written after all, its successor is accepted and nothing is broken. So a chain is
-mended only when the oldest batch that is left is refused: the epoch is bumped, and once nothing of
-the partition is under way, what is left is stamped anew, from sequence 0 of the new epoch.
-Other partitions keep their old stamps until nothing of theirs is unresolved.
+If a batch with a sequence fails for good, the broker refuses the partition's next batch as out of
+order. Only that refusal proves that the failed batch is not in the log: if it was written after
+all, the next one is accepted. So a partition's sequence is restarted only when its oldest remaining
+batch is refused. The epoch is bumped, and once the partition has nothing in flight, its remaining
+batches get new sequences from 0 of the new epoch. Other partitions keep their sequences until all
+of their batches are resolved.
 
-Of a producer id that it does not know yet, a broker takes any sequence. So nothing follows a
-partition's first batch until that is written: else it might be refused and what follows it not.
+A broker accepts any sequence from a producer id that it does not know yet. So no batch follows the
+first one of a partition before that is written: otherwise the first might be refused and the next
+one written.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Chain", "ProducerIdentity", "Sequencer", "Stamp"]
+__all__ = ["BatchSequence", "PartitionSequence", "ProducerIdAndEpoch", "Sequencer"]
 
 _MAX_EPOCH = 2**15 - 1
 _MASK = 2**31 - 1
 
 
-class ProducerIdentity(NamedTuple):
-    """A producer id and its epoch, as a broker gave them."""
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id and its epoch, as returned by a broker."""
 
     producer_id: int
     epoch: int
 
 
-class Stamp(NamedTuple):
-    """What a batch carries: who sent it, and the sequence of its first record."""
+class BatchSequence(NamedTuple):
+    """Producer id, epoch and base sequence of one batch."""
 
-    identity: ProducerIdentity
-    sequence: int
+    id_and_epoch: ProducerIdAndEpoch
+    base_sequence: int
 
-    def after(self, count: int) -> Stamp:
-        """The stamp of the batch that follows one of `count` records."""
-        if self.sequence < 0:
+    def after(self, count: int) -> BatchSequence:
+        """Return the sequence of the batch that follows one of `count` records."""
+        if self.base_sequence < 0:
             return self
-        return self._replace(sequence=(self.sequence + count) & _MASK)
+        return self._replace(base_sequence=(self.base_sequence + count) & _MASK)
 
 
-NO_STAMP = Stamp(ProducerIdentity(-1, -1), -1)
-"""What batches of a producer without idempotence carry."""
+NO_SEQUENCE = BatchSequence(ProducerIdAndEpoch(-1, -1), -1)
+"""Sequence of the batches of a producer without idempotence."""
 
 
-class Chain:
-    """The sequence numbers of one partition; `known` is the last producer id that wrote to it."""
+class PartitionSequence:
+    """Sequence numbers of one partition.
 
-    __slots__ = ("broken", "identity", "known", "next")
+    Attributes:
+        id_and_epoch: Producer id and epoch of its current sequence, None before the first batch.
+        written_producer_id: Producer id of the batch that was acknowledged last, -1 if there is
+            none.
+        next_sequence: Base sequence of the next batch.
+        needs_reset: The sequence is restarted once no batch of the partition is in flight.
+    """
+
+    __slots__ = ("id_and_epoch", "needs_reset", "next_sequence", "written_producer_id")
 
     def __init__(self) -> None:
-        self.identity: ProducerIdentity | None = None
-        self.known = -1
-        self.next = 0
-        self.broken = False
+        self.id_and_epoch: ProducerIdAndEpoch | None = None
+        self.written_producer_id = -1
+        self.next_sequence = 0
+        self.needs_reset = False
 
     @property
-    def checked(self) -> bool:
-        """Whether the broker refuses what does not continue the chain, or there is no chain."""
-        return self.identity is None or self.identity.producer_id == self.known
+    def validated_by_broker(self) -> bool:
+        """True if the leader refuses batches out of order, or none was sent."""
+        return (
+            self.id_and_epoch is None or self.id_and_epoch.producer_id == self.written_producer_id
+        )
 
 
 class Sequencer:
-    """Stamps batches. `enabled` False: the producer is not idempotent and every stamp is empty.
+    """Assigns sequences to the batches of one producer.
 
-    `torn` says that a batch with a stamp of this identity was lost, `used` that there was a stamp
-    since somebody set it to False.
+    Attributes:
+        enabled: False for a producer without idempotence, whose batches get NO_SEQUENCE.
+        id_and_epoch: Producer id and epoch for new sequences, None while there is none.
+        lost_batch: A batch with the current id and epoch has failed for good.
+        has_assigned: A sequence was assigned since the transaction manager last set this to False.
     """
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
-        self.identity: ProducerIdentity | None = None
-        self.torn = False
-        self.used = False
+        self.id_and_epoch: ProducerIdAndEpoch | None = None
+        self.lost_batch = False
+        self.has_assigned = False
 
     @property
     def ready(self) -> bool:
-        """Whether batches can be stamped."""
-        return not self.enabled or self.identity is not None
+        """True if sequences can be assigned."""
+        return not self.enabled or self.id_and_epoch is not None
 
-    def adopt(self, identity: ProducerIdentity) -> None:
-        """Stamp with this identity from now on; each chain starts over when it can."""
-        self.identity = identity
-        self.torn = False
+    def set_id_and_epoch(self, id_and_epoch: ProducerIdAndEpoch) -> None:
+        """Use a producer id and epoch for new sequences; each partition follows when it can."""
+        self.id_and_epoch = id_and_epoch
+        self.lost_batch = False
 
-    def stamp(self, chain: Chain, count: int, *, unresolved: bool) -> Stamp:
-        """The stamp of the next batch, of `count` records.
+    def assign_sequence(
+        self, sequence: PartitionSequence, count: int, *, unresolved: bool
+    ) -> BatchSequence:
+        """Return the sequence of a partition's next batch.
 
-        `unresolved`: batches of the chain are still on their way, or wait to be sent again.
+        Args:
+            sequence: Sequence numbers of the partition, which are advanced.
+            count: Number of records in the batch.
+            unresolved: True if earlier batches of the partition are in flight or to be retried.
         """
         if not self.enabled:
-            return NO_STAMP
-        identity = self.identity
-        self.used = True
-        assert identity is not None, "nothing is stamped before there is an identity"
-        if chain.identity != identity and not unresolved:
-            chain.identity, chain.next = identity, 0
-        assert chain.identity is not None
-        stamp = Stamp(chain.identity, chain.next)
-        chain.next = (chain.next + count) & _MASK
-        return stamp
+            return NO_SEQUENCE
+        id_and_epoch = self.id_and_epoch
+        self.has_assigned = True
+        assert id_and_epoch is not None, "a producer id is required to send batches"
+        if sequence.id_and_epoch != id_and_epoch and not unresolved:
+            sequence.id_and_epoch, sequence.next_sequence = id_and_epoch, 0
+        assert sequence.id_and_epoch is not None
+        assigned = BatchSequence(sequence.id_and_epoch, sequence.next_sequence)
+        sequence.next_sequence = (sequence.next_sequence + count) & _MASK
+        return assigned
 
-    def tear(self, stamp: Stamp | None) -> None:
-        """A batch of this stamp failed for good: its chain may have a hole now."""
-        if stamp is not None and stamp.identity == self.identity:
-            self.torn = True
+    def note_lost(self, lost: BatchSequence | None) -> None:
+        """Note that a batch with this sequence failed for good, which may leave a gap."""
+        if lost is not None and lost.id_and_epoch == self.id_and_epoch:
+            self.lost_batch = True
 
-    def break_chain(self, chain: Chain) -> None:
-        """The oldest batch of a chain was refused as out of order: bump the epoch, start over.
+    def bump_epoch(self, sequence: PartitionSequence) -> None:
+        """Bump the epoch because the oldest batch of a partition was out of order.
 
-        When the epochs of a producer id are used up, `identity` becomes None: ask for a new one.
+        After the last epoch of a producer id, `id_and_epoch` becomes None and a new id is needed.
         """
-        if chain.broken:
+        if sequence.needs_reset:
             return
-        chain.broken = True
-        identity = self.identity
-        if identity is None or chain.identity != identity:
-            return  # bumped already, for another partition
-        if identity.epoch >= _MAX_EPOCH:
-            self.identity = None
+        sequence.needs_reset = True
+        id_and_epoch = self.id_and_epoch
+        if id_and_epoch is None or sequence.id_and_epoch != id_and_epoch:
+            return  # already bumped for another partition
+        if id_and_epoch.epoch >= _MAX_EPOCH:
+            self.id_and_epoch = None
         else:
-            self.identity = identity._replace(epoch=identity.epoch + 1)
+            self.id_and_epoch = id_and_epoch._replace(epoch=id_and_epoch.epoch + 1)
 
-    def mend(self, chain: Chain) -> None:
-        """Nothing of a broken chain is under way, and what is left has lost its stamps."""
-        chain.broken = False
-        chain.identity = None
+    def reset(self, sequence: PartitionSequence) -> None:
+        """Restart a sequence, when nothing of its partition is in flight or has a sequence."""
+        sequence.needs_reset = False
+        sequence.id_and_epoch = None

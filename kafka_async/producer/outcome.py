@@ -1,8 +1,8 @@
-"""What became of a batch, and who waits to hear of it.
+"""Outcomes of batches and of unpartitioned records, and the tasks that await them.
 
-A handle (`Delivery`) knows its batch's outcome and its own index, nothing else; a future exists
-only for somebody who waits, one for each, so that cancelling one touches no other. Futures come
-from a factory, so nothing here knows about loops.
+A handle (`Delivery`) refers to its batch's outcome and its index in it. A future is created only
+for a task that waits, one for each, so that cancelling one affects no other. Futures come from a
+factory, so that nothing here depends on an event loop.
 """
 
 from __future__ import annotations
@@ -19,96 +19,105 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Delivery
     from kafka_async.types import Headers
 
-__all__ = ["BatchOutcome", "NewPromise", "Promise", "Settles", "Undesignated"]
+__all__ = ["BatchOutcome", "Completion", "FutureFactory", "FutureLike", "UnpartitionedRecord"]
 
 
-class Promise(Protocol):
-    """As much of a future as is needed here."""
+class FutureLike(Protocol):
+    """The part of asyncio.Future that is used here."""
 
     def done(self) -> bool:
-        """Whether it was fulfilled or cancelled."""
+        """Return True if the future has a result or was cancelled."""
         ...
 
     def set_result(self, result: Any, /) -> None:
-        """Fulfil it."""
+        """Set the result."""
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Have it called in the loop's turn after the one in which this is fulfilled."""
+        """Call a function in the event loop iteration after this is done."""
         ...
 
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
-NewPromise: TypeAlias = "Callable[[], Promise]"
+FutureFactory: TypeAlias = "Callable[[], FutureLike]"
 
-WOKEN_A_TURN: Final = 250
-"""Tasks that are woken in one turn of the event loop: their steps take a millisecond, or some."""
+MAX_WAKEUPS_PER_ITERATION: Final = 250
+"""Tasks woken per event loop iteration; their first steps take about a millisecond."""
 
 
-def _wake(waiters: Iterator[Promise]) -> None:
-    """Fulfil promises, as many as a turn of the loop allows, and the others in the turns after."""
+def _wake_waiters(waiters: Iterator[FutureLike]) -> None:
+    """Complete futures up to the limit per event loop iteration, the others in the next ones."""
     woken = 0
-    for promise in waiters:
-        if promise.done():
+    for future in waiters:
+        if future.done():
             continue
         woken += 1
-        if woken == WOKEN_A_TURN:
-            promise.add_done_callback(lambda _: _wake(waiters))
-        promise.set_result(None)
-        if woken == WOKEN_A_TURN:
+        if woken == MAX_WAKEUPS_PER_ITERATION:
+            future.add_done_callback(lambda _: _wake_waiters(waiters))
+        future.set_result(None)
+        if woken == MAX_WAKEUPS_PER_ITERATION:
             return
 
 
-class Settles:
-    """Something that is settled once, and that any number of tasks may wait for."""
+class Completion:
+    """Completes once; any number of tasks may wait for it."""
 
-    __slots__ = ("_new_promise", "_waiters", "done")
+    __slots__ = ("_new_future", "_waiters", "done")
 
-    def __init__(self, new_promise: NewPromise) -> None:
+    def __init__(self, new_future: FutureFactory) -> None:
         self.done = False
-        self._new_promise = new_promise
-        self._waiters: list[Promise] | None = None  # most have none
+        self._new_future = new_future
+        self._waiters: list[FutureLike] | None = None  # most batches have none
 
-    async def settled(self) -> None:
-        """Wait until it is settled, well or badly."""
+    async def wait_completed(self) -> None:
+        """Wait until this is complete."""
         if not self.done:
-            await self.waiter()
+            await self.new_waiter()
 
     def add_callback(self, callback: Callable[[], object]) -> None:
-        """Have a function called by the loop once this is settled; soon, if it is already."""
-        promise = self.waiter()
-        promise.add_done_callback(lambda _: callback())
+        """Call a function in the event loop once this is complete; soon, if it already is."""
+        future = self.new_waiter()
+        future.add_done_callback(lambda _: callback())
         if self.done:
-            promise.set_result(None)
+            future.set_result(None)
 
-    def waiter(self) -> Promise:
-        """A promise that is fulfilled when it is settled."""
-        promise = self._new_promise()
+    def new_waiter(self) -> FutureLike:
+        """Return a future that is done when this is complete."""
+        future = self._new_future()
         if self.done:
-            return promise
+            return future
         if self._waiters is None:
-            self._waiters = [promise]
+            self._waiters = [future]
         else:
-            self._waiters.append(promise)
-        return promise
+            self._waiters.append(future)
+        return future
 
-    def settle(self) -> None:
-        """Wake everyone who waits, the oldest first."""
+    def complete(self) -> None:
+        """Wake all waiting tasks, the oldest first."""
         self.done = True
         if self._waiters is not None:
             waiters, self._waiters = self._waiters, None
-            _wake(iter(waiters))
+            _wake_waiters(iter(waiters))
 
 
-class BatchOutcome(Settles):
-    """The outcome of one batch: acknowledged at an offset, failed, or split into smaller ones."""
+class BatchOutcome(Completion):
+    """Outcome of one batch: acknowledged at an offset, failed, or split into smaller ones.
+
+    Attributes:
+        topic: Topic of the batch.
+        partition: Partition of the batch.
+        count: Number of records; 0 while the batch is not done.
+        base_offset: Offset of the first record, -1 if unknown.
+        append_time: Time at which the broker appended it, in milliseconds, -1 with CreateTime.
+        error: Error of the batch if it failed.
+    """
 
     __slots__ = (
-        "_on_await",
+        "_await_callback",
         "_parent",
         "_parts",
-        "_told",
+        "_reported",
         "append_time",
         "base_offset",
         "count",
@@ -117,8 +126,8 @@ class BatchOutcome(Settles):
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int, new_promise: NewPromise) -> None:
-        Settles.__init__(self, new_promise)  # super() is slow, and this is done for each batch
+    def __init__(self, topic: str, partition: int, new_future: FutureFactory) -> None:
+        Completion.__init__(self, new_future)  # super() is slow, and this runs for each batch
         self.topic = topic
         self.partition = partition
         self.count = 0
@@ -127,98 +136,98 @@ class BatchOutcome(Settles):
         self.error: Exception | None = None
         self._parts: Sequence[tuple[int, BatchOutcome]] = ()
         self._parent: BatchOutcome | None = None
-        self._told: set[int] | None = None
-        self._on_await: Callable[[BatchOutcome], None] | None = None
+        self._reported: set[int] | None = None
+        self._await_callback: Callable[[BatchOutcome], None] | None = None
 
-    def on_await(self, callback: Callable[[BatchOutcome], None] | None) -> None:
+    def set_await_callback(self, callback: Callable[[BatchOutcome], None] | None) -> None:
         """Set what is called once, when a task first awaits one of the batch's deliveries."""
-        self._on_await = callback
+        self._await_callback = callback
 
     def acknowledge(self, base_offset: int, append_time: int, count: int) -> None:
-        """The batch is written. `append_time` is the broker's (ms), -1 with CreateTime."""
+        """Complete the batch as written. `append_time` is -1 with CreateTime."""
         self.base_offset = base_offset
         self.append_time = append_time
         self.count = count
-        self.settle()
+        self.complete()
 
     def fail(self, error: Exception, count: int) -> None:
-        """The batch will not be written, or nobody knows whether it was."""
+        """Complete the batch with an error; it may have been written."""
         self.error = error
         self.count = count
-        self.settle()
+        self.complete()
 
     def split(self, counts: Sequence[int]) -> list[BatchOutcome]:
-        """Outcomes of smaller batches, of so many records each, that take this one's place."""
+        """Return outcomes for the batches that replace this one, given their record counts."""
         parts: list[tuple[int, BatchOutcome]] = []
         first = 0
         for count in counts:
-            part = BatchOutcome(self.topic, self.partition, self._new_promise)
-            part._parent = self  # its own class
+            part = BatchOutcome(self.topic, self.partition, self._new_future)
+            part._parent = self  # a private attribute of this class
             parts.append((first, part))
             first += count
         self._parts = parts
         return [part for _, part in parts]
 
-    def settle(self) -> None:
-        """Wake everyone who waits, of a batch that was split once all its parts are settled."""
-        self._on_await = None
-        Settles.settle(self)
+    def complete(self) -> None:
+        """Wake all waiting tasks; an outcome that was split completes with its last part."""
+        self._await_callback = None
+        Completion.complete(self)
         if self._parent is not None:
-            self._parent.part_settled()
+            self._parent.part_completed()
 
-    def part_settled(self) -> None:
-        """A part is settled: this one is, too, if it was the last."""
+    def part_completed(self) -> None:
+        """Complete if all parts are complete."""
         if all(part.done for _, part in self._parts):
-            self.settle()
+            self.complete()
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
-        """Wait until the batch is done; the metadata of that record, or the batch's error."""
+        """Wait until the batch is done; return the metadata of a record or raise its error."""
         if not self.done:
-            if self._on_await is not None:
-                callback, self._on_await = self._on_await, None
+            if self._await_callback is not None:
+                callback, self._await_callback = self._await_callback, None
                 callback(self)
-            yield from self.waiter().__await__()
+            yield from self.new_waiter().__await__()
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:
-        """The metadata of that record; raises its error, or IllegalStateError if not done."""
+        """Return the metadata of a record; raise its error, or IllegalStateError if not done."""
         part, index = self, delivery.index
         if self._parts or not self.done:
             part, index = self.find(index)
         if part.error is not None:
-            part.tell(index)
-            # One error serves every record of the batch: each raise starts a traceback of its own.
+            part.mark_reported(index)
+            # All records of the batch raise the same error, each with a new traceback.
             raise part.error.with_traceback(None)
         offset = part.base_offset + index if part.base_offset >= 0 else -1
         time = part.append_time if part.append_time >= 0 else delivery.timestamp
         return RecordMetadata(part.topic, part.partition, offset, time)
 
     def exception(self, delivery: Delivery) -> BaseException | None:
-        """The batch's error, None if it was acknowledged; raises IllegalStateError if not done."""
+        """Return the error, None if acknowledged; raise IllegalStateError if not done."""
         part, index = self.find(delivery.index)
         if part.error is not None:
-            part.tell(index)
+            part.mark_reported(index)
         return part.error
 
     def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
         """Call a function with the delivery once the batch is done."""
         self.add_callback(partial(callback, delivery))
 
-    def unreported(self) -> DeliveryFailure | None:
-        """What failed of this batch and nobody has been told."""
-        untold = self.count - (0 if self._told is None else len(self._told))
-        if self.error is None or untold <= 0:
+    def unreported_failure(self) -> DeliveryFailure | None:
+        """Return the failure of records that were not reported yet; None if there are none."""
+        unreported = self.count - (0 if self._reported is None else len(self._reported))
+        if self.error is None or unreported <= 0:
             return None
-        return DeliveryFailure(self.topic, self.partition, untold, self.error)
+        return DeliveryFailure(self.topic, self.partition, unreported, self.error)
 
-    def tell(self, index: int) -> None:
-        """Somebody has learnt that this record failed."""
-        if self._told is None:
-            self._told = set()
-        self._told.add(index)
+    def mark_reported(self, index: int) -> None:
+        """Note that the application has been told that a record failed."""
+        if self._reported is None:
+            self._reported = set()
+        self._reported.add(index)
 
     def find(self, index: int) -> tuple[BatchOutcome, int]:
-        """The part that has a record, and the record's index in it."""
+        """Return the part that contains a record, and the index of the record in it."""
         if not self.done:
             raise IllegalStateError("the record is neither acknowledged nor failed yet")
         for first, part in reversed(self._parts):
@@ -227,18 +236,18 @@ class BatchOutcome(Settles):
         return self, index
 
 
-class Undesignated:
-    """A record without a partition, since its topic is not known yet: it is in no batch.
+class UnpartitionedRecord:
+    """A record in no batch yet, since its topic has no metadata to choose a partition.
 
-    It is the outcome of its own handle; once designated, it passes every question on to the handle
-    that the batch gave.
+    Its handle refers to this object. Once the record is in a batch, all calls are passed on to the
+    handle that the batch returned.
     """
 
     __slots__ = (
-        "_decision",
+        "_assigned",
         "_delivery",
         "_outcome",
-        "_told",
+        "_reported",
         "created",
         "error",
         "headers",
@@ -259,7 +268,7 @@ class Undesignated:
         *,
         size: int,
         created: float,
-        new_promise: NewPromise,
+        new_future: FutureFactory,
     ) -> None:
         self.topic = topic
         self.key = key
@@ -269,53 +278,53 @@ class Undesignated:
         self.size = size
         self.created = created
         self.error: Exception | None = None
-        self._decision = Settles(new_promise)
+        self._assigned = Completion(new_future)
         self._delivery: Delivery | None = None
         self._outcome: BatchOutcome | None = None
-        self._told = False
+        self._reported = False
 
     @property
     def done(self) -> bool:
-        """Whether the record was acknowledged or has failed."""
+        """True if the record was acknowledged or has failed."""
         return self.error is not None or (self._outcome is not None and self._outcome.done)
 
-    def designate(self, delivery: Delivery, outcome: BatchOutcome) -> None:
-        """The record is in a batch now, under that handle."""
+    def assign(self, delivery: Delivery, outcome: BatchOutcome) -> None:
+        """Set the batch and the handle of the record in it."""
         self._delivery = delivery
         self._outcome = outcome
-        self._decision.settle()
+        self._assigned.complete()
 
     def fail(self, error: Exception) -> None:
-        """The record will never be in a batch."""
+        """Complete the record with an error."""
         self.error = error
-        self._decision.settle()
+        self._assigned.complete()
 
-    async def settled(self) -> None:
+    async def wait_completed(self) -> None:
         """Wait until the record is acknowledged or has failed."""
-        await self._decision.settled()
+        await self._assigned.wait_completed()
         if self._outcome is not None:
-            await self._outcome.settled()
+            await self._outcome.wait_completed()
 
     def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
-        """Wait until the record is done; its metadata, or its error."""
-        yield from self._decision.settled().__await__()
+        """Wait until the record is done; return its metadata or raise its error."""
+        yield from self._assigned.wait_completed().__await__()
         if self._outcome is not None and self._delivery is not None:
             return (yield from self._outcome.wait(self._delivery))
         return self.result(delivery)
 
     def result(self, delivery: Delivery) -> RecordMetadata:
-        """The record's metadata; raises its error, or IllegalStateError if not done."""
+        """Return the metadata; raise the error, or IllegalStateError if not done."""
         if self.error is not None:
-            self._told = True
+            self._reported = True
             raise self.error.with_traceback(None)
         if self._outcome is None or self._delivery is None:
             raise IllegalStateError("the record is neither acknowledged nor failed yet")
         return self._outcome.result(self._delivery)
 
     def exception(self, delivery: Delivery) -> BaseException | None:
-        """The record's error, None if it was acknowledged; raises IllegalStateError if not done."""
+        """Return the error, None if acknowledged; raise IllegalStateError if not done."""
         if self.error is not None:
-            self._told = True
+            self._reported = True
             return self.error
         if self._outcome is None or self._delivery is None:
             raise IllegalStateError("the record is neither acknowledged nor failed yet")
@@ -324,16 +333,16 @@ class Undesignated:
     def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
         """Call a function with the delivery once the record is done."""
 
-        def decided() -> None:
+        def on_assigned() -> None:
             if self._outcome is None:
                 callback(delivery)
             else:
                 self._outcome.add_done_callback(delivery, callback)
 
-        self._decision.add_callback(decided)
+        self._assigned.add_callback(on_assigned)
 
-    def unreported(self) -> DeliveryFailure | None:
-        """The failure, if nobody has been told."""
-        if self.error is None or self._told:
+    def unreported_failure(self) -> DeliveryFailure | None:
+        """Return the failure if it was not reported yet."""
+        if self.error is None or self._reported:
             return None
         return DeliveryFailure(self.topic, None, 1, self.error)

@@ -1,4 +1,4 @@
-"""The queues of a producer: one a partition, one a topic for records without a partition."""
+"""Queues of a producer: batches per partition, and unpartitioned records per topic."""
 
 from __future__ import annotations
 
@@ -6,139 +6,168 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafka_async.kernel import TopicOpenBatches
-from kafka_async.producer.buffer_pool import Holder
-from kafka_async.producer.idempotence import Chain
-from kafka_async.producer.partitioner import StickyChoice
+from kafka_async.producer.buffer_pool import MemoryAccount
+from kafka_async.producer.idempotence import PartitionSequence
+from kafka_async.producer.partitioner import StickyPartition
 from kafka_async.producer.producer_batch import BatchState
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
     import random
 
-    from kafka_async.producer.outcome import Undesignated
+    from kafka_async.producer.outcome import UnpartitionedRecord
     from kafka_async.producer.producer_batch import ProducerBatch
 
 __all__ = ["PartitionQueue", "TopicQueue"]
 
-_CANDIDATES = 32
+MAX_CANDIDATES = 32
+"""Partitions compared when one is chosen for records without a key."""
 
 
-class PartitionQueue(Holder):
-    """The batches of one partition: at most one open, those that wait in order, those on the wire.
+class PartitionQueue(MemoryAccount):
+    """Batches of one partition: the open one, those queued to be sent, and those in flight.
 
-    `leader` is the broker that takes them, None while there is none; `wire_node` is the one that
-    what is on the wire was sent to. `not_before` is when the next attempt may be made. `usual` is
-    how many bytes its last batch had, `admitted` which transaction it was admitted to.
+    Attributes:
+        topic: Queue of its topic.
+        partition: Topic and partition.
+        open_batch: Batch that records are appended to.
+        queued: Closed batches that are not in flight, in order.
+        in_flight: Batches in flight, in the order in which they were sent.
+        sequence: Sequence numbers of the partition.
+        leader: Id of its leader, None if there is none.
+        in_flight_node: Id of the broker to which the batches in flight were sent.
+        not_before: Time of the earliest next attempt.
+        timer: The `not_before` for which a timer is set, 0 if there is none.
+        next_order: Position of the next batch.
+        added_to_transaction: Number of the transaction that the partition was added to.
+        last_batch_bytes: Size of the batch that was closed last.
     """
 
     __slots__ = (
-        "admitted",
-        "chain",
+        "added_to_transaction",
+        "in_flight",
+        "in_flight_node",
+        "last_batch_bytes",
         "leader",
         "next_order",
         "not_before",
-        "on_wire",
-        "open",
+        "open_batch",
         "partition",
+        "queued",
+        "sequence",
         "timer",
         "topic",
-        "usual",
-        "waiting",
-        "wire_node",
     )
 
     def __init__(self, topic: TopicQueue, partition: int) -> None:
         super().__init__(stranded=True)
         self.topic = topic
         self.partition = TopicPartition(topic.name, partition)
-        self.open: ProducerBatch | None = None
-        self.waiting: list[ProducerBatch] = []  # a few: a deque has room for 64, in 0.7 KB
-        self.on_wire: list[ProducerBatch] = []
-        self.chain = Chain()
+        self.open_batch: ProducerBatch | None = None
+        self.queued: list[ProducerBatch] = []  # a list: an empty deque takes 0.7 KB
+        self.in_flight: list[ProducerBatch] = []
+        self.sequence = PartitionSequence()
         self.leader: int | None = None
-        self.wire_node = -1
+        self.in_flight_node = -1
         self.not_before = 0.0
         self.timer = 0.0
         self.next_order = 0
-        self.admitted = 0
-        self.usual = 0
+        self.added_to_transaction = 0
+        self.last_batch_bytes = 0
 
     @property
-    def load(self) -> int:
-        """How many batches are not done."""
-        return len(self.waiting) + len(self.on_wire) + (self.open is not None)
+    def batch_count(self) -> int:
+        """Number of batches that are not done."""
+        return len(self.queued) + len(self.in_flight) + (self.open_batch is not None)
 
     @property
     def exists(self) -> bool:
-        """Whether the topic is known to have this partition."""
+        """True if the topic is known to have this partition."""
         return self.partition.partition < len(self.topic.leaders)
 
-    def due(self, now: float) -> bool:
-        """Return whether the next batch is ready, or open and need not linger any longer.
+    def is_due(self, now: float) -> bool:
+        """Return True if the next batch is ready, or open and its linger time is over.
 
-        A batch that a task awaits lingers only while its partition has something in flight.
+        A batch that a task awaits lingers only while its partition has batches in flight.
         """
-        if self.waiting:
-            return self.waiting[0].state is BatchState.READY
-        batch = self.open
+        if self.queued:
+            return self.queued[0].state is BatchState.READY
+        batch = self.open_batch
         if batch is None:
             return False
-        return batch.due <= now or (batch.awaited and not self.on_wire)
+        return batch.linger_until <= now or (batch.awaited and not self.in_flight)
 
     @property
-    def companion(self) -> ProducerBatch | None:
-        """The open batch that a request to the leader may take along before it is due."""
-        if self.waiting or self.on_wire or self.open is None or not self.open.accompanies:
+    def piggyback_batch(self) -> ProducerBatch | None:
+        """Open batch that a request to the leader may carry before it is due."""
+        if (
+            self.queued
+            or self.in_flight
+            or self.open_batch is None
+            or not self.open_batch.may_piggyback
+        ):
             return None
-        return self.open
+        return self.open_batch
 
     def unsent(self) -> list[ProducerBatch]:
-        """The batches that are not on the wire, the open one included, in order."""
-        return [*self.waiting, *([] if self.open is None else [self.open])]
+        """Return the batches that are not in flight, the open one included, in order."""
+        return [*self.queued, *([] if self.open_batch is None else [self.open_batch])]
 
     def close(self) -> None:
-        """The open batch takes no more records."""
-        self.open = None
-        self.topic.open.close(self.partition.partition)
+        """Close the open batch for appends."""
+        self.open_batch = None
+        self.topic.open_batches.close(self.partition.partition)
 
-    def insert(self, batch: ProducerBatch) -> None:
-        """Put a batch back where its order wants it."""
+    def insert_in_order(self, batch: ProducerBatch) -> None:
+        """Put a batch back at its position among the queued ones."""
         at = 0
-        for at, other in enumerate(self.waiting):  # noqa: B007  # where the loop ended counts
+        for at, other in enumerate(self.queued):  # noqa: B007  # used after the loop
             if batch.order < other.order:
                 break
         else:
-            at = len(self.waiting)
-        self.waiting.insert(at, batch)
+            at = len(self.queued)
+        self.queued.insert(at, batch)
 
     def is_oldest(self, batch: ProducerBatch) -> bool:
-        """Whether no other batch of the partition that was stamped comes before this one."""
-        others = (*self.on_wire, *(b for b in self.waiting if b.stamp is not None))
+        """Return True if the partition has no earlier batch with a sequence."""
+        others = (*self.in_flight, *(b for b in self.queued if b.sequence is not None))
         return all(batch.order <= other.order for other in others)
 
-    def free_to_send(self, node: int) -> bool:
-        """Whether the order of batches allows one more on the wire to this broker.
+    def may_send_to(self, node: int) -> bool:
+        """Return True if one more batch may be sent to this broker without breaking the order.
 
-        After a failure one batch is sent at a time, the oldest first, until all that were sent
-        before are through; a new leader gets nothing while an old one has something; and nothing
-        follows the first batch before the broker checks what does.
+        After a failure batches are sent one at a time, the oldest first, until all that were sent
+        before are done. A new leader gets no batch while the former one has a batch in flight, and
+        none follows the first batch before the broker validates sequences.
         """
-        if not self.on_wire:
+        if not self.in_flight:
             return True
-        if self.chain.broken or not self.chain.checked or self.wire_node != node:
+        if (
+            self.sequence.needs_reset
+            or not self.sequence.validated_by_broker
+            or self.in_flight_node != node
+        ):
             return False
-        if self.waiting and self.waiting[0].attempts:
+        if self.queued and self.queued[0].attempts:
             return False
-        for batch in self.on_wire:  # noqa: SIM110  # all() costs 3 % of a batch's instructions
+        for batch in self.in_flight:  # noqa: SIM110  # all() costs 3 % of a batch's instructions
             if batch.attempts > 1:
                 return False
         return True
 
 
-class TopicQueue(Holder):
-    """What a producer knows of a topic. `open` is where the fast path appends.
+class TopicQueue(MemoryAccount):
+    """Metadata and unpartitioned records of one topic.
 
-    `undesignated` are the records that wait for their partition, None if none do.
+    Attributes:
+        name: Name of the topic.
+        leaders: Leader of each partition, None if there is none; empty while there is no metadata.
+        available: Partitions that have a leader.
+        error: Error of the last metadata request for it.
+        partitions: Queues of its partitions, by number.
+        open_batches: Open batches, where the fast path appends.
+        unpartitioned: Records without a partition, oldest first; None if there are none.
+        sticky: Partition for records without a key.
     """
 
     __slots__ = (
@@ -146,10 +175,10 @@ class TopicQueue(Holder):
         "error",
         "leaders",
         "name",
-        "open",
+        "open_batches",
         "partitions",
         "sticky",
-        "undesignated",
+        "unpartitioned",
     )
 
     def __init__(self, name: str, rng: random.Random) -> None:
@@ -159,45 +188,47 @@ class TopicQueue(Holder):
         self.available: tuple[int, ...] = ()
         self.error: Exception | None = None
         self.partitions: dict[int, PartitionQueue] = {}
-        self.open = TopicOpenBatches()
-        self.undesignated: deque[Undesignated] | None = None
-        self.sticky = StickyChoice(rng, self.open)
+        self.open_batches = TopicOpenBatches()
+        self.unpartitioned: deque[UnpartitionedRecord] | None = None
+        self.sticky = StickyPartition(rng, self.open_batches)
 
     @property
-    def count(self) -> int:
-        """How many partitions it has; 0 until they are known."""
+    def partition_count(self) -> int:
+        """Number of partitions; 0 while there is no metadata."""
         return len(self.leaders)
 
     @property
-    def wanted(self) -> bool:
-        """Whether somebody waits for its partitions to be known."""
+    def awaits_metadata(self) -> bool:
+        """True if records need metadata of the topic that is missing."""
         if self.leaders:
             return False
-        return bool(self.undesignated) or any(queue.load for queue in self.partitions.values())
+        return bool(self.unpartitioned) or any(
+            queue.batch_count for queue in self.partitions.values()
+        )
 
     @property
-    def missed(self) -> list[PartitionQueue]:
-        """Partitions that records wait for and that it does not have, though it is known."""
+    def missing_partitions(self) -> list[PartitionQueue]:
+        """Partitions that records name and that the metadata of the topic lacks."""
         if not self.leaders:
             return []
-        return [each for each in self.partitions.values() if not each.exists and each.load]
+        return [each for each in self.partitions.values() if not each.exists and each.batch_count]
 
-    def wait(self, record: Undesignated) -> None:
-        """A record waits for its partition, behind the others."""
-        if self.undesignated is None:
-            self.undesignated = deque()
-        self.undesignated.append(record)
+    def add_unpartitioned(self, record: UnpartitionedRecord) -> None:
+        """Append a record to the unpartitioned ones."""
+        if self.unpartitioned is None:
+            self.unpartitioned = deque()
+        self.unpartitioned.append(record)
 
-    def leave(self) -> Undesignated:
-        """The oldest record waits no longer."""
-        assert self.undesignated is not None
-        record = self.undesignated.popleft()
-        if not self.undesignated:
-            self.undesignated = None
+    def pop_unpartitioned(self) -> UnpartitionedRecord:
+        """Remove and return the oldest unpartitioned record."""
+        assert self.unpartitioned is not None
+        record = self.unpartitioned.popleft()
+        if not self.unpartitioned:
+            self.unpartitioned = None
         return record
 
     def queue(self, partition: int) -> PartitionQueue:
-        """A partition's queue."""
+        """Return the queue of a partition."""
         queue = self.partitions.get(partition)
         if queue is None:
             queue = self.partitions[partition] = PartitionQueue(self, partition)
@@ -206,16 +237,18 @@ class TopicQueue(Holder):
                 queue.stranded = queue.leader is None
         return queue
 
-    def choose(self, rng: random.Random) -> int:
-        """The partition for the next record without a key."""
-        current = self.open.sticky
+    def choose_partition(self, rng: random.Random) -> int:
+        """Return the partition for the next record without a key."""
+        current = self.open_batches.sticky
         if 0 <= current < len(self.leaders):
             return current
-        among = self.available or range(self.count)
-        if len(among) > _CANDIDATES:
-            among = rng.sample(among, _CANDIDATES)
-        return self.sticky.choose([(partition, self._load(partition)) for partition in among])
+        among = self.available or range(self.partition_count)
+        if len(among) > MAX_CANDIDATES:
+            among = rng.sample(among, MAX_CANDIDATES)
+        return self.sticky.choose(
+            [(partition, self._batch_count(partition)) for partition in among]
+        )
 
-    def _load(self, partition: int) -> int:
+    def _batch_count(self, partition: int) -> int:
         queue = self.partitions.get(partition)
-        return 0 if queue is None else queue.load
+        return 0 if queue is None else queue.batch_count

@@ -1,10 +1,10 @@
-"""Which partition a record goes to: pure decisions.
+"""Chooses the partitions of records. Nothing here waits.
 
-A record with a key goes where the key's hash points, as Java's producer has it (murmur2), so that
-clients of both languages put one key into one partition. A record without a key goes where the last
-one went, until a batch's worth of bytes is there: full batches cost a broker less than many small
-ones (KIP-480, KIP-794). The next partition is drawn at random, those with little waiting preferred,
-those without a leader only if no partition has one.
+A record with a key goes to the partition that the key's hash selects, as in Java's producer
+(murmur2), so that clients in both languages put a key into the same partition. Records without a
+key go to one partition until they fill a batch: full batches cost a broker less than many small
+ones (KIP-480, KIP-794). The next partition is drawn at random; partitions with short queues are
+preferred, and one without a leader is chosen only if no partition has one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,24 @@ if TYPE_CHECKING:
     from kafka_async.config import Partitioner
     from kafka_async.kernel import TopicOpenBatches
 
-__all__ = ["StickyChoice", "ask", "partition_for_key"]
+__all__ = ["StickyPartition", "call_partitioner", "partition_for_key"]
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key, the same as that of Java's default partitioner."""
+    """Return the partition of a key, the same as Java's default partitioner."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
-def ask(partitioner: Partitioner, topic: str, key: bytes | None, partitions: int) -> int:
-    """What the caller's own partitioner says; raises for what is no partition of the topic."""
+def call_partitioner(
+    partitioner: Partitioner, topic: str, key: bytes | None, partitions: int
+) -> int:
+    """Return the choice of the application's partitioner.
+
+    Raises:
+        InvalidConfigurationError: The topic has no such partition.
+    """
     choice = partitioner(topic, key, partitions)
-    if not isinstance(choice, int) or not 0 <= choice < partitions:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers err
+    if not isinstance(choice, int) or not 0 <= choice < partitions:  # pyright: ignore[reportUnnecessaryIsInstance]  # user code
         raise InvalidConfigurationError(
             f"the partitioner chose {choice!r}; {topic} has the partitions 0 to {partitions - 1}",
             topic=topic,
@@ -41,8 +47,8 @@ def ask(partitioner: Partitioner, topic: str, key: bytes | None, partitions: int
     return choice
 
 
-class StickyChoice:
-    """The partition of a topic that records without a key go to for now; -1: none was chosen."""
+class StickyPartition:
+    """Partition of a topic for records without a key; -1 if none is chosen."""
 
     __slots__ = ("_batches", "_bytes", "_rng")
 
@@ -53,31 +59,32 @@ class StickyChoice:
 
     @property
     def current(self) -> int:
-        """The partition; kept where the fast path finds it."""
+        """The partition, stored where the fast path reads it."""
         return self._batches.sticky
 
-    def wrote(self, partition: int, size: int, enough: int) -> None:
-        """Note that a batch was closed; after `enough` bytes the next choice is a new one."""
+    def batch_closed(self, partition: int, size: int, enough: int) -> None:
+        """Count the bytes of a closed batch; after `enough` bytes another partition is chosen."""
         if partition == self._batches.sticky:
             self._bytes += size
             if self._bytes >= enough:
-                self.forget()
+                self.reset()
 
-    def forget(self) -> None:
-        """Choose anew next time."""
+    def reset(self) -> None:
+        """Choose another partition next time."""
         self._batches.sticky = -1
         self._bytes = 0
 
-    def choose(self, waiting: Sequence[tuple[int, int]]) -> int:
-        """Choose among partitions, each with the number of batches that wait there.
+    def choose(self, queued: Sequence[tuple[int, int]]) -> int:
+        """Choose among partitions, given as pairs of a partition and its number of queued batches.
 
-        The chance of a partition falls with its queue, linearly, so a slow broker gets less.
+        The chance of a partition decreases linearly with its queue, so that a slow broker gets
+        less.
         """
-        longest = max(length for _, length in waiting)
-        weights = list(accumulate(longest + 1 - length for _, length in waiting))
+        longest = max(length for _, length in queued)
+        weights = list(accumulate(longest + 1 - length for _, length in queued))
         drawn = self._rng.randrange(weights[-1])
         chosen = next(
-            partition for (partition, _), upto in zip(waiting, weights, strict=True) if drawn < upto
+            partition for (partition, _), upto in zip(queued, weights, strict=True) if drawn < upto
         )
         self._batches.sticky = chosen
         return chosen

@@ -1,4 +1,4 @@
-"""What a producer loads when it starts, in a thread: importing it later would stall the loop."""
+"""Imports what a producer needs, in a thread: importing it later would block the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def preload(compression: str, *, transactional: bool) -> None:
     """Load the codec, the checksum and the messages.
 
     Raises:
-        InvalidConfigurationError: the codec's package is not installed.
+        InvalidConfigurationError: The codec's package is not installed.
     """
     RecordBatch.build([ProducerRecord("", b"")], compression).frame()
     for name in (*_MESSAGES, *(_TRANSACTION_MESSAGES if transactional else ())):

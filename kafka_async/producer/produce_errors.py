@@ -1,7 +1,7 @@
-"""What the producer does about each error that a broker answers to Produce.
+"""Maps the errors of a produce response to actions of the producer.
 
-Only rows that differ from the error's own nature are listed: a retriable error is retried, after a
-look at the metadata if its class says so, and anything else fails the batch.
+The table lists only errors whose action differs from the default: a retriable error is retried,
+after a metadata refresh if its class says so, and any other fails the batch.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from kafka_async.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DOUBTFUL", "PRODUCE_ERROR_ACTIONS", "Reaction", "reaction_to"]
+__all__ = ["MAYBE_WRITTEN_ERRORS", "PRODUCE_ERROR_ACTIONS", "ProduceErrorAction", "action_for"]
 
 
-class Reaction(enum.Enum):
-    """What to do with a batch that came back."""
+class ProduceErrorAction(enum.Enum):
+    """Actions for a batch that a broker did not acknowledge."""
 
-    RETRY = "send it again after a back-off"
-    REFRESH = "look up the leader, then send it again"
-    SPLIT = "send it again as two; a single record fails, and what may be written already"
-    WRITTEN = "count it as written, at an offset that nobody knows any more"
-    RESEQUENCE = "bump the epoch and start the partition's sequence over; in a transaction, fail"
-    FAIL = "tell the caller"
+    RETRY = "retry after a back-off"
+    REFRESH_AND_RETRY = "refresh the metadata, then retry"
+    SPLIT = "split it into two; fail a single record, or a batch that may have been written"
+    ACKNOWLEDGE = "acknowledge it, with an unknown offset"
+    RESTART_SEQUENCE = "bump the epoch and restart the partition's sequence; in a transaction, fail"
+    FAIL = "fail the batch"
 
 
-PRODUCE_ERROR_ACTIONS: Final[Mapping[type[Exception], Reaction]] = {
-    RecordTooLargeError: Reaction.SPLIT,
-    RecordBatchTooLargeError: Reaction.SPLIT,
-    DuplicateSequenceError: Reaction.WRITTEN,
-    OutOfOrderSequenceError: Reaction.RESEQUENCE,
-    UnknownProducerIdError: Reaction.RESEQUENCE,
-    # The broker is reachable and leads the partition: its own time-out says nothing about metadata.
-    RequestTimedOutError: Reaction.RETRY,
-    # No response at all: the broker may be frozen, and another one lead the partition already.
-    KafkaTimeoutError: Reaction.REFRESH,
-    NotEnoughReplicasAfterAppendError: Reaction.RETRY,
-    RefreshRetriableError: Reaction.REFRESH,
-    RetriableError: Reaction.RETRY,
+PRODUCE_ERROR_ACTIONS: Final[Mapping[type[Exception], ProduceErrorAction]] = {
+    RecordTooLargeError: ProduceErrorAction.SPLIT,
+    RecordBatchTooLargeError: ProduceErrorAction.SPLIT,
+    DuplicateSequenceError: ProduceErrorAction.ACKNOWLEDGE,
+    OutOfOrderSequenceError: ProduceErrorAction.RESTART_SEQUENCE,
+    UnknownProducerIdError: ProduceErrorAction.RESTART_SEQUENCE,
+    # The broker has responded, and leads the partition: the metadata is not stale.
+    RequestTimedOutError: ProduceErrorAction.RETRY,
+    # Without a response the broker may be frozen, and another one may lead the partition.
+    KafkaTimeoutError: ProduceErrorAction.REFRESH_AND_RETRY,
+    NotEnoughReplicasAfterAppendError: ProduceErrorAction.RETRY,
+    RefreshRetriableError: ProduceErrorAction.REFRESH_AND_RETRY,
+    RetriableError: ProduceErrorAction.RETRY,
 }
 
 
-DOUBTFUL: Final = (
+MAYBE_WRITTEN_ERRORS: Final = (
     KafkaConnectionError,
     KafkaTimeoutError,
     NotEnoughReplicasAfterAppendError,
     UnknownServerError,
 )
-"""After these the batch may have been written."""
+"""Errors after which the batch may have been written."""
 
 
-def reaction_to(error: Exception) -> Reaction:
-    """The row of the most specific class that the table has."""
-    return find_by_class(PRODUCE_ERROR_ACTIONS, error, Reaction.FAIL)
+def action_for(error: Exception) -> ProduceErrorAction:
+    """Return the action for the most specific class of an error in the table."""
+    return find_by_class(PRODUCE_ERROR_ACTIONS, error, ProduceErrorAction.FAIL)

@@ -1,4 +1,4 @@
-"""Produce requests: how batches become one, and which answer belongs to which batch."""
+"""Builds produce requests from batches, and matches the parts of a response to the batches."""
 
 from __future__ import annotations
 
@@ -24,18 +24,25 @@ if TYPE_CHECKING:
         TopicProduceData,
     )
 
-__all__ = ["ProduceCall", "ProduceRequests", "answers_by_partition", "error_of", "leader_hints"]
+__all__ = [
+    "ProduceCall",
+    "ProduceRequests",
+    "error_for_batch",
+    "leader_hints",
+    "responses_by_partition",
+]
 
-LAST_BEFORE_TRANSACTIONS_V2 = 11
-"""From version 12 on, a broker adds the partition to the transaction by itself (KIP-890)."""
-LAST_WITH_NAMES = 12
-"""From version 13 on, topics go by their ids (KIP-516)."""
+MAX_VERSION_BEFORE_TRANSACTIONS_V2 = 11
+"""From version 12 on, a broker adds the partition to the transaction itself (KIP-890)."""
+MAX_VERSION_WITH_TOPIC_NAMES = 12
+"""From version 13 on, topics are identified by their ids (KIP-516)."""
 _ACKS_ALL = -1
 
 
 class ProduceCall(NamedTuple):
-    """A request, the version to send it in, and the names of the topic ids in it, which are
-    numbers here: a UUID's hash is a Python function.
+    """A produce request, the version to send it in, and the topic names by id.
+
+    The ids are integers, since hashing a UUID calls a Python function.
     """
 
     request: ProduceRequest
@@ -44,7 +51,7 @@ class ProduceCall(NamedTuple):
 
 
 class ProduceRequests:
-    """Makes requests. `transactions_v2` follows the cluster's transaction.version."""
+    """Builds produce requests. `transactions_v2` follows the cluster's transaction.version."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self.acks: int = _ACKS_ALL if config.acks == "all" else config.acks
@@ -52,7 +59,7 @@ class ProduceRequests:
         self.transactions_v2 = False
         self._transactional_id = config.transactional_id
         self._timeout_ms = int(config.request_timeout_ms)
-        # Not with the module: naming a producer loads no messages.
+        # Imported here, since importing kafka_async must not load messages.
         from kafka_async.protocol.messages import produce
 
         self._messages = produce
@@ -63,7 +70,7 @@ class ProduceRequests:
         connection: BrokerConnection,
         topic_id: Callable[[str], UUID],
     ) -> ProduceCall:
-        """The request that carries these batches."""
+        """Return the request that carries the batches."""
         produce = self._messages
         transactional = self._transactional_id is not None
         rows: dict[str, list[PartitionProduceData]] = {}
@@ -78,13 +85,13 @@ class ProduceRequests:
                 topics.append(
                     produce.TopicProduceData(name=topic, topic_id=uuid, partition_data=rows[topic])
                 )
-            records: Any = batch.frame(transactional=transactional)  # in two pieces
+            records: Any = batch.frame(transactional=transactional)  # header and records
             rows[topic].append(produce.PartitionProduceData(index=partition, records=records))
         version = connection.version(produce.ProduceRequest.API_KEY)
         if 0 in names:
-            version = min(version, LAST_WITH_NAMES)
+            version = min(version, MAX_VERSION_WITH_TOPIC_NAMES)
         if transactional and not self.transactions_v2:
-            version = min(version, LAST_BEFORE_TRANSACTIONS_V2)
+            version = min(version, MAX_VERSION_BEFORE_TRANSACTIONS_V2)
         request = produce.ProduceRequest(
             transactional_id=self._transactional_id,
             acks=self.acks,
@@ -94,41 +101,41 @@ class ProduceRequests:
         return ProduceCall(request, version, names)
 
 
-def answers_by_partition(
+def responses_by_partition(
     response: ProduceResponse, names: Mapping[int, str]
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """What the broker says of each partition; `names` are those of the ids that were sent."""
-    answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+    """Return the response per partition; `names` has the topic names by the ids sent."""
+    responses: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id.int)
         if name is not None:
             for row in topic.partition_responses:
-                answers[name, row.index] = row
-    return answers
+                responses[name, row.index] = row
+    return responses
 
 
 def leader_hints(
-    response: ProduceResponse, answers: Mapping[tuple[str, int], PartitionProduceResponse]
+    response: ProduceResponse, responses: Mapping[tuple[str, int], PartitionProduceResponse]
 ) -> list[LeaderHint]:
-    """Who leads the partitions that a broker refused, as far as it says so (KIP-951)."""
+    """Return the current leaders of refused partitions that the response names (KIP-951)."""
     nodes = {
         row.node_id: Node(row.node_id, row.host, row.port, row.rack)
         for row in response.node_endpoints
     }
     return [
         LeaderHint(TopicPartition(*where), hint.leader_id, hint.leader_epoch, nodes[hint.leader_id])
-        for where, row in answers.items()
+        for where, row in responses.items()
         if row.error_code and (hint := row.current_leader).leader_id in nodes
     ]
 
 
-def error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> KafkaError:
-    """The error that the broker answers for a batch, with what it says of single records."""
-    message = answer.error_message
-    if answer.record_errors:
-        row = answer.record_errors[0]
+def error_for_batch(batch: ProducerBatch, response: PartitionProduceResponse) -> KafkaError:
+    """Return the error of a batch, with the response's message about single records."""
+    message = response.error_message
+    if response.record_errors:
+        row = response.record_errors[0]
         message = f"{message or 'refused'}; record {row.batch_index} of the batch"
         if row.batch_index_error_message:
             message += f": {row.batch_index_error_message}"
     topic, partition = batch.queue.partition
-    return error_for(answer.error_code, message, topic=topic, partition=partition)
+    return error_for(response.error_code, message, topic=topic, partition=partition)

@@ -1,4 +1,4 @@
-"""The producer, as its user sees it: it wires the parts, and starts and stops them."""
+"""The public API of the producer, which builds, starts and stops its parts."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from kafka_async.foreign_names import (
     check_construction,
     unknown_keyword,
 )
-from kafka_async.producer.accumulator import A_TURN, Accumulator
+from kafka_async.producer.accumulator import MAX_ITEMS_PER_ITERATION, Accumulator
 from kafka_async.producer.failure_log import FailureLog
 from kafka_async.producer.idempotence import Sequencer
 from kafka_async.producer.preload import preload
 from kafka_async.producer.sender import Sender
 from kafka_async.producer.statistics import ProducerStatistics
 from kafka_async.producer.transaction import Transaction
-from kafka_async.producer.transaction_manager import TransactionDriver
-from kafka_async.producer.transaction_state import State
-from kafka_async.producer.writer import Engine, RecordWriter, Serializers
+from kafka_async.producer.transaction_manager import TransactionManager
+from kafka_async.producer.transaction_state import TransactionState
+from kafka_async.producer.writer import ProducerRuntime, RecordWriter, Serializers
 from kafka_async.supervisor import Supervisor, wait_shielded
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ __all__ = ["Producer"]
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
-HURRY: Final = 10.0
-"""Seconds for what is left when an `async with` is left by an exception."""
-CLOSING: Final = 5.0
-"""Maximum seconds for ending an open transaction, and for closing after a start that failed."""
+CLOSE_TIMEOUT_AFTER_ERROR: Final = 10.0
+"""Maximum seconds for delivering records when an `async with` block is left by an exception."""
+MAX_CLEANUP_TIME: Final = 5.0
+"""Maximum seconds for ending an open transaction, and for closing after a failed start."""
 
 
 class Producer(RecordWriter[K, V], Generic[K, V]):
@@ -74,10 +74,10 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             await producer.flush()
 
     The first argument is bootstrap servers, or a started `Client`, whose connections and metadata
-    are shared then and not closed. All others are keyword options (see `ProducerConfig`), under
-    Kafka's own names. By default records are written once and in order (idempotence) and count when
-    all in-sync replicas have them. A producer belongs to the event loop and the process it is
-    started in. Keys and values are bytes unless serializers are given.
+    are then shared and not closed. All others are keyword options (see `ProducerConfig`), under
+    Kafka's names. By default records are written once and in order (idempotence), and are
+    acknowledged when all in-sync replicas have them. A producer belongs to the event loop and the
+    process in which it is started. Keys and values are bytes unless serializers are given.
     """
 
     if not TYPE_CHECKING:
@@ -112,19 +112,26 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> Self:
-        """A producer with options under Java's names, as {"linger.ms": 5}."""
+        """Return a producer with options under Java's names.
+
+        Args:
+            properties: Options, as {"linger.ms": 5}.
+
+        Raises:
+            InvalidConfigurationError: An option is unknown or its value is invalid.
+        """
         config = ProducerConfig.from_properties(properties)
         producer = cls.__new__(cls)
         super(Producer, producer).__init__()
-        producer._init(config, Client.from_config(config), owned=True)  # noqa: SLF001  # its own
+        producer._init(config, Client.from_config(config), owned=True)  # noqa: SLF001
         return producer
 
     def _init(self, config: ProducerConfig, client: Client, *, owned: bool) -> None:
         self.config = config
         self.client = client
-        self._serializers = Serializers.of(config)
-        self.driver: TransactionDriver | None = None
-        self.current: Transaction[K, V] | None = None
+        self._serializers = Serializers.from_config(config)
+        self.transaction_manager: TransactionManager | None = None
+        self.current_transaction: Transaction[K, V] | None = None
         self._owned = owned
         name = f"Producer {config.transactional_id or config.client_id}"
         self._supervisor = Supervisor(name, client.hooks)
@@ -136,15 +143,18 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._stopped = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
 
-    # -- life -------------------------------------------------------------------------------------
+    # -- start and stop ---------------------------------------------------------------------------
 
     async def start(self, **unknown: Never) -> None:
-        """Connect; a transactional producer gets its producer id, which fences a former one.
+        """Connect; a transactional producer obtains its producer id, which fences an earlier one.
+
+        Args:
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             BootstrapError: None of the bootstrap servers could be used.
-            ApplicationRecoverableError: The same of a transactional producer, or there was no
-                producer id within max_block_ms; its cause says why. Start a new producer.
+            ApplicationRecoverableError: The same for a transactional producer, or no producer id
+                was received within max_block_ms; its cause says why. Start a new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
         if unknown:
@@ -165,16 +175,16 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             await self._supervisor.offload(
                 partial(preload, self.config.compression_type, transactional=transactional)
             )
-            engine = self._build()
-            if self.driver is not None:
-                await self.driver.initialise()
+            runtime = self._build()
+            if self.transaction_manager is not None:
+                await self.transaction_manager.init_transactions()
         except BaseException:
-            await self._tear_down(asyncio.get_running_loop().time() + CLOSING)
+            await self._close(asyncio.get_running_loop().time() + MAX_CLEANUP_TIME)
             raise
         self._started = True
-        self._open_writer(engine)
+        self._open_writer(runtime)
 
-    def _build(self) -> Engine:
+    def _build(self) -> ProducerRuntime:
         loop = self._supervisor.loop
         rng = random.Random()
         sequencer = Sequencer(enabled=self.config.enable_idempotence)
@@ -183,20 +193,20 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         self._accumulator, self._sender = accumulator, sender
         self._failure_log = FailureLog(loop, sender.now)
         if self.config.transactional_id is None:
-            accumulator.ledger.failures.log_to(self._failure_log)
-        else:  # the next transactional call raises what failed
-            self.driver = TransactionDriver(
+            accumulator.incomplete.unreported_failures.log_to(self._failure_log)
+        else:  # failures are raised by the next transactional call
+            self.transaction_manager = TransactionManager(
                 self.config, self.client, accumulator, sender, self._supervisor, rng
             )
 
-        def died(error: KafkaError) -> None:
-            accumulator.ledger.fail_all(error, sender.now())
-            accumulator.memory.wake_all()
+        def fail_everything(error: KafkaError) -> None:
+            accumulator.incomplete.fail_all(error, sender.now())
+            accumulator.buffer_pool.wake_all_waiters()
 
-        self._supervisor.on_failure(died)
-        self._unlisten = self.client.supervisor.on_failure(died)
+        self._supervisor.on_failure(fail_everything)
+        self._remove_failure_listener = self.client.supervisor.on_failure(fail_everything)
         self._sending = self._supervisor.spawn(sender.run, name="sender")
-        self._engine = Engine(
+        self._runtime = ProducerRuntime(
             self.config,
             self._serializers,
             accumulator,
@@ -204,17 +214,18 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._supervisor,
             self.client.clock,
         )
-        return self._engine
+        return self._runtime
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
-        """Deliver what was enqueued, abort a transaction that is open, and close.
+        """Deliver what was enqueued, abort an open transaction, and close.
 
-        Does nothing if the producer was not started or is stopped already. While another call stops
-        it, this one waits for the other, within the other's time-out, and raises nothing.
+        Does nothing if the producer was not started or is already stopped. While another call stops
+        it, this one waits for the other, within the other's timeout, and raises nothing.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
                 producer is closed at once and everything undelivered fails.
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             DeliveryError: Some records were not delivered; it counts them, and `failures` has a row
@@ -235,72 +246,74 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             self._stopped.set()
 
     async def _stop(self, timeout: float | None) -> None:
-        self._shut_writer()
+        self._force_slow_path()
         assert self._accumulator is not None
         assert self._sender is not None
         if timeout is None:
             timeout = seconds(self.config.close_timeout_ms)
         deadline = self._supervisor.loop.time() + timeout
         try:
-            if self.driver is not None:
-                await self.driver.close(min(CLOSING, timeout))
-            await self._deliver_rest(self._accumulator, self._sender, deadline, timeout)
+            if self.transaction_manager is not None:
+                await self.transaction_manager.close(min(MAX_CLEANUP_TIME, timeout))
+            await self._flush_before_close(self._accumulator, self._sender, deadline, timeout)
         finally:
-            await self._tear_down(deadline)
-        failures = self._accumulator.ledger.failures.take()
+            await self._close(deadline)
+        failures = self._accumulator.incomplete.unreported_failures.take_error()
         if failures is not None:
             raise failures
 
-    async def _deliver_rest(
+    async def _flush_before_close(
         self, accumulator: Accumulator, sender: Sender, deadline: float, timeout: float
     ) -> None:
         if self._supervisor.failure is not None:
             return
         try:
             async with asyncio.timeout_at(deadline):
-                await sender.delivered()
+                await sender.flush()
         except TimeoutError:
             error = KafkaTimeoutError(
                 f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
             )
-            sender.end()  # what is about to fail must not be sent
-            # An event loop iteration between some and the next: there may be thousands.
-            while accumulator.ledger.fail_some(error, sender.now(), A_TURN):  # noqa: ASYNC110
+            sender.stop_sending()  # batches that are about to fail must not be sent
+            # There may be thousands of batches: yield to the event loop between groups of them.
+            while accumulator.incomplete.fail_oldest(error, sender.now(), MAX_ITEMS_PER_ITERATION):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
-    async def _tear_down(self, deadline: float) -> None:
-        """End all tasks and connections, however often the caller is cancelled.
+    async def _close(self, deadline: float) -> None:
+        """End all tasks and connections, even if the caller is cancelled repeatedly.
 
-        What is left fails. Connections that are not closed at `deadline` (event loop time) are
+        Remaining records fail. Connections that are not closed at `deadline` (event loop time) are
         aborted.
         """
         self._stopping = True
         if self._closing is None:
             loop = asyncio.get_running_loop()
             self._closing = loop.create_task(
-                self._end_everything(deadline), name=f"{self._supervisor.name} closing"
+                self._close_all(deadline), name=f"{self._supervisor.name} closing"
             )
         cancelled = await wait_shielded(self._closing)
         self._closing.result()
         if cancelled is not None:
             raise cancelled
 
-    async def _end_everything(self, deadline: float) -> None:
+    async def _close_all(self, deadline: float) -> None:
         accumulator, sender = self._accumulator, self._sender
         if accumulator is not None and sender is not None:
-            self._unlisten()
+            self._remove_failure_listener()
             self._sending.cancel()
             await self._sending.wait()
             closed = ClientClosedError(f"{self._supervisor.name} is closed")
-            accumulator.ledger.fail_all(closed, sender.now())
-            accumulator.memory.wake_all()
+            accumulator.incomplete.fail_all(closed, sender.now())
+            accumulator.buffer_pool.wake_all_waiters()
             self._failure_log.clear()
-            connections = sender.close() + ([] if self.driver is None else self.driver.connections)
+            connections = sender.close() + (
+                [] if self.transaction_manager is None else self.transaction_manager.connections
+            )
             await close_connections(connections, deadline - self._supervisor.loop.time())
         await self._supervisor.stop()
         if self._owned:
             left = deadline - asyncio.get_running_loop().time()
-            await self.client.stop(max(0.0, min(CLOSING, left)))
+            await self.client.stop(max(0.0, min(MAX_CLEANUP_TIME, left)))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -319,7 +332,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             return
         with CancelScope(shield=True):
             try:
-                await self.stop(min(HURRY, seconds(self.config.close_timeout_ms)))
+                await self.stop(
+                    min(CLOSE_TIMEOUT_AFTER_ERROR, seconds(self.config.close_timeout_ms))
+                )
             except KafkaError as failure:
                 error.add_note(f"Stopping the producer: {failure}")
 
@@ -336,33 +351,40 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     # -- deliveries -------------------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None, **unknown: Never) -> None:
-        """Wait until everything that was enqueued is acknowledged or has failed; no lingering.
+        """Wait until everything enqueued is acknowledged or has failed.
+
+        Batches do not linger meanwhile.
+
+        Args:
+            timeout: Maximum time in seconds (default: no limit but delivery_timeout_ms).
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
-            DeliveryError: records failed whose handles nobody has asked; a row for each batch.
-            TimeoutError: `timeout` seconds (default: no limit but delivery_timeout_ms) have passed.
+            DeliveryError: Records failed whose deliveries no task has awaited; a row for each
+                batch.
+            KafkaTimeoutError: The timeout has passed.
         """
         if unknown:
             raise unknown_keyword(self.flush, unknown)
         check_timeout(timeout, unlimited="no limit but delivery_timeout_ms")
-        self._running()
+        self._check_running()
         assert self._accumulator is not None
         assert self._sender is not None
         try:
             async with asyncio.timeout(timeout):
-                await self._sender.delivered()
+                await self._sender.flush()
         except TimeoutError as error:
             raise KafkaTimeoutError(f"not everything was delivered in {timeout:g} s") from error
-        failures = self._accumulator.ledger.failures.take()
+        failures = self._accumulator.incomplete.unreported_failures.take_error()
         if failures is not None:
             raise failures
 
     def statistics(self) -> ProducerStatistics:
-        """What the producer has done so far, under Kafka's own metric names."""
-        self._running()
+        """Return counts since the start, under Kafka's metric names."""
+        self._check_running()
         assert self._accumulator is not None
         assert self._sender is not None
-        counters, memory = self._sender.counters, self._accumulator.memory
+        counters, buffer_pool = self._sender.counters, self._accumulator.buffer_pool
         return ProducerStatistics(
             record_send_total=counters.records,
             record_error_total=counters.errors,
@@ -372,9 +394,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             byte_total=counters.bytes,
             request_total=counters.requests,
             requests_in_flight=self._sender.in_flight,
-            buffer_total_bytes=memory.total,
-            buffer_available_bytes=max(0, memory.total - memory.used),
-            waiting_threads=memory.waiting,
+            buffer_total_bytes=buffer_pool.total_bytes,
+            buffer_available_bytes=max(0, buffer_pool.total_bytes - buffer_pool.reserved_bytes),
+            waiting_threads=buffer_pool.waiter_count,
             produce_throttle_time_avg=counters.throttle_total / max(1, counters.responses),
             produce_throttle_time_max=counters.throttle_max,
         )
@@ -382,33 +404,40 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def health(self) -> Health:
         """Return a snapshot of the producer's condition; no request is sent.
 
-        It may be taken at any time, before `start` and after `stop` too. The brokers are those of
-        its client, which it may share. `in_flight` counts the producer's own requests, and
-        `buffered_bytes` what unacknowledged records take of buffer_memory.
+        It may be taken at any time, also before `start` and after `stop`. The brokers are those of
+        its client, which may be shared. `in_flight` counts the producer's own requests, and
+        `buffered_bytes` the bytes of buffer_memory that unacknowledged records use.
         """
         health = replace(self.client.health(), state=self._state(), in_flight=0)
-        accumulator, sender, driver = self._accumulator, self._sender, self.driver
+        accumulator, sender, transaction_manager = (
+            self._accumulator,
+            self._sender,
+            self.transaction_manager,
+        )
         if accumulator is None or sender is None:
             return health
         error: BaseException | None = self._supervisor.failure or sender.last_error
         in_flight = sender.in_flight
-        if driver is not None:
-            error = driver.machine.error or error
-            in_flight += sum(connection.in_flight for connection in driver.connections)
+        if transaction_manager is not None:
+            error = transaction_manager.state_machine.error or error
+            in_flight += sum(connection.in_flight for connection in transaction_manager.connections)
         return replace(
             health,
             in_flight=in_flight,
-            buffered_bytes=accumulator.memory.used,
+            buffered_bytes=accumulator.buffer_pool.reserved_bytes,
             last_error=health.last_error if error is None else f"{type(error).__name__}: {error}",
         )
 
     def _state(self) -> str:
-        driver = self.driver
+        transaction_manager = self.transaction_manager
         if self._stopping:
             return "stopping" if self._supervisor.hosting else "closed"
         if self._supervisor.failure is not None:
             return "failed"
-        if driver is not None and driver.machine.state is State.FAILED:
+        if (
+            transaction_manager is not None
+            and transaction_manager.state_machine.state is TransactionState.FAILED
+        ):
             return "failed"
         if not self._started:
             return "starting" if self._starting else "new"
@@ -424,20 +453,23 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             ApplicationRecoverableError: The producer is closed or has failed.
         """
         with convert_transaction_errors():
-            self._transactional()
+            self._require_transactions()
         return Transaction(self)
 
     async def begin(self, **unknown: Never) -> Transaction[K, V]:
         """Open a transaction; commit or abort it.
 
-        If the calls that ended the former transaction were cancelled, its end is waited for first,
-        up to max_block_ms.
+        If the calls that ended the previous transaction were cancelled, this waits for its end
+        first, up to max_block_ms.
+
+        Args:
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             TransactionStateError: A transaction is open.
-            TransactionAbortableError, InvalidConfigurationError: The former transaction, whose
+            TransactionAbortableError, InvalidConfigurationError: The previous transaction, whose
                 `commit` was cancelled, was not committed. It is aborted; begin again.
-            ApplicationRecoverableError: The producer cannot go on.
+            ApplicationRecoverableError: The producer cannot continue.
         """
         if unknown:
             raise unknown_keyword(self.begin, unknown)
@@ -446,12 +478,14 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         return transaction
 
     async def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
-        """Get a new epoch: after an unknown outcome, or to fence another producer of the same id.
+        """Obtain a new epoch, which ends an open transaction and fences earlier producers.
 
-        `start()` has done it once.
+        `start()` has done it once. Call it after an unknown outcome, or to fence another producer
+        with the same id.
 
         Args:
             timeout: Maximum time in seconds (default: max_block_ms).
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
             TransactionStateError: A transaction is open.
@@ -462,31 +496,28 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             raise unknown_keyword(self.init_transactions, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
         with convert_transaction_errors(begun=False):
-            await self._transactional().initialise(timeout)
-        self.current = None
+            await self._require_transactions().init_transactions(timeout)
+        self.current_transaction = None
 
-    async def open_transaction(self, transaction: Transaction[K, V]) -> Engine:
-        """Begin `transaction`; called by it."""
-        driver = self._transactional()
-        await driver.begin()
-        self.current = transaction
+    async def open_transaction(self, transaction: Transaction[K, V]) -> ProducerRuntime:
+        """Begin a transaction; called by `Transaction.begin`."""
+        transaction_manager = self._require_transactions()
+        await transaction_manager.begin()
+        self.current_transaction = transaction
 
-        def heard(state: State) -> None:
-            transaction.heard(state)
+        transaction_manager.on_state = transaction.on_state_changed
+        assert self._runtime is not None
+        return self._runtime
 
-        driver.on_state = heard
-        assert self._engine is not None
-        return self._engine
+    # -- helpers ----------------------------------------------------------------------------------
 
-    # -- pieces -----------------------------------------------------------------------------------
-
-    def _transactional(self) -> TransactionDriver:
-        self._running()
-        if self.driver is None:
+    def _require_transactions(self) -> TransactionManager:
+        self._check_running()
+        if self.transaction_manager is None:
             raise TransactionStateError("no transactional_id was given to this producer")
-        return self.driver
+        return self.transaction_manager
 
-    def _running(self) -> None:
+    def _check_running(self) -> None:
         if self._stopping:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
         self._supervisor.check()
@@ -494,7 +525,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     def _check_writable(self) -> None:
         if self._stopping:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
-        if self.driver is not None:
+        if self.transaction_manager is not None:
             raise IllegalStateError(
                 "records of a transactional producer go through a transaction: "
                 "use `async with producer.transaction() as txn` and txn.enqueue"

@@ -1,4 +1,4 @@
-"""A batch of records, from its first record to its outcome."""
+"""A batch of records of one partition, from its first record to its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
     from kafka_async.kernel import OpenBatch
-    from kafka_async.producer.idempotence import Stamp
+    from kafka_async.producer.idempotence import BatchSequence
     from kafka_async.producer.outcome import BatchOutcome
     from kafka_async.producer.partition_queue import PartitionQueue
 
@@ -18,33 +18,50 @@ __all__ = ["BatchState", "ProducerBatch"]
 
 
 class BatchState(enum.Enum):
-    """Where a batch is on its way."""
+    """States of a batch."""
 
     OPEN = "open"
     """Records are appended."""
-    SEALED = "sealed"
-    """It is full, or its time has come; it waits for its turn in compression."""
+    CLOSED = "sealed"
+    """No more records are appended; the batch is to be compressed."""
     COMPRESSING = "compressing"
     READY = "ready"
-    """It waits to be sent, or to be sent again."""
-    ON_WIRE = "on wire"
-    """A request that carries it is under way."""
+    """The batch can be sent, or sent again."""
+    IN_FLIGHT = "on wire"
+    """A request carries the batch and has no response yet."""
     DONE = "done"
 
 
 class ProducerBatch:
-    """A batch of one partition. Its bytes never change: for another stamp it is framed anew.
+    """A batch of one partition.
 
-    Times are the loop's, in seconds. `order` sorts the batches of a partition as they were filled;
-    parts of a split batch sort where it was. `held` is what it takes of buffer_memory. `doubtful`
-    says that an attempt may have written it. `count` records are in a finished batch, of
-    `wire_size` bytes with its header; of an open one its `section` knows. `awaited`: a task awaits
-    one of its records. `accompanies`: while it is open, a request to its broker takes it along.
+    Its records are encoded once; only the header is encoded again when the batch gets another
+    sequence. Times are seconds of the event loop's clock.
+
+    Attributes:
+        queue: Queue of its partition.
+        outcome: What the handles of its records refer to.
+        created: Time of its first record.
+        deadline: Time at which the batch expires unless it is in flight.
+        linger_until: Time at which an open batch is due.
+        closed_at: Time at which it was closed.
+        order: Position among the batches of its partition; parts of a split batch sort where it
+            was.
+        reserved_bytes: Bytes reserved for it in buffer_memory, without MEMORY_OVERHEAD.
+        section: Records section of an open batch.
+        contents: Record batch without a producer's header, once it is closed.
+        count: Number of records, once it is closed.
+        wire_size: Bytes with its header, once it is closed.
+        sequence: Producer id, epoch and base sequence, once it was sent.
+        attempts: Number of requests that carried it.
+        maybe_written: An attempt may have written it.
+        awaited: A task awaits one of its records.
+        may_piggyback: While it is open, a request to its broker may carry it before it is due.
+        error: Error of its last attempt.
     """
 
     __slots__ = (
         "_frame",
-        "accompanies",
         "attempts",
         "awaited",
         "closed_at",
@@ -52,15 +69,16 @@ class ProducerBatch:
         "count",
         "created",
         "deadline",
-        "doubtful",
-        "due",
         "error",
-        "held",
+        "linger_until",
+        "may_piggyback",
+        "maybe_written",
         "order",
         "outcome",
         "queue",
+        "reserved_bytes",
         "section",
-        "stamp",
+        "sequence",
         "state",
         "wire_size",
     )
@@ -78,29 +96,29 @@ class ProducerBatch:
         self.outcome = outcome
         self.created = created
         self.deadline = deadline
-        self.due = created
+        self.linger_until = created
         self.closed_at = created
         self.order = order
-        self.held = 0
+        self.reserved_bytes = 0
         self.state = BatchState.OPEN
         self.section: OpenBatch | None = None
         self.contents: RecordBatch | None = None
         self.count = 0
         self.wire_size = 0
-        self.stamp: Stamp | None = None
+        self.sequence: BatchSequence | None = None
         self.attempts = 0
-        self.doubtful = False
+        self.maybe_written = False
         self.awaited = False
-        self.accompanies = False
+        self.may_piggyback = False
         self.error: Exception | None = None
         self._frame: tuple[bytes, bytes] | None = None
 
-    def seal(self) -> None:
-        """Take no more records."""
+    def close(self) -> None:
+        """Close the batch for appends."""
         section = self.section
         assert section is not None
         self.section = None
-        self.carry(
+        self.set_contents(
             RecordBatch(
                 section.seal(),
                 Codec.none,
@@ -109,51 +127,55 @@ class ProducerBatch:
                 section.max_timestamp,
             )
         )
-        self.state = BatchState.SEALED
+        self.state = BatchState.CLOSED
 
-    def carry(self, contents: RecordBatch) -> None:
-        """Hold this finished batch."""
+    def set_contents(self, contents: RecordBatch) -> None:
+        """Set the finished record batch."""
         self.contents = contents
         self.count = contents.count
         self.wire_size = contents.size
 
     @property
-    def sealed(self) -> RecordBatch:
-        """The finished batch, without the header that says who sends it."""
+    def record_batch(self) -> RecordBatch:
+        """Record batch without the header that identifies the producer."""
         assert self.contents is not None
         return self.contents
 
-    def restamp(self, stamp: Stamp | None) -> None:
-        """Carry another identity and sequence: what was framed before is left alone, and unused."""
-        self.stamp = stamp
+    def set_sequence(self, sequence: BatchSequence | None) -> None:
+        """Set the sequence with which the batch is sent from now on."""
+        self.sequence = sequence
         self._frame = None
 
     def release(self) -> None:
-        """It is done: let go of its bytes, which a transport may still hold."""
+        """Mark the batch as done and release its bytes, which a transport may still hold."""
         self.state = BatchState.DONE
         self.section = None
         self.contents = None
         self._frame = None
 
     def frame(self, *, transactional: bool) -> tuple[bytes, bytes]:
-        """The header and the records to send: the same objects for every attempt under one stamp.
+        """Return the header and the records to send.
 
-        Nobody joins them, which would copy the records.
+        They are the same objects for each attempt with one sequence, and are not joined, since that
+        would copy the records.
         """
         if self._frame is None:
-            assert self.stamp is not None
-            identity, sequence = self.stamp.identity, self.stamp.sequence
-            header = self.sealed.header(
-                identity.producer_id, identity.epoch, sequence, transactional=transactional
+            assert self.sequence is not None
+            id_and_epoch, base_sequence = self.sequence
+            header = self.record_batch.header(
+                id_and_epoch.producer_id,
+                id_and_epoch.epoch,
+                base_sequence,
+                transactional=transactional,
             )
-            self._frame = header, self.sealed.payload
+            self._frame = header, self.record_batch.payload
         return self._frame
 
     def halves(self) -> tuple[RecordBatch, RecordBatch]:
-        """The same records in two batches (KIP-126); there must be two at least."""
-        records = next(iter_batches(self.sealed.frame())).records()
+        """Return the same records, at least two, in two batches (KIP-126)."""
+        records = next(iter_batches(self.record_batch.frame())).records()
         middle = len(records) // 2
-        codec = self.sealed.codec.name
+        codec = self.record_batch.codec.name
         return (
             RecordBatch.build(records[:middle], codec),
             RecordBatch.build(records[middle:], codec),

@@ -1,4 +1,4 @@
-"""The producer id of an idempotent producer without a transactional id."""
+"""Requests the producer id of an idempotent producer without a transactional id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.cluster.request_destinations import AnyBroker
 from kafka_async.config import seconds
 from kafka_async.errors import RetriableError, raise_for
-from kafka_async.producer.idempotence import ProducerIdentity
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     import random
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ProducerConfig
 
-__all__ = ["new_identity"]
+__all__ = ["request_producer_id"]
 
 logger = logging.getLogger("kafka_async.producer")
 
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
-async def new_identity(
+async def request_producer_id(
     config: ProducerConfig, client: Client, rng: random.Random
-) -> ProducerIdentity:
-    """A producer id from any broker, asked for until there is one.
+) -> ProducerIdAndEpoch:
+    """Return a producer id from any broker, retrying until there is one.
 
     Raises:
-        KafkaError: the cluster refuses, and will again.
+        KafkaError: The cluster refuses the request with an error that is not retriable.
     """
     from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 
@@ -49,4 +49,4 @@ async def new_identity(
             logger.debug("no producer id yet: %s", error)
             await asyncio.sleep(backoff.next())
         else:
-            return ProducerIdentity(response.producer_id, response.producer_epoch)
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)

@@ -1,9 +1,9 @@
-"""What is due, when, and for which broker: pure.
+"""Decides which partitions can send now and when others will be able to. Nothing here waits.
 
-Each broker has a set of the partitions that have something for it. The set rotates: a partition is
-taken from the front, gives one batch, and goes to the back, so a busy one never starves another.
-Partitions that have to wait are in no set; what they wait for brings them back: a timer, a leader,
-an answer.
+Each broker has an ordered set of the partitions that have a batch ready for it. A partition is
+taken from the front, gives one batch, and goes to the back, so that a busy one does not starve
+others. A partition that cannot send is in no set; the event that it needs adds it again: a timer, a
+new leader or a response.
 """
 
 from __future__ import annotations
@@ -22,186 +22,185 @@ if TYPE_CHECKING:
     from kafka_async.producer.partition_queue import PartitionQueue
     from kafka_async.producer.producer_batch import ProducerBatch
 
-__all__ = ["Schedule"]
+__all__ = ["ReadyPartitions"]
 
-LITTLE: Final = 256
-"""Entries that are not worth a look whether they are of batches that are done."""
+MIN_PRUNE_SIZE: Final = 256
+"""Deadlines below which those of finished batches are not removed."""
 
 
-class Schedule:
-    """Ready sets, back-off timers, lingering batches and deadlines of one producer.
+class ReadyPartitions:
+    """Tracks ready partitions, back-offs, linger times and delivery deadlines of one producer.
 
-    `admission` is the transaction that a partition must be admitted to before it is sent, 0 if it
-    need not be; those that wait for that are in `unadmitted`.
+    Attributes:
+        required_transaction: Number of the transaction that a partition must be added to before its
+            batches are sent, 0 if none.
+        partitions_to_add: Partitions with a batch that is due except for that.
     """
 
     def __init__(self) -> None:
-        self.admission = 0
-        self.unadmitted: dict[PartitionQueue, None] = {}
+        self.required_transaction = 0
+        self.partitions_to_add: dict[PartitionQueue, None] = {}
         self._ready: dict[int, OrderedDict[PartitionQueue, None]] = {}
-        self._companions: dict[int, dict[PartitionQueue, None]] = {}
+        self._piggyback_queues: dict[int, dict[PartitionQueue, None]] = {}
         self._lingering: list[tuple[float, int, ProducerBatch]] = []
-        self._timers: list[tuple[float, int, PartitionQueue]] = []
-        self._expiry: list[tuple[float, int, ProducerBatch]] = []
-        self._ticket = 0
-        self._much = LITTLE
+        self._backoffs: list[tuple[float, int, PartitionQueue]] = []
+        self._deadlines: list[tuple[float, int, ProducerBatch]] = []
+        self._tie_breaker = 0
+        self._prune_at = MIN_PRUNE_SIZE
 
     # -- brokers ----------------------------------------------------------------------------------
 
     def nodes(self) -> list[int]:
-        """Brokers for which something may be ready."""
+        """Return the brokers that may have ready partitions."""
         return [node for node, queues in self._ready.items() if queues]
 
     @property
-    def busy(self) -> bool:
-        """Whether a look round would find something to do, or a new time to look again."""
-        return bool(self.unadmitted or self._timers) or any(self._ready.values())
+    def has_work(self) -> bool:
+        """True if a run of the send loop would find batches to send or a new time to run again."""
+        return bool(self.partitions_to_add or self._backoffs) or any(self._ready.values())
 
-    def holds(self, node: int) -> bool:
-        """Whether something may be ready for a broker."""
+    def has_ready(self, node: int) -> bool:
+        """Return True if a broker may have ready partitions."""
         return bool(self._ready.get(node))
 
-    def offer(self, queue: PartitionQueue, now: float) -> None:
-        """Put a partition where its broker finds it, if it has anything to send now."""
+    def add_if_ready(self, queue: PartitionQueue, now: float) -> None:
+        """Add a partition to its leader's set if it can send now."""
         leader = queue.leader
-        if leader is None or not (queue.waiting or queue.open is not None):
+        if leader is None or not (queue.queued or queue.open_batch is not None):
             return
-        if self.sendable(queue, now):
+        if self.is_sendable(queue, now):
             ready = self._ready.get(leader)
             if ready is None:
                 ready = self._ready[leader] = OrderedDict()
             ready[queue] = None
-        elif queue.companion is not None:
-            self._companions.setdefault(leader, {})[queue] = None
+        elif queue.piggyback_batch is not None:
+            self._piggyback_queues.setdefault(leader, {})[queue] = None
 
-    def has_companions(self, node: int) -> bool:
-        """Return whether `companions` has partitions to look at."""
-        return bool(self._companions.get(node))
+    def has_piggyback_batches(self, node: int) -> bool:
+        """Return True if `piggyback_batches` has partitions to check."""
+        return bool(self._piggyback_queues.get(node))
 
-    def companions(self, node: int, most: int) -> Iterator[ProducerBatch]:
-        """Take out open batches that a request to a broker may take along.
-
-        At most `most` partitions are looked at.
-        """
-        among = self._companions.get(node)
-        if not among:
+    def piggyback_batches(self, node: int, limit: int) -> Iterator[ProducerBatch]:
+        """Remove and yield open batches for a request, from up to `limit` partitions."""
+        queues = self._piggyback_queues.get(node)
+        if not queues:
             return
-        for queue in list(islice(among, most)):
-            del among[queue]
-            batch = queue.companion
+        for queue in list(islice(queues, limit)):
+            del queues[queue]
+            batch = queue.piggyback_batch
             if batch is not None and queue.leader == node:
                 yield batch
 
-    def rotate(self, node: int) -> Iterator[PartitionQueue]:
-        """The partitions of a broker's set, each taken out and visited at most once."""
+    def pop_partitions(self, node: int) -> Iterator[PartitionQueue]:
+        """Remove and yield the partitions of a broker's set, each at most once."""
         ready = self._ready.get(node)
         for _ in range(len(ready) if ready else 0):
             if not ready:
                 return
             yield ready.popitem(last=False)[0]
 
-    def served(self, node: int) -> None:
-        """A broker has had its turn: the others come first."""
+    def move_to_back(self, node: int) -> None:
+        """Move a broker behind the others."""
         self._ready[node] = self._ready.pop(node)
 
     def put_back(self, queue: PartitionQueue, node: int) -> None:
-        """It is this partition's turn still: there was no room for its batch."""
+        """Put a partition back at the front: its batch did not fit into the request."""
         ready = self._ready[node]
         ready[queue] = None
         ready.move_to_end(queue, last=False)
 
-    def sendable(self, queue: PartitionQueue, now: float) -> bool:
-        """Whether a partition's next batch may go to its leader now."""
-        if queue.leader is None or not queue.due(now):
+    def is_sendable(self, queue: PartitionQueue, now: float) -> bool:
+        """Return True if a partition's next batch may be sent to its leader now."""
+        if queue.leader is None or not queue.is_due(now):
             return False
-        if queue.on_wire and not queue.free_to_send(queue.leader):
+        if queue.in_flight and not queue.may_send_to(queue.leader):
             return False
         if queue.not_before > now:
             self._set_timer(queue)
             return False
-        if self.admission and queue.admitted != self.admission:
-            self.unadmitted[queue] = None
+        if self.required_transaction and queue.added_to_transaction != self.required_transaction:
+            self.partitions_to_add[queue] = None
             return False
         return True
 
     def _set_timer(self, queue: PartitionQueue) -> None:
         if queue.timer != queue.not_before:
             queue.timer = queue.not_before
-            self._ticket += 1
-            heapq.heappush(self._timers, (queue.timer, self._ticket, queue))
+            self._tie_breaker += 1
+            heapq.heappush(self._backoffs, (queue.timer, self._tie_breaker, queue))
 
     # -- time -------------------------------------------------------------------------------------
 
     def linger(self, batch: ProducerBatch) -> None:
-        """Let an open batch wait for more records until its `due`."""
-        self._ticket += 1
-        heapq.heappush(self._lingering, (batch.due, self._ticket, batch))
+        """Let an open batch wait for more records until its `linger_until`."""
+        self._tie_breaker += 1
+        heapq.heappush(self._lingering, (batch.linger_until, self._tie_breaker, batch))
         queue = batch.queue
-        if queue.leader is not None and queue.companion is not None:
-            self._companions.setdefault(queue.leader, {})[queue] = None
+        if queue.leader is not None and queue.piggyback_batch is not None:
+            self._piggyback_queues.setdefault(queue.leader, {})[queue] = None
 
-    def watch(self, batch: ProducerBatch) -> None:
-        """Keep an eye on a batch's deadline."""
-        expiry, done = self._expiry, BatchState.DONE
-        if len(expiry) > self._much:
-            # An old batch that stays keeps those behind it that are done.
-            expiry[:] = [entry for entry in expiry if entry[2].state is not done]
-            heapq.heapify(expiry)
-            self._much = 2 * len(expiry) + LITTLE
-        self._ticket += 1
-        heapq.heappush(expiry, (batch.deadline, self._ticket, batch))
+    def track_deadline(self, batch: ProducerBatch) -> None:
+        """Watch a batch's deadline."""
+        deadlines, done = self._deadlines, BatchState.DONE
+        if len(deadlines) > self._prune_at:
+            # Entries of finished batches stay in the heap behind an older batch.
+            deadlines[:] = [entry for entry in deadlines if entry[2].state is not done]
+            heapq.heapify(deadlines)
+            self._prune_at = 2 * len(deadlines) + MIN_PRUNE_SIZE
+        self._tie_breaker += 1
+        heapq.heappush(deadlines, (batch.deadline, self._tie_breaker, batch))
 
-    def unwatch(self) -> None:
-        """A batch is done: forget some of those that are, so that none is kept for long."""
-        expiry, done = self._expiry, BatchState.DONE
+    def prune_deadlines(self) -> None:
+        """Remove deadlines of finished batches, a few at a time."""
+        deadlines, done = self._deadlines, BatchState.DONE
         for _ in range(2):
-            if expiry and expiry[0][2].state is done:
-                heapq.heappop(expiry)
+            if deadlines and deadlines[0][2].state is done:
+                heapq.heappop(deadlines)
 
     @property
-    def lingers(self) -> bool:
-        """Whether some batch may wait for company still."""
+    def has_lingering(self) -> bool:
+        """True if a batch may be lingering."""
         return bool(self._lingering)
 
-    def lingered(self, now: float) -> Iterator[ProducerBatch]:
-        """Batches that have waited long enough by `now`, inf for all, those due first before."""
+    def pop_lingered(self, now: float) -> Iterator[ProducerBatch]:
+        """Remove and yield batches whose linger time is over at `now`; inf for all."""
         while self._lingering and self._lingering[0][0] <= now:
             batch = heapq.heappop(self._lingering)[2]
             if batch.state is BatchState.OPEN:
                 yield batch
 
-    def wake(self, now: float) -> Iterator[PartitionQueue]:
-        """Offer the partitions whose back-off is over."""
-        while self._timers and self._timers[0][0] <= now:
-            queue = heapq.heappop(self._timers)[2]
+    def end_backoffs(self, now: float) -> Iterator[PartitionQueue]:
+        """Add the partitions whose back-off is over, and yield them."""
+        while self._backoffs and self._backoffs[0][0] <= now:
+            queue = heapq.heappop(self._backoffs)[2]
             queue.timer = 0.0
-            self.offer(queue, now)
+            self.add_if_ready(queue, now)
             yield queue
 
-    def expired(self, now: float) -> Iterator[ProducerBatch]:
-        """Batches whose time has run out, less those on the wire.
+    def pop_expired(self, now: float) -> Iterator[ProducerBatch]:
+        """Remove and yield batches whose deadline has passed and that are not in flight.
 
-        What is on the wire is decided by its answer, or by the end of its connection: until then
-        nobody knows whether it is written, and its bytes are the transport's (CVE-2026-35554).
+        A batch in flight is completed by its response or by the end of its connection: until then
+        it may or may not be written, and the transport may still hold its bytes (CVE-2026-35554).
         """
-        while self._expiry and self._expiry[0][0] <= now:
-            batch = heapq.heappop(self._expiry)[2]
+        while self._deadlines and self._deadlines[0][0] <= now:
+            batch = heapq.heappop(self._deadlines)[2]
             if batch.state is BatchState.DONE:
                 continue
             if batch.deadline > now:
-                self.watch(batch)
-            elif batch.state is not BatchState.ON_WIRE:
+                self.track_deadline(batch)
+            elif batch.state is not BatchState.IN_FLIGHT:
                 yield batch
 
     def next_due(self) -> float:
-        """When something is due next, if nothing happens before; inf if nothing is."""
+        """Return the time at which something is due unless anything else happens; inf if never."""
         due, lingering = inf, self._lingering
         while lingering and lingering[0][2].state is not BatchState.OPEN:
-            heapq.heappop(lingering)  # it was sent before its time
+            heapq.heappop(lingering)  # sent before its linger time was over
         if lingering:
             due = lingering[0][0]
-        if self._timers and self._timers[0][0] < due:
-            due = self._timers[0][0]
-        if self._expiry and self._expiry[0][0] < due:
-            due = self._expiry[0][0]
+        if self._backoffs and self._backoffs[0][0] < due:
+            due = self._backoffs[0][0]
+        if self._deadlines and self._deadlines[0][0] < due:
+            due = self._deadlines[0][0]
         return due

@@ -1,10 +1,8 @@
-"""What moves batches: it asks the accumulator what is due, and does what takes time.
+"""Sends record batches to brokers and handles produce responses.
 
-It looks round whenever something has changed or is due: it tells the accumulator what the metadata
-says, has batches compressed, and gives each broker what is ready. A look round is a call from the
-loop, and so is an answer: a task that waited for either would cost every request turns of the loop.
-Connecting, compressing off the loop and asking for a producer id are tasks, so that a slow broker
-or a large batch holds up nobody else.
+The send loop and the response handler run as event-loop callbacks, not as tasks: a task that waits
+costs one event loop iteration per request. Only connecting, compressing off the loop and obtaining
+a producer id are tasks, so that a slow broker or a large batch delays no other partition.
 """
 
 from __future__ import annotations
@@ -27,19 +25,19 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
-from kafka_async.producer.batch_compressor import Compressing
-from kafka_async.producer.produce_errors import DOUBTFUL, Reaction, reaction_to
+from kafka_async.producer.batch_compressor import BatchCompressor
+from kafka_async.producer.produce_errors import MAYBE_WRITTEN_ERRORS, ProduceErrorAction, action_for
 from kafka_async.producer.produce_requests import (
     ProduceCall,
     ProduceRequests,
-    answers_by_partition,
-    error_of,
+    error_for_batch,
     leader_hints,
+    responses_by_partition,
 )
 from kafka_async.producer.producer_batch import BatchState
-from kafka_async.producer.producer_id import new_identity
+from kafka_async.producer.producer_id import request_producer_id
 from kafka_async.producer.statistics import Counters
-from kafka_async.producer.topic_metadata import Learning
+from kafka_async.producer.topic_metadata import TopicMetadataUpdater
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,14 +56,14 @@ __all__ = ["Sender"]
 
 logger = logging.getLogger("kafka_async.producer")
 
-BYTES_A_TURN: Final = 8 * 1024 * 1024
-"""Bytes with which a broker has enough for a turn: their CRC takes 0.4 ms."""
-SHORTEST_NAP: Final = 0.001
-"""Seconds. uvloop's timers count in milliseconds: one for less is due at once, before its time."""
+MAX_BYTES_PER_ITERATION: Final = 8 * 1024 * 1024
+"""Bytes sent to one broker per event loop iteration; their CRC takes about 0.4 ms."""
+MIN_TIMER_DELAY: Final = 0.001
+"""Seconds. uvloop's timers have millisecond resolution and fire early below it."""
 
 
-class Link:
-    """A producer's way to one broker: its lane and what is under way on it."""
+class BrokerState:
+    """Connection and in-flight request count of one broker."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
@@ -75,14 +73,22 @@ class Link:
 
 
 class Sender:
-    """Sends what the accumulator holds. Owned by its producer's supervisor.
+    """Drains ready batches, sends produce requests and completes batches from the responses.
 
-    `admit` is called with partitions that must join the transaction before they are sent; while
-    `draining` is set, what comes back from a broker fails with it instead of being sent again.
-    `in_flight` counts the requests without an answer, `turns` the looks round; `laden` says that
-    the last one gave a broker all that a turn allows, so that others should not do much in it.
-    `now()` is the time that everything here goes by, and that the writers append by: uvloop's own
-    stands still within a turn, and what was appended in it would be due in the future.
+    One per producer; runs in the producer's event loop.
+
+    Attributes:
+        counters: Counts for `Producer.statistics`.
+        add_partitions_to_txn: Called with partitions that must be added to the transaction first.
+        requests: Builds produce requests.
+        abort_error: While it is set, a batch that would be retried fails with it.
+        in_flight: Number of requests without a response.
+        last_error: Error of the last batch, connection attempt or producer id request that failed.
+        run_count: Number of runs of the send loop.
+        saturated: The last run sent a broker the maximum per iteration, so other callbacks of the
+            iteration should do little.
+        now: Returns the time in seconds, here and for appends: uvloop's own clock does not advance
+            within an iteration, so that a batch's linger time would end in the future.
     """
 
     def __init__(
@@ -94,235 +100,250 @@ class Sender:
         rng: random.Random,
     ) -> None:
         self.counters = Counters()
-        self.admit: Callable[[list[PartitionQueue]], None] | None = None
+        self.add_partitions_to_txn: Callable[[list[PartitionQueue]], None] | None = None
         self.requests = ProduceRequests(config)
-        self.draining: Exception | None = None
+        self.abort_error: Exception | None = None
         self.in_flight = 0
         self.last_error: Exception | None = None
-        self.turns = 0
-        self.laden = False
+        self.run_count = 0
+        self.saturated = False
         self._config = config
         self._client = client
         self._accumulator = accumulator
-        self._ledger = accumulator.ledger
-        self._ledger.on_failure = self._note_failure
+        self._incomplete = accumulator.incomplete
+        self._incomplete.on_failure = self._on_batch_failed
         self._sequencer = accumulator.sequencer
         self._supervisor = supervisor
         self._rng = rng
         self._loop = supervisor.loop
         self.now = time_function(self._loop)
-        self._links: dict[int, Link] = {}
-        self._over: asyncio.Future[None] = self._loop.create_future()
-        self._ended = False
-        self._woken = False
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at = 0.0
-        self._again_at = inf
-        self._context = contextvars.Context()  # nothing of a caller's request is to leak into it
-        self._identifying = False
+        self._brokers: dict[int, BrokerState] = {}
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        self._stopped_sending = False
+        self._wakeup_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._next_run_at = inf
+        self._context = (
+            contextvars.Context()
+        )  # callbacks must not see context variables of a caller
+        self._requesting_producer_id = False
         self._request_timeout = seconds(config.request_timeout_ms)
-        accumulator.on_due(self.wake)
-        self._compressing = Compressing(
-            config, accumulator, supervisor, now=self.now, wake=self.wake, fail=self._fail
+        accumulator.set_wakeup(self.wakeup)
+        self._compressor = BatchCompressor(
+            config, accumulator, supervisor, now=self.now, wakeup=self.wakeup, fail=self._fail
         )
-        self._learning = Learning(
+        self._topic_metadata = TopicMetadataUpdater(
             client,
             accumulator,
             supervisor,
             config.max_block_ms,
             now=self.now,
-            wake=self.wake,
+            wakeup=self.wakeup,
             delay=self._delay,
         )
 
-    # -- what others call -------------------------------------------------------------------------
+    def wakeup(self) -> None:
+        """Schedule a run of the send loop for the next event loop iteration."""
+        if not self._wakeup_scheduled:
+            self._wakeup_scheduled = True
+            self._loop.call_soon(self._run_once, context=self._context)
 
-    def wake(self) -> None:
-        """Something may be due: look round in the loop's next turn."""
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._turn, context=self._context)
-
-    async def delivered(self) -> None:
-        """Wait until everything that was appended by now is acknowledged or has failed."""
-        self._accumulator.flushes += 1
-        self.wake()
+    async def flush(self) -> None:
+        """Wait until everything appended so far is acknowledged or has failed."""
+        self._accumulator.flushes_in_progress += 1
+        self.wakeup()
         try:
-            for number, outcome in enumerate(self._ledger.incomplete, 1):
-                await outcome.settled()
-                if number % 1_000 == 0:  # those that are settled already suspend nobody
+            for number, outcome in enumerate(self._incomplete.outcomes, 1):
+                await outcome.wait_completed()
+                if number % 1_000 == 0:  # completed outcomes do not suspend this task
                     await asyncio.sleep(0)
         finally:
-            self._accumulator.flushes -= 1
+            self._accumulator.flushes_in_progress -= 1
 
-    def end(self) -> None:
-        """Send nothing more, first or again; what is on the wire may still be answered."""
-        self._ended = True
+    def stop_sending(self) -> None:
+        """Send no more batches; responses to those in flight are still handled."""
+        self._stopped_sending = True
 
     async def run(self) -> None:
-        """Send until cancelled. Raises what a look round or an answer's handling raised."""
-        self.wake()
+        """Send until cancelled; raise the exception of a run or response handler."""
+        self.wakeup()
         try:
-            await self._over
+            await self._finished
         finally:
-            if self._alarm is not None:
-                self._alarm.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def close(self) -> list[BrokerConnection]:
-        """Forget the topics; returns the lanes, for the caller to close."""
-        self._learning.close()
-        return [link.connection for link in self._links.values()]
+        """Stop tracking topics, and return the lanes for the caller to close."""
+        self._topic_metadata.close()
+        return [broker.connection for broker in self._brokers.values()]
 
-    # -- one look round ---------------------------------------------------------------------------
+    # -- send loop --------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
-        self._woken = False
-        self.turns += 1
-        self.laden = False
-        if self._ended or self._over.done():
+    def _run_once(self) -> None:
+        self._wakeup_scheduled = False
+        self.run_count += 1
+        self.saturated = False
+        if self._stopped_sending or self._finished.done():
             return
         now = self.now()
-        self._again_at = inf
+        self._next_run_at = inf
         try:
-            self._look_round(now)
-        except Exception as error:  # noqa: BLE001  # the producer ends with it, whatever it is
-            self._over.set_exception(error)
+            self._send_ready(now)
+        except Exception as error:  # noqa: BLE001  # stops the producer
+            self._finished.set_exception(error)
         else:
-            self._set_alarm(now)
+            self._set_timer(now)
 
-    def _set_alarm(self, now: float) -> None:
-        """Look round again when something is due; too early does no harm, so alarms are kept."""
-        due = max(min(self._accumulator.next_due(), self._again_at), now + SHORTEST_NAP)
+    def _set_timer(self, now: float) -> None:
+        """Set the timer for what is due next.
+
+        An earlier timer is kept, since an extra run is harmless.
+        """
+        due = max(min(self._accumulator.next_due(), self._next_run_at), now + MIN_TIMER_DELAY)
         if due == inf:
             return
-        if self._alarm is not None:
-            if self._alarm_at <= due:
+        if self._timer is not None:
+            if self._timer_at <= due:
                 return
-            self._alarm.cancel()
-        self._alarm_at = due
-        self._alarm = self._loop.call_at(due, self._ring, context=self._context)
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = self._loop.call_at(due, self._on_timer, context=self._context)
 
-    def _ring(self) -> None:
-        self._alarm = None
-        if not self._woken:
-            self._turn()
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._wakeup_scheduled:
+            self._run_once()
 
-    def _look_round(self, now: float) -> None:
+    def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
-        self._learning.look_round(now)
+        self._topic_metadata.update(now)
         if accumulator.tick(now):
-            self.wake()  # for the rest
-        self._compressing.look_round()
-        schedule = accumulator.schedule
-        if schedule.unadmitted and self.admit is not None:
-            queues, schedule.unadmitted = schedule.unadmitted, {}
-            self.admit(list(queues))
-        nodes = schedule.nodes()
+            self.wakeup()  # more is due
+        self._compressor.run()
+        ready_partitions = accumulator.ready_partitions
+        if ready_partitions.partitions_to_add and self.add_partitions_to_txn is not None:
+            queues, ready_partitions.partitions_to_add = ready_partitions.partitions_to_add, {}
+            self.add_partitions_to_txn(list(queues))
+        nodes = ready_partitions.nodes()
         if nodes and not self._sequencer.ready:
-            self._identify()
+            self._request_producer_id()
             return
         for node in nodes:
-            if self._serve(node, now):
-                self.wake()  # the rest, and the other brokers, in the loop's next turn
+            if self._send_ready_batches(node, now):
+                self.wakeup()  # continue in the next event loop iteration
                 break
-        if accumulator.compressible:
-            self.wake()  # what was open until it was its turn to be sent
+        if accumulator.has_batches_to_compress:
+            self.wakeup()  # draining has closed open batches
 
-    # -- to the brokers ---------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
-    def _serve(self, node: int, now: float) -> bool:
-        """Give a broker what its connection takes; whether it was as much as a turn allows."""
-        link = self._links.get(node)
-        if link is None:
-            link = self._links[node] = Link(
+    def _send_ready_batches(self, node: int, now: float) -> bool:
+        """Send batches until the broker's in-flight or per-iteration limit is reached.
+
+        Returns:
+            True if the per-iteration limit was reached and more batches may be ready.
+        """
+        broker = self._brokers.get(node)
+        if broker is None:
+            broker = self._brokers[node] = BrokerState(
                 self._client.connection(node, ConnectionKind.PRODUCE, self)
             )
-        if link.connecting:
+        if broker.connecting:
             return False
-        if not link.connection.connected:
-            link.connecting = True
-            self._supervisor.spawn(self._connect, link, name=f"connecting to broker {node}")
+        if not broker.connection.connected:
+            broker.connecting = True
+            self._supervisor.spawn(self._connect, broker, name=f"connecting to broker {node}")
             return False
-        if link.connection.muted_until > now:
-            self._again_at = min(self._again_at, link.connection.muted_until)
+        if broker.connection.muted_until > now:
+            self._next_run_at = min(self._next_run_at, broker.connection.muted_until)
             return False
-        schedule, left = self._accumulator.schedule, BYTES_A_TURN
-        most = self._config.max_in_flight_requests_per_connection
-        while link.in_flight < most and schedule.holds(node):
-            batches = self._accumulator.take(node, self.requests.room, now)
+        ready_partitions, left = self._accumulator.ready_partitions, MAX_BYTES_PER_ITERATION
+        max_in_flight = self._config.max_in_flight_requests_per_connection
+        while broker.in_flight < max_in_flight and ready_partitions.has_ready(node):
+            batches = self._accumulator.drain(node, self.requests.room, now)
             if batches:
-                self._send(link, batches, now)
+                self._send_request(broker, batches, now)
             if len(batches) in (0, MAX_BATCHES_PER_REQUEST):
                 return bool(batches)
             left -= sum([batch.wire_size for batch in batches])
             if left <= 0:
-                self.laden = True
+                self.saturated = True
                 return True
         return False
 
-    async def _connect(self, link: Link) -> None:
+    async def _connect(self, broker: BrokerState) -> None:
         try:
-            await link.connection.connect(seconds(self._config.socket_connection_setup_timeout_ms))
+            await broker.connection.connect(
+                seconds(self._config.socket_connection_setup_timeout_ms)
+            )
         except KafkaError as error:
-            logger.debug("broker %d: %s", link.connection.node_id, error)
-            self._accumulator.obstacles[link.connection.node_id] = self.last_error = error
+            logger.debug("broker %d: %s", broker.connection.node_id, error)
+            self._accumulator.connection_errors[broker.connection.node_id] = self.last_error = error
             self._client.request_metadata_update()
-            await asyncio.sleep(self._delay(link.failures, floor=self._config.reconnect_backoff_ms))
-            link.failures += 1
+            await asyncio.sleep(
+                self._delay(broker.failures, floor=self._config.reconnect_backoff_ms)
+            )
+            broker.failures += 1
         else:
-            link.failures = 0
-            self._accumulator.obstacles.pop(link.connection.node_id, None)
+            broker.failures = 0
+            self._accumulator.connection_errors.pop(broker.connection.node_id, None)
         finally:
-            link.connecting = False
-        self.wake()
+            broker.connecting = False
+        self.wakeup()
 
-    def _send(self, link: Link, batches: Sequence[ProducerBatch], now: float) -> None:
-        link.in_flight += 1
+    def _send_request(
+        self, broker: BrokerState, batches: Sequence[ProducerBatch], now: float
+    ) -> None:
+        broker.in_flight += 1
         self.in_flight += 1
         self.counters.requests += 1
         try:
-            call = self.requests.build(batches, link.connection, self._learning.seen.topic_id)
-            link.connection.submit_with_callback(
+            call = self.requests.build(
+                batches, broker.connection, self._topic_metadata.metadata.topic_id
+            )
+            broker.connection.submit_with_callback(
                 call.request,
-                partial(self._heard, link, batches, call),
+                partial(self._on_response, broker, batches, call),
                 timeout=self._request_timeout,
                 expect_response=self.requests.acks != 0,
                 version=call.version,
             )
         except KafkaError as error:
-            link.in_flight -= 1
+            broker.in_flight -= 1
             self.in_flight -= 1
-            self._lost(batches, error, now)
+            self._on_no_response(batches, error, now)
             return
         if self._client.hooks.active:
-            self._tell_closed(batches)
+            self._emit_batch_closed(batches)
 
-    def _heard(
+    def _on_response(
         self,
-        link: Link,
+        broker: BrokerState,
         batches: Sequence[ProducerBatch],
         call: ProduceCall,
-        answer: ProduceResponse | KafkaError,
+        response: ProduceResponse | KafkaError,
     ) -> None:
-        link.in_flight -= 1
+        broker.in_flight -= 1
         self.in_flight -= 1
         now = self.now()
-        batches = [batch for batch in batches if batch.state is BatchState.ON_WIRE]
+        batches = [batch for batch in batches if batch.state is BatchState.IN_FLIGHT]
         try:
-            if isinstance(answer, KafkaError):
-                self._lost(batches, answer, now)
+            if isinstance(response, KafkaError):
+                self._on_no_response(batches, response, now)
             elif self.requests.acks == 0:
                 for batch in batches:
                     self._acknowledge(batch, -1, -1, now)
             else:
-                self._read_response(batches, call, answer, now)
-        except Exception as error:  # noqa: BLE001  # the producer ends with it, whatever it is
-            if not self._over.done():
-                self._over.set_exception(error)
-        if self._accumulator.schedule.busy:
-            self.wake()
+                self._handle_response(batches, call, response, now)
+        except Exception as error:  # noqa: BLE001  # stops the producer
+            if not self._finished.done():
+                self._finished.set_exception(error)
+        if self._accumulator.ready_partitions.has_work:
+            self.wakeup()
 
-    def _read_response(
+    def _handle_response(
         self,
         batches: Sequence[ProducerBatch],
         call: ProduceCall,
@@ -330,39 +351,41 @@ class Sender:
         now: float,
     ) -> None:
         self.counters.throttled(response.throttle_time_ms)
-        answers = answers_by_partition(response, call.names)
+        responses = responses_by_partition(response, call.names)
         if response.node_endpoints:
-            self._client.update_leaders(leader_hints(response, answers))
+            self._client.update_leaders(leader_hints(response, responses))
         for batch in batches:
-            answer = answers.get(batch.queue.partition)
-            if answer is None:
-                missing = UnknownServerError("the broker's answer leaves the partition out")
-                self._react(batch, missing, now)
-            elif answer.error_code:
-                self._react(batch, error_of(batch, answer), now)
+            row = responses.get(batch.queue.partition)
+            if row is None:
+                missing = UnknownServerError("the broker's response lacks the partition")
+                self._handle_error(batch, missing, now)
+            elif row.error_code:
+                self._handle_error(batch, error_for_batch(batch, row), now)
             else:
-                self._acknowledge(batch, answer.base_offset, answer.log_append_time_ms, now)
+                self._acknowledge(batch, row.base_offset, row.log_append_time_ms, now)
 
-    # -- what became of batches -------------------------------------------------------------------
+    # -- outcomes ---------------------------------------------------------------------------------
 
-    def _lost(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
-        """A request got no answer: whether its batches are written, nobody knows."""
+    def _on_no_response(
+        self, batches: Sequence[ProducerBatch], error: Exception, now: float
+    ) -> None:
+        """Handle a request without a response: its batches may or may not have been written."""
         for batch in batches:
-            self._react(batch, error, now)
+            self._handle_error(batch, error, now)
 
-    def _react(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+    def _handle_error(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         self.last_error = error
-        reaction = reaction_to(error)
-        batch.doubtful = batch.doubtful or isinstance(error, DOUBTFUL)
-        if reaction is Reaction.RESEQUENCE:
-            self._out_of_order(batch, error, now)
-        elif reaction is Reaction.WRITTEN:
+        action = action_for(error)
+        batch.maybe_written = batch.maybe_written or isinstance(error, MAYBE_WRITTEN_ERRORS)
+        if action is ProduceErrorAction.RESTART_SEQUENCE:
+            self._on_out_of_order_sequence(batch, error, now)
+        elif action is ProduceErrorAction.ACKNOWLEDGE:
             self._acknowledge(batch, -1, -1, now)
-        elif reaction is Reaction.SPLIT and batch.count > 1 and not batch.doubtful:
+        elif action is ProduceErrorAction.SPLIT and batch.count > 1 and not batch.maybe_written:
             self.counters.splits += 1
-            self._ledger.split(batch, now)
-        elif reaction in (Reaction.RETRY, Reaction.REFRESH):
-            if reaction is Reaction.REFRESH:
+            self._incomplete.split(batch, now)
+        elif action in (ProduceErrorAction.RETRY, ProduceErrorAction.REFRESH_AND_RETRY):
+            if action is ProduceErrorAction.REFRESH_AND_RETRY:
                 self._client.request_metadata_update()
             self._retry(batch, error, now)
         else:
@@ -370,17 +393,22 @@ class Sender:
 
     def _retry(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         batch.error = error
-        if self.draining is not None:
-            self._fail(batch, self.draining, now, report=False)
+        if self.abort_error is not None:
+            self._fail(batch, self.abort_error, now, report=False)
         elif now >= batch.deadline:
-            self._fail(batch, self._accumulator.expired(batch), now)
+            self._fail(batch, self._accumulator.timeout_error(batch), now)
         else:
             self.counters.retries += batch.count
             logger.debug("%s: retry after attempt %d: %s", batch, batch.attempts, error)
-            self._ledger.retry(batch, error, now + self._delay(batch.attempts - 1), now)
+            self._incomplete.retry(batch, error, now + self._delay(batch.attempts - 1), now)
 
-    def _out_of_order(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        """The broker misses what came before; only the oldest batch's word counts for a hole."""
+    def _on_out_of_order_sequence(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER.
+
+        Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
+        and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
+        bumps the epoch and restarts the partition's sequence (KIP-360).
+        """
         if not batch.queue.is_oldest(batch):
             self._retry(batch, error, now)
         elif self._config.transactional_id is not None or now >= batch.deadline:
@@ -390,7 +418,7 @@ class Sender:
                 "%s: sequence broken, the epoch is bumped: %s", batch.queue.partition, error
             )
             self.counters.retries += batch.count
-            self._ledger.resequence(batch, error, now)
+            self._incomplete.restart_sequence(batch, error, now)
 
     def _acknowledge(
         self, batch: ProducerBatch, base_offset: int, append_time: int, now: float
@@ -407,55 +435,57 @@ class Sender:
                 now - batch.closed_at,
             )
             self._client.hooks.emit(event)
-        self._ledger.acknowledge(batch, base_offset, append_time, now)
+        self._incomplete.acknowledge(batch, base_offset, append_time, now)
 
     def _fail(
         self, batch: ProducerBatch, error: Exception, now: float, *, report: bool = True
     ) -> None:
         logger.debug("%s failed: %s", batch, error)
-        self._ledger.fail(batch, error, now, report=report)
+        self._incomplete.fail(batch, error, now, report=report)
 
-    def _note_failure(self, partition: TopicPartition, records: int, error: Exception) -> None:
+    def _on_batch_failed(self, partition: TopicPartition, records: int, error: Exception) -> None:
         self.counters.errors += records
         self.last_error = error
         if self._client.hooks.active:
             event = BatchFailed(self._config.client_id, partition, records, error)
             self._client.hooks.emit(event)
 
-    # -- the producer's identity ------------------------------------------------------------------
+    # -- producer id ------------------------------------------------------------------------------
 
-    def _identify(self) -> None:
-        if self._config.transactional_id is None and not self._identifying:
-            self._identifying = True
-            self._supervisor.spawn(self._get_identity, name="producer id")
+    def _request_producer_id(self) -> None:
+        if self._config.transactional_id is None and not self._requesting_producer_id:
+            self._requesting_producer_id = True
+            self._supervisor.spawn(self._get_producer_id, name="producer id")
 
-    async def _get_identity(self) -> None:
-        """Get a producer id; if there will be none, what waits for it fails."""
+    async def _get_producer_id(self) -> None:
+        """Obtain a producer id; fail all batches if that is impossible."""
         try:
-            self._sequencer.adopt(await new_identity(self._config, self._client, self._rng))
+            self._sequencer.set_id_and_epoch(
+                await request_producer_id(self._config, self._client, self._rng)
+            )
         except KafkaError as error:
             logger.warning("no producer id: %s", error)
             self.last_error = error
-            self._ledger.fail_all(error, self.now())
-        self._identifying = False
-        self.wake()
+            self._incomplete.fail_all(error, self.now())
+        self._requesting_producer_id = False
+        self.wakeup()
 
-    # -- small things -----------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _delay(self, failures: int, floor: float = 0.0) -> float:
         config = self._config
-        initial, most = seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
-        delay = delay_after(failures, initial, most) * self._rng.uniform(0.8, 1.2)
+        initial, longest = seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
+        delay = delay_after(failures, initial, longest) * self._rng.uniform(0.8, 1.2)
         return max(delay, seconds(floor))
 
-    def _tell_closed(self, batches: Sequence[ProducerBatch]) -> None:
+    def _emit_batch_closed(self, batches: Sequence[ProducerBatch]) -> None:
         for batch in batches:
             if batch.attempts == 1:
                 event = BatchClosed(
                     self._config.client_id,
                     batch.queue.partition,
                     batch.count,
-                    batch.held,
+                    batch.reserved_bytes,
                     batch.wire_size,
                 )
                 self._client.hooks.emit(event)

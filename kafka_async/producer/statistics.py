@@ -1,4 +1,4 @@
-"""What a producer has done, under Kafka's own metric names."""
+"""Statistics of a producer, under Kafka's metric names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ class ProducerStatistics:
     """A snapshot. Totals count from the start; sizes are in bytes.
 
     Attributes:
-        record_send_total: records that were acknowledged.
-        record_error_total: records that failed.
-        record_retry_total: records that were sent again, each time counted.
-        batch_total: batches that were acknowledged.
-        batch_split_total: batches that were too large for the broker and were split.
-        byte_total: size of the acknowledged batches, compressed.
-        request_total: produce requests.
-        requests_in_flight: produce requests without an answer.
-        buffer_total_bytes: buffer_memory.
-        buffer_available_bytes: what is left of it.
-        waiting_threads: callers that wait for room (Kafka's name; here they are tasks).
-        produce_throttle_time_avg: average throttle time of the responses, in milliseconds.
-        produce_throttle_time_max: longest throttle time of a response, in milliseconds.
+        record_send_total: Records that were acknowledged.
+        record_error_total: Records that failed.
+        record_retry_total: Records that were sent again, counted each time.
+        batch_total: Batches that were acknowledged.
+        batch_split_total: Batches that were too large for the broker and were split.
+        byte_total: Size of the acknowledged batches, compressed.
+        request_total: Produce requests.
+        requests_in_flight: Produce requests without a response.
+        buffer_total_bytes: Value of buffer_memory.
+        buffer_available_bytes: Bytes of buffer_memory that are not in use.
+        waiting_threads: Callers waiting for memory (Kafka's name; here they are tasks).
+        produce_throttle_time_avg: Average throttle time of the responses, in milliseconds.
+        produce_throttle_time_max: Longest throttle time of a response, in milliseconds.
     """
 
     record_send_total: int
@@ -41,7 +41,7 @@ class ProducerStatistics:
 
 
 class Counters:
-    """What has happened since the start."""
+    """Counts since the start of the producer."""
 
     __slots__ = (
         "batches",
@@ -69,7 +69,7 @@ class Counters:
         self.throttle_max = 0
 
     def throttled(self, milliseconds: int) -> None:
-        """Count a response and its throttle time, 0 as a rule."""
+        """Count a response and its throttle time, which is usually 0."""
         self.responses += 1
         if milliseconds:
             self.throttle_total += milliseconds

@@ -1,4 +1,4 @@
-"""What a producer learns of its topics: which partitions they have, and who leads them."""
+"""Requests metadata of the topics that a producer sends to, and applies it to the accumulator."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_async.cluster.metadata import ClusterMetadata
 from kafka_async.config import seconds
-from kafka_async.errors import KafkaError, RetriableError
-from kafka_async.producer.expiry import partition_not_there
+from kafka_async.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,26 +20,29 @@ if TYPE_CHECKING:
     from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
     from kafka_async.supervisor import Supervisor
 
-__all__ = ["Learning"]
+__all__ = ["TopicMetadataUpdater"]
 
 logger = logging.getLogger("kafka_async.producer")
 
-TOPICS_A_TURN: Final = 32
-"""Topics that the accumulator is told of in one turn of the event loop: half a millisecond."""
-PARTITION_WITHIN: Final = 5.0
-"""Seconds in which a partition that a record names has to appear, within max_block_ms.
+MAX_TOPICS_PER_ITERATION: Final = 32
+"""Topics whose metadata is applied per event loop iteration: half a millisecond."""
+MAX_WAIT_FOR_PARTITION: Final = 5.0
+"""Seconds in which a partition that a record names must appear, within max_block_ms.
 
-Brokers do not all learn of added partitions at once. Java's client waits for all of max.block.ms.
+Brokers learn of added partitions at different times. Java's client waits for all of max.block.ms.
 """
 WARN_AFTER: Final = 2.0
 """Seconds that records wait for a topic's metadata before a warning is logged."""
 
 
-class Learning:
-    """Has the topics that records wait for learnt, and tells the accumulator what is new of any.
+class TopicMetadataUpdater:
+    """Requests missing metadata and passes new leaders to the accumulator.
 
-    `wake()` schedules another run of the send loop; `delay(n)` gives the seconds to wait after n
-    failures; `seen` is the metadata that was looked at last.
+    Attributes:
+        metadata: Metadata that was applied last.
+
+    `wakeup()` schedules a run of the send loop; `delay(n)` returns the seconds to wait after n
+    failures.
     """
 
     def __init__(
@@ -48,75 +50,78 @@ class Learning:
         client: Client,
         accumulator: Accumulator,
         supervisor: Supervisor,
-        patience_ms: float,
+        max_block_ms: float,
         now: Callable[[], float],
-        wake: Callable[[], None],
+        wakeup: Callable[[], None],
         delay: Callable[[int], float],
     ) -> None:
-        self.seen = ClusterMetadata()
+        self.metadata = ClusterMetadata()
         self._client = client
         self._accumulator = accumulator
         self._supervisor = supervisor
-        self._patience = seconds(patience_ms)
+        self._max_block = seconds(max_block_ms)
         self._now = now
-        self._wake = wake
+        self._wakeup = wakeup
         self._delay = delay
-        # In the order in which they are to be told of; True: somebody has just asked for it.
-        self._stale: dict[TopicQueue, bool] = {}
-        self._learning: set[TopicQueue] = set()
+        # In the order of arrival; True if an append has found the metadata missing or stale.
+        self._topics_to_update: dict[TopicQueue, bool] = {}
+        self._requested: set[TopicQueue] = set()
         self._tracked: set[str] = set()
         self._unsubscribe = client.on_metadata(self._metadata_changed)
 
     def close(self) -> None:
-        """Forget the topics."""
+        """Stop tracking the topics."""
         self._unsubscribe()
         self._client.untrack_topics(self._tracked)
         self._tracked = set()
 
-    def look_round(self, now: float) -> None:
-        """Tell what there is to tell, and have what is unknown learnt."""
-        unknown = self._accumulator.unknown
-        if unknown:
-            self._stale.update(dict.fromkeys(unknown, True))
-            unknown.clear()
-        if self._stale:
-            self._read(self._client.metadata, now)
+    def update(self, now: float) -> None:
+        """Apply new metadata, and request what is missing."""
+        stale = self._accumulator.stale_topics
+        if stale:
+            self._topics_to_update.update(dict.fromkeys(stale, True))
+            stale.clear()
+        if self._topics_to_update:
+            self._apply_metadata(self._client.metadata, now)
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        self._read(metadata, self._now())
-        self._wake()
+        self._apply_metadata(metadata, self._now())
+        self._wakeup()
 
-    def _read(self, metadata: ClusterMetadata, now: float) -> None:
-        """Tell the accumulator who leads what, of the topics of which that may have changed."""
-        before, self.seen = self.seen, metadata
+    def _apply_metadata(self, metadata: ClusterMetadata, now: float) -> None:
+        """Pass leaders that may have changed to the accumulator, and request missing metadata."""
+        before, self.metadata = self.metadata, metadata
         if metadata is not before:
             topics = self._accumulator.topics
             for name in metadata.changed(before, topics):
-                self._stale.setdefault(topics[name], False)
+                self._topics_to_update.setdefault(topics[name], False)
         new: list[TopicQueue] = []
-        doubtful: list[TopicQueue] = []
-        for topic in list(islice(self._stale, TOPICS_A_TURN)):
-            asked_for = self._stale.pop(topic)
+        without_partition: list[TopicQueue] = []
+        for topic in list(islice(self._topics_to_update, MAX_TOPICS_PER_ITERATION)):
+            needed = self._topics_to_update.pop(topic)
             if metadata.topic(topic.name) is None:
                 topic.error = metadata.error(topic.name) or topic.error
-            self._accumulator.update(topic.name, metadata.leaders(topic.name), now)
-            if topic in self._learning:
+            self._accumulator.update_leaders(topic.name, metadata.leaders(topic.name), now)
+            if topic in self._requested:
                 continue
-            if topic.wanted or (asked_for and not topic.count):
+            if topic.awaits_metadata or (needed and not topic.partition_count):
                 new.append(topic)
-            elif asked_for and topic.missed:
-                doubtful.append(topic)
-        for topics, learn in ((new, self._learn), (doubtful, self._learn_anew)):
+            elif needed and topic.missing_partitions:
+                without_partition.append(topic)
+        for topics, request in (
+            (new, self._fetch_topics),
+            (without_partition, self._wait_for_partitions),
+        ):
             if topics:
-                self._learning.update(topics)
-                self._supervisor.spawn(learn, topics, name="learning about topics")
-        if self._stale:
-            self._wake()
+                self._requested.update(topics)
+                self._supervisor.spawn(request, topics, name="topic metadata")
+        if self._topics_to_update:
+            self._wakeup()
 
-    async def _learn(self, topics: Sequence[TopicQueue]) -> None:
-        """Ask for topics, which may create them, for as long as somebody waits for them."""
+    async def _fetch_topics(self, topics: Sequence[TopicQueue]) -> None:
+        """Request metadata, which may create the topics, as long as records need it."""
         names = {topic.name for topic in topics}
-        timeout = min(WARN_AFTER, self._patience)
+        timeout = min(WARN_AFTER, self._max_block)
         try:
             while topics:
                 try:
@@ -128,24 +133,24 @@ class Learning:
                         allow_auto_create=True,
                     )
                 except RetriableError as error:
-                    for topic in _concerned(topics, error):
+                    for topic in _affected_topics(topics, error):
                         topic.error = error
-                    if timeout < self._patience:
-                        timeout = self._patience
+                    if timeout < self._max_block:
+                        timeout = self._max_block
                         self._warn(topics, error)
                     await asyncio.sleep(self._delay(0))
                 except KafkaError as error:
-                    failed = _concerned(topics, error)
+                    failed = _affected_topics(topics, error)
                     for topic in failed:
-                        self._accumulator.ledger.fail_topic(topic, error, self._now())
+                        self._accumulator.incomplete.fail_topic(topic, error, self._now())
                 else:
                     break
-                topics = self._wanted(topics)
+                topics = self._still_waiting(topics)
         finally:
-            self._learning.difference_update(topics)
-        # What was found missing meanwhile is asked for once more, as it would be at any other time.
-        self._stale.update((topic, True) for topic in topics if topic.missed)
-        self._wake()
+            self._requested.difference_update(topics)
+        # Partitions may have been found missing while the topics were requested.
+        self._topics_to_update.update((topic, True) for topic in topics if topic.missing_partitions)
+        self._wakeup()
 
     def _warn(self, topics: Sequence[TopicQueue], error: KafkaError) -> None:
         names = ", ".join([topic.name for topic in topics[:5]])
@@ -154,14 +159,14 @@ class Learning:
             "records wait for the metadata of topic %s%s and fail after max_block_ms (%g s): %s",
             names,
             more,
-            self._patience,
+            self._max_block,
             error,
         )
 
-    async def _learn_anew(self, topics: Sequence[TopicQueue]) -> None:
+    async def _wait_for_partitions(self, topics: Sequence[TopicQueue]) -> None:
         """Wait for the partitions that records name, and fail the records if they do not appear.
 
-        Records expire if no broker responds.
+        If no broker responds, the records expire.
         """
         names = [topic.name for topic in topics]
         since: dict[PartitionQueue, float] = {}
@@ -169,53 +174,63 @@ class Learning:
         try:
             while True:
                 metadata = await self._client.refresh_metadata(
-                    topics=names, tracked=False, timeout=self._patience
+                    topics=names, tracked=False, timeout=self._max_block
                 )
-                if not self._fail_missed(topics, metadata, since):
+                if not self._fail_missing_partitions(topics, metadata, since):
                     break
                 await asyncio.sleep(self._delay(attempts))
                 attempts += 1
         except KafkaError as error:
-            logger.debug("partitions that are not there: %s", error)
+            logger.debug("waiting for missing partitions: %s", error)
         finally:
-            self._learning.difference_update(topics)
-        self._wake()
+            self._requested.difference_update(topics)
+        self._wakeup()
 
-    def _fail_missed(
+    def _fail_missing_partitions(
         self,
         topics: Sequence[TopicQueue],
         metadata: ClusterMetadata,
         since: dict[PartitionQueue, float],
     ) -> bool:
-        """Fail records whose partition has not appeared in time; return whether any still wait.
+        """Fail records whose partition has not appeared in time; return True if others still wait.
 
-        `since` has the time at which each partition was first missed.
+        `since` has the time at which each partition was first found missing.
         """
         now = self._now()
-        patience = min(PARTITION_WITHIN, self._patience)
+        timeout = min(MAX_WAIT_FOR_PARTITION, self._max_block)
         waiting = False
         for topic in topics:
             count = metadata.partitions(topic.name) or inf
-            for queue in topic.missed:
+            for queue in topic.missing_partitions:
                 number = queue.partition.partition
                 if number < count:
                     continue
-                if now < since.setdefault(queue, now) + patience:
+                if now < since.setdefault(queue, now) + timeout:
                     waiting = True
                     continue
-                error = partition_not_there(topic.name, number, int(count), patience)
-                self._accumulator.ledger.fail_waiting(queue, error, now)
+                error = _missing_partition_error(topic.name, number, int(count), timeout)
+                self._accumulator.incomplete.fail_unsent(queue, error, now)
                 del since[queue]
         return waiting
 
-    def _wanted(self, topics: Sequence[TopicQueue]) -> list[TopicQueue]:
-        """Those that somebody waits for; the others may be asked for anew."""
-        wanted = [topic for topic in topics if topic.wanted]
-        self._learning.difference_update(topics)
-        self._learning.update(wanted)
+    def _still_waiting(self, topics: Sequence[TopicQueue]) -> list[TopicQueue]:
+        """Return the topics that records still need; the others may be requested again."""
+        wanted = [topic for topic in topics if topic.awaits_metadata]
+        self._requested.difference_update(topics)
+        self._requested.update(wanted)
         return wanted
 
 
-def _concerned(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
-    """The topics that an error is about: the one that it names, or all."""
+def _missing_partition_error(topic: str, partition: int, count: int, timeout: float) -> KafkaError:
+    """Return the error for a partition that metadata still lacks after `timeout` seconds."""
+    return UnknownTopicOrPartitionError(
+        f"the topic has {count} partitions, 0 to {count - 1}, and got no more within "
+        f"{timeout:g} s: name one of those, or add partitions",
+        topic=topic,
+        partition=partition,
+    )
+
+
+def _affected_topics(topics: Sequence[TopicQueue], error: KafkaError) -> list[TopicQueue]:
+    """Return the topics that an error concerns: the one that it names, or all."""
     return [topic for topic in topics if error.topic in (None, topic.name)]

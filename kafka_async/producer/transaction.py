@@ -1,4 +1,4 @@
-"""A transaction, as its user sees it."""
+"""The public API of a transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafka_async.errors import (
     to_transaction_error,
 )
 from kafka_async.foreign_names import unknown_keyword
-from kafka_async.producer.transaction_state import State
+from kafka_async.producer.transaction_state import TransactionState
 from kafka_async.producer.writer import RecordWriter
 from kafka_async.supervisor import wait_shielded
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Never, Self
 
     from kafka_async.producer.producer import Producer
-    from kafka_async.producer.transaction_manager import TransactionDriver
+    from kafka_async.producer.transaction_manager import TransactionManager
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
 __all__ = ["Transaction"]
@@ -38,8 +38,10 @@ __all__ = ["Transaction"]
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
-ABORT_PATIENCE: Final = 10.0
-"""Seconds that a block left by an exception waits for the abort, which then goes on by itself."""
+ABORT_TIMEOUT: Final = 10.0
+"""Seconds that a block left by an exception waits for the abort, which then continues in the
+background.
+"""
 
 
 class Transaction(RecordWriter[K, V], Generic[K, V]):
@@ -49,21 +51,22 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             await txn.enqueue("counts", b"3", key=b"word")
             await txn.commit_offsets(consumer)
 
-    The block's end commits. Any exception, a cancellation included, aborts and leaves as it is,
-    with what the abort ran into as a note. `producer.begin()` gives one without a block.
+    The end of the block commits. Any exception, a cancellation included, aborts the transaction and
+    is raised unchanged, with a note if the abort failed. `producer.begin()` opens a transaction
+    without a block.
 
-    What its calls raise is of one of the classes of KIP-1050: `TransactionAbortableError` (abort,
-    then go on), `ApplicationRecoverableError` (close the producer, restart from what was committed)
-    or `InvalidConfigurationError` (abort; the producer stays usable).
+    All errors that its calls raise belong to the classes of KIP-1050: `TransactionAbortableError`
+    (abort, then continue), `ApplicationRecoverableError` (close the producer, and restart from what
+    was committed) or `InvalidConfigurationError` (abort; the producer stays usable).
     """
 
     def __init__(self, producer: Producer[K, V]) -> None:
         super().__init__()
         self._producer = producer
         self._begun = False
-        self._over = False
+        self._ended = False
 
-    # -- the calls --------------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------------
 
     async def commit_offsets(
         self,
@@ -73,63 +76,82 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Commit a group's offsets with the transaction (KIP-447).
+        """Commit offsets of a consumer group with the transaction (KIP-447).
 
-        Give the consumer: what it has handed out and not committed is taken, with its place in the
-        group. Or give offsets of the next records to read, and the group's metadata or id.
+        Args:
+            offsets: A consumer, for the positions of the records that it has returned and not
+                committed, with its metadata of the group. Or offsets of the next records to read.
+            group: Metadata or id of the group, if `offsets` is not a consumer.
+            timeout: Maximum time in seconds (default: max_block_ms).
+            **unknown: Not accepted; the error names the right keyword.
+
+        Raises:
+            TransactionAbortableError: The offsets may not be part of the transaction: abort.
+            TransactionStateError: The transaction is not open.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
         if unknown:
             raise unknown_keyword(self.commit_offsets, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
-        driver = self._driver("commit_offsets")
+        manager = self._active_manager("commit_offsets")
         source: OffsetSource | None = None
         with convert_transaction_errors():
             if not hasattr(offsets, "uncommitted"):
                 positions = by_partition(offsets, "offsets", offset_and_metadata)
                 metadata = group_metadata(group)
             else:
-                source = offsets  # type: ignore[assignment]  # it has what an OffsetSource has
+                source = offsets  # type: ignore[assignment]  # checked above
                 assert source is not None
                 positions = dict(source.uncommitted())
                 metadata = source.group_metadata()
-            await driver.add_offsets(positions, metadata, source, timeout)
+            await manager.add_offsets(positions, metadata, source, timeout)
 
     async def commit(self, *, timeout: float | None = None, **unknown: Never) -> None:
         """Deliver what was enqueued, and commit.
 
-        `timeout` is for all of it; default: delivery_timeout_ms for the records, then max_block_ms.
+        Args:
+            timeout: Maximum time for both, in seconds (default: delivery_timeout_ms for the
+                records, then max_block_ms).
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
-            TransactionAbortableError: a record was not delivered, or the cluster demands it: abort.
-            TransactionOutcomeUnknownError: the commit was sent and no answer came. Await commit()
-                again; until it returns, only `producer.init_transactions()` works besides.
-            ApplicationRecoverableError: the producer cannot go on.
-            InvalidConfigurationError: the cluster does not allow it: abort.
+            TransactionAbortableError: A record was not delivered, or the cluster requires it:
+                abort.
+            TransactionOutcomeUnknownError: The commit was sent and no response was received. Await
+                `commit()` again; until it returns, `producer.init_transactions()` is the only other
+                call that works.
+            ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: An option or a permission must be changed first: abort.
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
         check_timeout(timeout)
-        driver = self._driver("commit")
+        manager = self._active_manager("commit")
         with convert_transaction_errors():
-            await driver.commit(timeout)
-        self._over = True
+            await manager.commit(timeout)
+        self._ended = True
 
     async def abort(self, *, timeout: float | None = None, **unknown: Never) -> None:
-        """Throw away what was written; never raises TransactionAbortableError.
+        """Abort the transaction; never raises TransactionAbortableError.
 
-        If the coordinator cannot be told (`timeout`, default max_block_ms), the producer asks for a
-        new epoch, which ends whatever is open.
+        If the coordinator cannot be reached in time, the producer requests a new epoch, which ends
+        an open transaction.
+
+        Args:
+            timeout: Maximum time in seconds (default: max_block_ms).
+            **unknown: Not accepted; the error names the right keyword.
 
         Raises:
-            ApplicationRecoverableError: the producer cannot go on.
+            ApplicationRecoverableError: The producer cannot continue.
         """
         if unknown:
             raise unknown_keyword(self.abort, unknown)
         check_timeout(timeout, unlimited="max_block_ms")
-        driver = self._driver("abort")
+        manager = self._active_manager("abort")
         with convert_transaction_errors():
-            await driver.abort(timeout)
-        self._over = True
+            await manager.abort(timeout)
+        self._ended = True
 
     # -- as a block -------------------------------------------------------------------------------
 
@@ -143,7 +165,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._over:
+        if self._ended:
             return
         if error is not None:
             await self._abort_because(error)
@@ -155,35 +177,42 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
             raise
 
     async def begin(self, **unknown: Never) -> None:
-        """Open the transaction; `producer.begin()` and the block do it."""
+        """Open the transaction; `producer.begin()` and the block call it.
+
+        Args:
+            **unknown: Not accepted; the error names the right keyword.
+
+        Raises:
+            TransactionStateError: It was begun before.
+        """
         if unknown:
             raise unknown_keyword(self.begin, unknown)
         if self._begun:
             raise TransactionStateError("a transaction can be begun once: take another")
         with convert_transaction_errors():
-            engine = await self._producer.open_transaction(self)
+            runtime = await self._producer.open_transaction(self)
         self._begun = True
-        self._open_writer(engine)
+        self._open_writer(runtime)
 
     async def _abort_because(self, error: BaseException) -> None:
-        """Abort if there is anything to abort; however long the caller has been cancelled."""
-        driver = self._producer.driver
-        if driver is None or driver.machine.state not in (
-            State.IN_TRANSACTION,
-            State.MUST_ABORT,
-            State.ABORTING,
+        """Abort the transaction if it is open, even if the caller is cancelled repeatedly."""
+        manager = self._producer.transaction_manager
+        if manager is None or manager.state_machine.state not in (
+            TransactionState.IN_TRANSACTION,
+            TransactionState.MUST_ABORT,
+            TransactionState.ABORTING,
         ):
             return
         loop = asyncio.get_running_loop()
-        task = loop.create_task(driver.abort(), name="aborting a transaction")
-        cancelled = await wait_shielded(task, loop.time() + ABORT_PATIENCE)
+        task = loop.create_task(manager.abort(), name="aborting a transaction")
+        cancelled = await wait_shielded(task, loop.time() + ABORT_TIMEOUT)
         in_time = task.done()
         if not in_time:
-            task.cancel()  # who waits: the abort itself goes on
+            task.cancel()  # the wait only; the abort continues
         if cancelled is not None:
             raise cancelled
         problem: object = (
-            f"it takes longer than {ABORT_PATIENCE:g} s, and goes on in the background"
+            f"it takes longer than {ABORT_TIMEOUT:g} s, and continues in the background"
         )
         if in_time:
             problem = None if task.cancelled() else task.exception()
@@ -192,21 +221,21 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
 
     # -- for the producer -------------------------------------------------------------------------
 
-    def heard(self, state: State) -> None:
-        """The producer's state has changed: unless records may be added, look before each."""
-        if state is not State.IN_TRANSACTION:
-            self._shut_writer()
+    def on_state_changed(self, state: TransactionState) -> None:
+        """Check each record from now on unless records may be added; called by the producer."""
+        if state is not TransactionState.IN_TRANSACTION:
+            self._force_slow_path()
 
     def _check_writable(self) -> None:
-        self._driver("enqueue").check_open("enqueue")
+        self._active_manager("enqueue").check_open("enqueue")
 
-    def _leaving(self, error: KafkaError) -> KafkaError:
+    def _translate_error(self, error: KafkaError) -> KafkaError:
         return to_transaction_error(error)
 
-    def _driver(self, what: str) -> TransactionDriver:
-        driver = self._producer.driver
-        if driver is None or not self._begun:
-            raise TransactionStateError(f"{what}: the transaction was not begun")
-        if self._over or self._producer.current is not self:
-            raise TransactionStateError(f"{what}: this transaction is over; begin another")
-        return driver
+    def _active_manager(self, call: str) -> TransactionManager:
+        manager = self._producer.transaction_manager
+        if manager is None or not self._begun:
+            raise TransactionStateError(f"{call}: the transaction was not begun")
+        if self._ended or self._producer.current_transaction is not self:
+            raise TransactionStateError(f"{call}: this transaction is over; begin another")
+        return manager

@@ -1,4 +1,4 @@
-"""Requests to coordinators: routed, retried until a deadline, and counted when no answer came."""
+"""Sends requests to coordinators, and retries them until a deadline."""
 
 from __future__ import annotations
 
@@ -31,59 +31,59 @@ if TYPE_CHECKING:
     from kafka_async.config import ProducerConfig
     from kafka_async.protocol.message import Request, Response
 
-__all__ = ["COORDINATOR_REACTIONS", "Attempts", "CoordinatorCalls", "Route"]
+__all__ = ["COORDINATOR_ERROR_ACTIONS", "CoordinatorClient", "CoordinatorKey", "RequestAttempts"]
 
 logger = logging.getLogger("kafka_async.producer")
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 
-MARKERS_TAKE: Final = 0.02
-"""Seconds until the markers of a transaction that has just ended are probably written."""
+MARKER_BACKOFF: Final = 0.02
+"""Initial back-off, in seconds, while the markers of the previous transaction are written."""
 
 
-class Reaction(enum.Enum):
-    """What to do about an error of a coordinator."""
+class CoordinatorErrorAction(enum.Enum):
+    """Actions for an error of a coordinator."""
 
-    RETRY = "ask again after a back-off"
-    RETRY_SOON = "ask again after a back-off that begins short"
-    REDISCOVER = "look the coordinator up, then ask again"
-    RAISE = "tell the caller"
+    RETRY = "retry after a back-off"
+    RETRY_SOON = "retry after a short back-off"
+    FIND_COORDINATOR = "find the coordinator, then retry"
+    RAISE = "raise the error"
 
 
-COORDINATOR_REACTIONS: Final[Mapping[type[Exception], Reaction]] = {
-    RefreshRetriableError: Reaction.REDISCOVER,
-    # A broker that says nothing may have lost its role without being able to say so.
-    KafkaTimeoutError: Reaction.REDISCOVER,
-    ConcurrentTransactionsError: Reaction.RETRY_SOON,
-    RetriableError: Reaction.RETRY,
+COORDINATOR_ERROR_ACTIONS: Final[Mapping[type[Exception], CoordinatorErrorAction]] = {
+    RefreshRetriableError: CoordinatorErrorAction.FIND_COORDINATOR,
+    # A broker that does not respond may no longer be the coordinator.
+    KafkaTimeoutError: CoordinatorErrorAction.FIND_COORDINATOR,
+    ConcurrentTransactionsError: CoordinatorErrorAction.RETRY_SOON,
+    RetriableError: CoordinatorErrorAction.RETRY,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """Whom to ask: the coordinator of a group or of a transactional id."""
+class CoordinatorKey:
+    """Identifies the coordinator of a group or of a transactional id."""
 
     kind: CoordinatorKind
     key: str
 
 
 @dataclass(slots=True)
-class Attempts:
-    """Counts the attempts of one call.
+class RequestAttempts:
+    """Counts the attempts of one request.
 
     Attributes:
         sent: Requests that were written.
-        unanswered: Requests without a response.
+        without_response: Requests without a response.
         concurrent: CONCURRENT_TRANSACTIONS responses.
     """
 
     sent: int = 0
-    unanswered: int = 0
+    without_response: int = 0
     concurrent: int = 0
 
 
-class CoordinatorCalls:
-    """Sends requests to coordinators over separate lanes.
+class CoordinatorClient:
+    """Sends requests to coordinators over separate connections.
 
     While `closing` is set, a request is not retried once the client is degraded.
     """
@@ -98,88 +98,104 @@ class CoordinatorCalls:
         self._connections: dict[int, BrokerConnection] = {}
         self.closing = False
 
-    async def call(
+    async def send(
         self,
         request: Request[ResponseT],
-        route: Route,
+        coordinator: CoordinatorKey,
         *,
         deadline: float,
-        error_in: Callable[[ResponseT], KafkaError | None],
-        newest: int | None = None,
-        attempts: Attempts | None = None,
+        get_error: Callable[[ResponseT], KafkaError | None],
+        max_version: int | None = None,
+        attempts: RequestAttempts | None = None,
         on_sent: Callable[[], None] | None = None,
     ) -> ResponseT:
-        """The answer without an error in it.
+        """Send a request until its response has no error.
 
-        `newest` bounds the version; `on_sent` is called before each attempt is written. Raises the
-        error that is not to be retried, or the last one at the deadline (the loop's seconds).
+        Args:
+            request: The request.
+            coordinator: The coordinator to send it to.
+            deadline: Event loop time in seconds.
+            get_error: Returns the error that a response contains.
+            max_version: Maximum version of the request; by default the newest that the broker
+                supports.
+            attempts: Counts the attempts.
+            on_sent: Called before each attempt is written.
+
+        Raises:
+            KafkaError: The first error that is not retriable, or the last one before the deadline.
         """
-        counted = attempts or Attempts()
+        counts = attempts or RequestAttempts()
         initial = seconds(self._config.retry_backoff_ms)
-        longest = seconds(self._config.retry_backoff_max_ms)
-        backoff = Backoff(initial, longest, rng=self._rng)
-        short = Backoff(min(initial, MARKERS_TAKE), longest, rng=self._rng)
+        maximum = seconds(self._config.retry_backoff_max_ms)
+        backoff = Backoff(initial, maximum, rng=self._rng)
+        short_backoff = Backoff(min(initial, MARKER_BACKOFF), maximum, rng=self._rng)
         while True:
             error = await self._attempt(
-                request, route, deadline, error_in, newest, counted, on_sent
+                request, coordinator, deadline, get_error, max_version, counts, on_sent
             )
             if not isinstance(error, KafkaError):
                 return error
-            reaction = _reaction_to(error)
-            if reaction is Reaction.RAISE or (self.closing and not self._client.responsive):
+            action = _action_for(error)
+            if action is CoordinatorErrorAction.RAISE or (
+                self.closing and not self._client.responsive
+            ):
                 raise error
-            if reaction is Reaction.REDISCOVER:
-                self._client.forget_coordinator(route.kind, route.key)
-            delay = (short if reaction is Reaction.RETRY_SOON else backoff).next()
+            if action is CoordinatorErrorAction.FIND_COORDINATOR:
+                self._client.forget_coordinator(coordinator.kind, coordinator.key)
+            delay = (
+                short_backoff if action is CoordinatorErrorAction.RETRY_SOON else backoff
+            ).next()
             if asyncio.get_running_loop().time() + delay >= deadline:
                 raise error
-            logger.debug("%s of %s: %s", type(request).__name__, route.key, error)
+            logger.debug("%s of %s: %s", type(request).__name__, coordinator.key, error)
             await asyncio.sleep(delay)
 
     @property
     def connections(self) -> list[BrokerConnection]:
-        """The lanes that were opened, for the owner to close."""
+        """Lanes that were opened, for the owner to close."""
         return list(self._connections.values())
 
     async def _attempt(
         self,
         request: Request[ResponseT],
-        route: Route,
+        coordinator: CoordinatorKey,
         deadline: float,
-        error_in: Callable[[ResponseT], KafkaError | None],
-        newest: int | None,
-        counted: Attempts,
+        get_error: Callable[[ResponseT], KafkaError | None],
+        max_version: int | None,
+        counts: RequestAttempts,
         on_sent: Callable[[], None] | None,
     ) -> ResponseT | KafkaError:
         loop = asyncio.get_running_loop()
         try:
             node = await self._client.coordinator(
-                route.kind, route.key, timeout=max(0.0, deadline - loop.time())
+                coordinator.kind, coordinator.key, timeout=max(0.0, deadline - loop.time())
             )
             connection = self._connection(node)
             left = deadline - loop.time()
             if left <= 0:
-                return KafkaTimeoutError(f"no time left to ask the coordinator of {route.key}")
+                return KafkaTimeoutError(
+                    f"no time left to send a request to the coordinator of {coordinator.key}"
+                )
             await connection.connect(left)
             version = connection.version(request.API_KEY)
         except KafkaError as error:
             return error
-        counted.sent += 1
+        counts.sent += 1
         if on_sent is not None:
             on_sent()
         try:
             response = await connection.send(
                 request,
                 timeout=min(seconds(self._config.request_timeout_ms), deadline - loop.time()),
-                version=version if newest is None else min(version, newest),
+                version=version if max_version is None else min(version, max_version),
             )
         except (KafkaConnectionError, KafkaTimeoutError) as error:
-            counted.unanswered += 1
+            counts.without_response += 1
             return error
         except KafkaError as error:
             return error
-        error = error_in(response)
-        counted.concurrent += isinstance(error, ConcurrentTransactionsError)
+        error = get_error(response)
+        counts.concurrent += isinstance(error, ConcurrentTransactionsError)
         return error or response
 
     def _connection(self, node: int) -> BrokerConnection:
@@ -191,5 +207,5 @@ class CoordinatorCalls:
         return connection
 
 
-def _reaction_to(error: Exception) -> Reaction:
-    return find_by_class(COORDINATOR_REACTIONS, error, Reaction.RAISE)
+def _action_for(error: Exception) -> CoordinatorErrorAction:
+    return find_by_class(COORDINATOR_ERROR_ACTIONS, error, CoordinatorErrorAction.RAISE)

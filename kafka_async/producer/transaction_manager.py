@@ -1,7 +1,9 @@
-"""What a transactional producer says to its coordinators, and when: the table's waiting half.
+"""Runs the transactions of a producer: requests to coordinators, and changes of state.
 
-The end of a transaction runs as a task of the producer. Cancelling a caller that waits for it does
-not cancel it: the call can be awaited again, and returns what the coordinator responded.
+The state table is in `transaction_state`, the requests in `transaction_requests`, their retries in
+`transaction_coordinator`. The end of a transaction runs as a task of the producer. Cancelling a
+caller that waits for it does not cancel the task: the call can be awaited again and returns the
+coordinator's response.
 """
 
 from __future__ import annotations
@@ -33,13 +35,17 @@ from kafka_async.errors import (
 )
 from kafka_async.hooks import TransactionEnded
 from kafka_async.producer import transaction_requests as produce_requests
-from kafka_async.producer.idempotence import ProducerIdentity
-from kafka_async.producer.transaction_coordinator import Attempts, CoordinatorCalls, Route
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
+from kafka_async.producer.transaction_coordinator import (
+    CoordinatorClient,
+    CoordinatorKey,
+    RequestAttempts,
+)
 from kafka_async.producer.transaction_state import (
-    EVENT_OF_CATEGORY,
-    Event,
-    State,
-    TransactionMachine,
+    EVENT_FOR_CATEGORY,
+    TransactionEvent,
+    TransactionState,
+    TransactionStateMachine,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
-__all__ = ["TransactionDriver"]
+__all__ = ["TransactionManager"]
 
 logger = logging.getLogger("kafka_async.producer")
 
@@ -67,19 +73,19 @@ _FENCED = (
     InvalidPidMappingError,
     TransactionalIdAuthorizationError,
 )
-"""After these the coordinator would not take an abort from us."""
+"""Errors after which the coordinator would refuse an abort from this producer."""
 
 _FENCED_EPOCH: Final = (ProducerFencedError, InvalidProducerEpochError)
 
 
 @dataclass(slots=True, eq=False)
-class _Ending:
+class _TransactionEnd:
     """The end of a transaction in progress, or its outcome until the next transaction begins.
 
     Attributes:
-        commit: Whether it is a commit.
-        done: Resolved when the transaction is over.
-        waiters: Calls that wait for it.
+        commit: True if it is a commit.
+        done: Completed when the transaction is over.
+        waiters: Number of calls waiting for it.
         raised: A call has raised its error.
     """
 
@@ -94,8 +100,13 @@ class _Ending:
         return not self.waiters and not self.raised
 
 
-class TransactionDriver:
-    """One transactional producer's conversation. `on_state` hears of every change of state."""
+class TransactionManager:
+    """Runs the transaction protocol of one producer (KIP-98, KIP-890).
+
+    Attributes:
+        on_state: Called after each change of state.
+        state_machine: State of the producer.
+    """
 
     def __init__(
         self,
@@ -107,8 +118,8 @@ class TransactionDriver:
         rng: random.Random,
     ) -> None:
         assert config.transactional_id is not None
-        self.on_state: Callable[[State], None] = _ignore
-        self.machine = TransactionMachine(lambda state: self.on_state(state))
+        self.on_state: Callable[[TransactionState], None] = _ignore
+        self.state_machine = TransactionStateMachine(lambda state: self.on_state(state))
         self._id = config.transactional_id
         self._config = config
         self._client = client
@@ -117,55 +128,57 @@ class TransactionDriver:
         self._sender = sender
         self._supervisor = supervisor
         self._loop = supervisor.loop
-        self._calls = CoordinatorCalls(config, client, self, rng)
-        self._route = Route(CoordinatorKind.TRANSACTION, self._id)
-        self._ending: _Ending | None = None
+        self._coordinators = CoordinatorClient(config, client, self, rng)
+        self._coordinator = CoordinatorKey(CoordinatorKind.TRANSACTION, self._id)
+        self._ending: _TransactionEnd | None = None
         self._v2 = False
-        self._started = False
-        self._suspect = False
-        self._begun = 0.0
+        self._has_written = False
+        self._needs_new_epoch = False
+        self._began_at = 0.0
         self._sources: list[tuple[OffsetSource, Mapping[TopicPartition, OffsetAndMetadata]]] = []
-        self._limit = seconds(config.max_block_ms)
-        accumulator.ledger.judge = self.judge
-        sender.admit = self._admit
+        self._max_block = seconds(config.max_block_ms)
+        accumulator.incomplete.translate_error = self.translate_error
+        sender.add_partitions_to_txn = self._start_adding_partitions
 
-    # -- the calls --------------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------------
 
-    async def initialise(self, timeout: float | None = None) -> None:
-        """Get a producer id and an epoch, which fences a former producer of the same id."""
-        self.machine.apply(Event.INIT)
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Obtain a producer id and epoch, which fences an earlier producer with the same id."""
+        self.state_machine.apply(TransactionEvent.INIT)
         try:
             await self._new_epoch(self._deadline(timeout))
         except BaseException as error:
             fatal = category_of(error, Path.TRANSACTION) is Category.APPLICATION_RECOVERABLE
             if fatal and isinstance(error, KafkaError):
-                self.machine.apply(Event.FATAL, to_transaction_error(error))
+                self.state_machine.apply(TransactionEvent.FATAL, to_transaction_error(error))
             else:
-                self.machine.apply(Event.INIT_FAILED)
+                self.state_machine.apply(TransactionEvent.INIT_FAILED)
             raise
-        self._suspect = False
+        self._needs_new_epoch = False
         self._ending = None
-        self.machine.apply(Event.INITIALIZED)
+        self.state_machine.apply(TransactionEvent.INITIALIZED)
 
     async def begin(self, timeout: float | None = None) -> None:
-        """Open a transaction; asks the cluster only if the producer must be initialised first."""
-        machine = self.machine
+        """Open a transaction; sends a request only if the producer must be initialized first."""
+        machine = self.state_machine
         deadline = self._deadline(timeout)
-        await self._finish_former(deadline)
-        if machine.state is State.UNINITIALIZED or (machine.state is State.READY and self._suspect):
+        await self._wait_for_previous_end(deadline)
+        if machine.state is TransactionState.UNINITIALIZED or (
+            machine.state is TransactionState.READY and self._needs_new_epoch
+        ):
             with convert_transaction_errors(begun=False):
-                await self.initialise(max(0.0, deadline - self._loop.time()))
-        machine.apply(Event.BEGIN)
+                await self.init_transactions(max(0.0, deadline - self._loop.time()))
+        machine.apply(TransactionEvent.BEGIN)
         self._v2 = self._client.finalized_feature(FEATURE) >= 2
         self._sender.requests.transactions_v2 = self._v2
-        self._accumulator.begin_admission(needed=not self._v2)
-        self._sequencer.used = False
-        self._started = False
-        self._begun = self._loop.time()
+        self._accumulator.require_partitions_added(required=not self._v2)
+        self._sequencer.has_assigned = False
+        self._has_written = False
+        self._began_at = self._loop.time()
         self._sources = []
         self._ending = None
 
-    async def _finish_former(self, deadline: float) -> None:
+    async def _wait_for_previous_end(self, deadline: float) -> None:
         """Wait for the end of a transaction whose calls were cancelled.
 
         Raises:
@@ -176,9 +189,9 @@ class TransactionDriver:
         if ending is None or not ending.abandoned:
             return
         try:
-            await self._ended(ending, deadline)
+            await self._wait_for_end(ending, deadline)
         except KafkaError:
-            if self.machine.state is State.MUST_ABORT:
+            if self.state_machine.state is TransactionState.MUST_ABORT:
                 await self.abort(max(0.0, deadline - self._loop.time()))
             raise
 
@@ -194,115 +207,120 @@ class TransactionDriver:
         if not offsets:
             return
         try:
-            await self._send_consumed(offsets, group, source, self._deadline(timeout))
+            await self._commit_offsets(offsets, group, source, self._deadline(timeout))
         except KafkaError as error:
-            leaves = self._went_wrong(to_transaction_error(error))
-            if leaves is error:
+            translated = self._apply_error(to_transaction_error(error))
+            if translated is error:
                 raise
-            raise leaves from error
+            raise translated from error
         except BaseException:
             doubt = "commit_offsets was cancelled: it is unknown whether its offsets are part of it"
-            self._went_wrong(_abortable(doubt))
+            self._apply_error(_abortable(doubt))
             raise
         if source is not None:
             self._sources.append((source, offsets))
 
     async def commit(self, timeout: float | None = None) -> None:
-        """Deliver the transaction's records, then have it committed."""
+        """Deliver the transaction's records and commit it."""
         deadline = None if timeout is None else self._loop.time() + timeout
-        machine, ending = self.machine, self._ending
+        machine, ending = self.state_machine, self._ending
         if ending is None or not ending.commit or (ending.done.done() and ending.done.exception()):
-            if machine.state is State.OUTCOME_UNKNOWN:
-                machine.apply(Event.COMMIT)
+            if machine.state is TransactionState.OUTCOME_UNKNOWN:
+                machine.apply(TransactionEvent.COMMIT)
             else:
-                await self._deliver(deadline)
+                await self._flush_records(deadline)
             limit = self._deadline(None) if deadline is None else deadline
-            ending, deadline = self._end(self._commit, limit, commit=True), None
-        await self._ended(ending, deadline)
+            ending, deadline = self._start_end(self._commit, limit, commit=True), None
+        await self._wait_for_end(ending, deadline)
 
     async def abort(self, timeout: float | None = None) -> None:
-        """Have everything that the transaction wrote thrown away."""
+        """Abort the transaction."""
         deadline: float | None = self._deadline(timeout)
         ending = self._ending
         if ending is None or ending.commit:
-            self.machine.apply(Event.ABORT)
-            ending, deadline = self._end(self._abort, self._deadline(timeout), commit=False), None
-        await self._ended(ending, deadline)
+            self.state_machine.apply(TransactionEvent.ABORT)
+            ending, deadline = (
+                self._start_end(self._abort, self._deadline(timeout), commit=False),
+                None,
+            )
+        await self._wait_for_end(ending, deadline)
 
     def check_open(self, what: str) -> None:
-        """Raise unless records and offsets can be added to a transaction right now."""
-        machine = self.machine
-        if machine.state is State.IN_TRANSACTION:
+        """Raise unless records and offsets can be added to a transaction now."""
+        machine = self.state_machine
+        if machine.state is TransactionState.IN_TRANSACTION:
             return
-        if machine.state is State.MUST_ABORT and machine.error is not None:
+        if machine.state is TransactionState.MUST_ABORT and machine.error is not None:
             raise machine.error
-        raise machine.refusal(what)
+        raise machine.state_error(what)
 
     async def close(self, timeout: float) -> None:
-        """End an open transaction, in `timeout` seconds and unless no broker responds."""
-        machine = self.machine
-        self._calls.closing = True
+        """End an open transaction within `timeout` seconds, unless no broker responds."""
+        machine = self.state_machine
+        self._coordinators.closing = True
         try:
-            if machine.state in (State.IN_TRANSACTION, State.MUST_ABORT):
+            if machine.state in (TransactionState.IN_TRANSACTION, TransactionState.MUST_ABORT):
                 await self.abort(timeout)
             elif self._ending is not None and not self._ending.done.done():
-                await self._ended(self._ending, self._loop.time() + timeout)
-            elif machine.state is State.FAILED and self._began_remotely():
-                await self._give_up(timeout)
+                await self._wait_for_end(self._ending, self._loop.time() + timeout)
+            elif machine.state is TransactionState.FAILED and self._known_to_coordinator():
+                await self._abort_after_failure(timeout)
         except KafkaError as error:
             logger.info("%s: left to the coordinator's time-out: %s", self._id, error)
 
     @property
     def connections(self) -> list[BrokerConnection]:
-        """The lanes to coordinators, for the producer to close."""
-        return self._calls.connections
+        """Lanes to coordinators, for the producer to close."""
+        return self._coordinators.connections
 
-    def judge(self, error: Exception) -> Exception:
-        """What a failed batch means for the transaction, and what its callers get to see."""
-        return self._went_wrong(to_transaction_error(error, path=Path.PRODUCE))
+    def translate_error(self, error: Exception) -> Exception:
+        """Apply the error of a failed batch to the transaction, and return the error to raise."""
+        return self._apply_error(to_transaction_error(error, path=Path.PRODUCE))
 
-    # -- what is said -----------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     async def _new_epoch(self, deadline: float) -> None:
-        attempts = Attempts()
-        identity = self._sequencer.identity
+        attempts = RequestAttempts()
+        id_and_epoch = self._sequencer.id_and_epoch
         try:
-            response = await self._init_producer_id(identity, deadline, attempts)
+            response = await self._init_producer_id(id_and_epoch, deadline, attempts)
         except _FENCED_EPOCH:
-            # A coordinator that aborts an open transaction for InitProducerId raises the epoch,
+            # A coordinator that aborts an open transaction for InitProducerId bumps the epoch,
             # responds CONCURRENT_TRANSACTIONS, and refuses the same request when it is retried.
-            if identity is None or not attempts.concurrent:
+            if id_and_epoch is None or not attempts.concurrent:
                 raise
-            logger.debug("%s: the new epoch fenced its own producer: once more", self._id)
+            logger.debug("%s: the new epoch fenced its own producer: retrying", self._id)
             response = await self._init_producer_id(None, deadline, attempts)
-        self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
-        logger.debug("%s: %s", self._id, self._sequencer.identity)
+        self._sequencer.set_id_and_epoch(
+            ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        )
+        logger.debug("%s: %s", self._id, self._sequencer.id_and_epoch)
 
     async def _init_producer_id(
-        self, identity: ProducerIdentity | None, deadline: float, attempts: Attempts
+        self, id_and_epoch: ProducerIdAndEpoch | None, deadline: float, attempts: RequestAttempts
     ) -> InitProducerIdResponse:
-        return await self._calls.call(
+        return await self._coordinators.send(
             produce_requests.init_producer_id(
-                self._id, self._config.transaction_timeout_ms, identity
+                self._id, self._config.transaction_timeout_ms, id_and_epoch
             ),
-            self._route,
+            self._coordinator,
             deadline=deadline,
-            error_in=produce_requests.code_error,
+            get_error=produce_requests.code_error,
             attempts=attempts,
         )
 
-    async def _send_consumed(
+    async def _commit_offsets(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: GroupMetadata,
         source: OffsetSource | None,
         deadline: float,
     ) -> None:
-        """Send offsets with the consumer's generation, and again with the next one if it is over.
+        """Send offsets with the consumer's generation, and again with the next one if it has ended.
 
-        A cooperative rebalance goes on while a transaction is open. The coordinator takes offsets
-        of the former generation until all members have joined, and of the new one from then on; the
-        member keeps its partitions meanwhile.
+        A cooperative rebalance continues while a transaction is open. The coordinator accepts
+        offsets of the former generation until all members have joined, and of the new one from then
+        on; the member keeps its partitions meanwhile.
         """
         while True:
             try:
@@ -315,7 +333,7 @@ class TransactionDriver:
                 if joined is None:
                     raise TransactionAbortableError.from_cause(error, Category.ABORTABLE) from error
                 logger.debug(
-                    "%s: offsets again, with generation %d", self._id, joined.generation_id
+                    "%s: sending offsets again with generation %d", self._id, joined.generation_id
                 )
                 group = joined
             else:
@@ -327,231 +345,244 @@ class TransactionDriver:
         group: GroupMetadata,
         deadline: float,
     ) -> None:
-        identity = self._identity
+        id_and_epoch = self._id_and_epoch
         if not self._v2:
-            await self._calls.call(
-                produce_requests.add_offsets(self._id, identity, group.group_id),
-                self._route,
+            await self._coordinators.send(
+                produce_requests.add_offsets_to_txn(self._id, id_and_epoch, group.group_id),
+                self._coordinator,
                 deadline=deadline,
-                error_in=produce_requests.code_error,
+                get_error=produce_requests.code_error,
             )
-        self._started = True
-        await self._calls.call(
-            produce_requests.commit_offsets(self._id, identity, group, offsets),
-            Route(CoordinatorKind.GROUP, group.group_id),
+        self._has_written = True
+        await self._coordinators.send(
+            produce_requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
+            CoordinatorKey(CoordinatorKind.GROUP, group.group_id),
             deadline=deadline,
-            error_in=produce_requests.offsets_error,
-            newest=produce_requests.NEWEST_OFFSETS_V2
+            get_error=produce_requests.offsets_error,
+            max_version=produce_requests.MAX_OFFSETS_VERSION_V2
             if self._v2
-            else produce_requests.NEWEST_OFFSETS_V1,
+            else produce_requests.MAX_OFFSETS_VERSION_V1,
         )
 
-    def _admit(self, queues: list[PartitionQueue]) -> None:
+    def _start_adding_partitions(self, queues: list[PartitionQueue]) -> None:
         self._supervisor.spawn(self._add_partitions, queues, name="adding partitions")
 
     async def _add_partitions(self, queues: list[PartitionQueue]) -> None:
         partitions = [queue.partition for queue in queues]
         try:
-            await self._calls.call(
-                produce_requests.add_partitions(self._id, self._identity, partitions),
-                self._route,
+            await self._coordinators.send(
+                produce_requests.add_partitions_to_txn(self._id, self._id_and_epoch, partitions),
+                self._coordinator,
                 deadline=self._deadline(None),
-                error_in=produce_requests.partitions_error,
-                newest=produce_requests.NEWEST_ADD_PARTITIONS,
+                get_error=produce_requests.partitions_error,
+                max_version=produce_requests.MAX_ADD_PARTITIONS_VERSION,
             )
         except KafkaError as error:
-            leaves = self._went_wrong(to_transaction_error(error))
+            translated = self._apply_error(to_transaction_error(error))
             now = self._sender.now()
             for queue in queues:
-                self._accumulator.ledger.fail_waiting(queue, leaves, now)
-            self._suspect = True
+                self._accumulator.incomplete.fail_unsent(queue, translated, now)
+            self._needs_new_epoch = True
         else:
-            self._started = True
-            self._accumulator.admit(queues, self._sender.now())
-        self._sender.wake()
+            self._has_written = True
+            self._accumulator.mark_partitions_added(queues, self._sender.now())
+        self._sender.wakeup()
 
-    async def _say_end(self, *, commit: bool, deadline: float, attempts: Attempts) -> None:
-        response = await self._calls.call(
-            produce_requests.end(self._id, self._identity, commit=commit),
-            self._route,
+    async def _send_end_txn(
+        self, *, commit: bool, deadline: float, attempts: RequestAttempts
+    ) -> None:
+        response = await self._coordinators.send(
+            produce_requests.end_txn(self._id, self._id_and_epoch, commit=commit),
+            self._coordinator,
             deadline=deadline,
-            error_in=produce_requests.code_error,
-            newest=produce_requests.NEWEST_END_TXN_V2
+            get_error=produce_requests.code_error,
+            max_version=produce_requests.MAX_END_TXN_VERSION_V2
             if self._v2
-            else produce_requests.NEWEST_END_TXN_V1,
+            else produce_requests.MAX_END_TXN_VERSION_V1,
             attempts=attempts,
             on_sent=self._commit_sent if commit else None,
         )
         if response.producer_id >= 0:
-            self._sequencer.adopt(ProducerIdentity(response.producer_id, response.producer_epoch))
+            self._sequencer.set_id_and_epoch(
+                ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            )
 
-    # -- the end ----------------------------------------------------------------------------------
+    # -- end of a transaction ---------------------------------------------------------------------
 
-    async def _deliver(self, deadline: float | None) -> None:
-        """Have every record of the transaction acknowledged, or raise what went wrong."""
-        machine = self.machine
-        if machine.state is State.MUST_ABORT and machine.error is not None:
+    async def _flush_records(self, deadline: float | None) -> None:
+        """Wait until all records of the transaction are acknowledged, or raise its error."""
+        machine = self.state_machine
+        if machine.state is TransactionState.MUST_ABORT and machine.error is not None:
             if self._ending is not None:
                 self._ending.raised = True
             raise machine.error
-        machine.apply(Event.COMMIT)
+        machine.apply(TransactionEvent.COMMIT)
         try:
             async with asyncio.timeout_at(deadline):
-                await self._sender.delivered()
+                await self._sender.flush()
         except TimeoutError as error:
-            raise self._went_wrong(_abortable("the records were not delivered in time")) from error
+            raise self._apply_error(_abortable("the records were not delivered in time")) from error
         except BaseException:
-            if machine.allows(Event.COMMIT_INTERRUPTED):
-                machine.apply(Event.COMMIT_INTERRUPTED)
+            if machine.allows(TransactionEvent.COMMIT_INTERRUPTED):
+                machine.apply(TransactionEvent.COMMIT_INTERRUPTED)
             raise
-        self._accumulator.ledger.failures.take()  # they are the machine's error already
+        # The state machine has the error of these failures.
+        self._accumulator.incomplete.unreported_failures.take_error()
         if machine.error is not None:
             raise machine.error
 
     async def _commit(self, deadline: float) -> None:
-        attempts = Attempts()
+        attempts = RequestAttempts()
         try:
-            if self._began_remotely():
-                await self._say_end(commit=True, deadline=deadline, attempts=attempts)
+            if self._known_to_coordinator():
+                await self._send_end_txn(commit=True, deadline=deadline, attempts=attempts)
         except KafkaError as error:
-            self._suspect = self._suspect or attempts.unanswered > 0
-            leaves = self._not_committed(error, attempts)
-            if leaves is error:
+            self._needs_new_epoch = self._needs_new_epoch or attempts.without_response > 0
+            translated = self._handle_commit_error(error, attempts)
+            if translated is error:
                 raise
-            raise leaves from error
-        # A request that got no answer may still arrive, after the next transaction has begun: with
+            raise translated from error
+        # A request without a response may still arrive after the next transaction has begun. With
         # transactions v1 only a new epoch keeps it from ending that one.
-        self._suspect = attempts.unanswered > 0 and not self._v2
+        self._needs_new_epoch = attempts.without_response > 0 and not self._v2
         for source, offsets in self._sources:
             source.mark_committed(offsets)
-        self._over(committed=True)
+        self._finish(committed=True)
 
     def _commit_sent(self) -> None:
-        if self.machine.state is State.COMMITTING:
-            self.machine.apply(Event.COMMIT_SENT)
+        if self.state_machine.state is TransactionState.COMMITTING:
+            self.state_machine.apply(TransactionEvent.COMMIT_SENT)
 
-    def _not_committed(self, error: KafkaError, attempts: Attempts) -> KafkaError:
-        leaves = to_transaction_error(error, commit_sent=self.machine.state is State.COMMIT_SENT)
-        category = leaves.category
+    def _handle_commit_error(self, error: KafkaError, attempts: RequestAttempts) -> KafkaError:
+        translated = to_transaction_error(
+            error, commit_sent=self.state_machine.state is TransactionState.COMMIT_SENT
+        )
+        category = translated.category
         unknown = category_of(error, Path.TRANSACTION) in (
             Category.RETRIABLE,
             Category.REFRESH_RETRIABLE,
         )
-        if unknown and self.machine.state is State.COMMIT_SENT:
-            self.machine.apply(Event.NO_ANSWER)
-            return leaves
-        if attempts.unanswered and category is not Category.APPLICATION_RECOVERABLE:
-            lost = to_transaction_error(_unanswered(error), commit_sent=True)
-            self.machine.apply(Event.NO_ANSWER)
+        if unknown and self.state_machine.state is TransactionState.COMMIT_SENT:
+            self.state_machine.apply(TransactionEvent.NO_RESPONSE)
+            return translated
+        if attempts.without_response and category is not Category.APPLICATION_RECOVERABLE:
+            lost = to_transaction_error(_no_response_error(error), commit_sent=True)
+            self.state_machine.apply(TransactionEvent.NO_RESPONSE)
             return lost
-        return self._went_wrong(leaves)
+        return self._apply_error(translated)
 
     async def _abort(self, deadline: float) -> None:
         dropped = _abortable("the transaction was aborted before this record was delivered")
-        self._sender.draining = dropped
-        attempts = Attempts()
+        self._sender.abort_error = dropped
+        attempts = RequestAttempts()
         try:
-            self._accumulator.ledger.drop_unsent(dropped, self._sender.now())
-            # A third each for the records on the wire, for EndTxn, and for a new epoch instead.
+            self._accumulator.incomplete.abort_unsent(dropped, self._sender.now())
+            # A third of the time each for the batches in flight, EndTxn, and a new epoch instead.
             third = (deadline - self._loop.time()) / 3
-            await self._wire_empty(deadline - 2 * third)
-            await self._end_aborted(deadline - third, deadline, attempts)
+            await self._wait_for_in_flight(deadline - 2 * third)
+            await self._send_abort(deadline - third, deadline, attempts)
         except KafkaError as error:
-            leaves = to_transaction_error(error)
-            if leaves.category is Category.ABORTABLE:  # an abort must not ask for an abort
-                leaves = ApplicationRecoverableError(f"the transaction was not aborted: {error}")
-                leaves.category = Category.APPLICATION_RECOVERABLE
-            if leaves.category is Category.APPLICATION_RECOVERABLE:
-                self.machine.apply(Event.FATAL, leaves)
+            translated = to_transaction_error(error)
+            if translated.category is Category.ABORTABLE:  # an abort must not require another abort
+                translated = ApplicationRecoverableError(
+                    f"the transaction was not aborted: {error}"
+                )
+                translated.category = Category.APPLICATION_RECOVERABLE
+            if translated.category is Category.APPLICATION_RECOVERABLE:
+                self.state_machine.apply(TransactionEvent.FATAL, translated)
             else:
-                self._suspect = True
-                self._over(committed=False)
-            if leaves is error:
+                self._needs_new_epoch = True
+                self._finish(committed=False)
+            if translated is error:
                 raise
-            raise leaves from error
+            raise translated from error
         finally:
-            self._sender.draining = None
-        self._accumulator.ledger.failures.take()
-        self._over(committed=False)
+            self._sender.abort_error = None
+        self._accumulator.incomplete.unreported_failures.take_error()
+        self._finish(committed=False)
 
-    async def _end_aborted(self, patience: float, deadline: float, attempts: Attempts) -> None:
-        renew = self._suspect
-        if self._began_remotely():
+    async def _send_abort(
+        self, end_txn_deadline: float, deadline: float, attempts: RequestAttempts
+    ) -> None:
+        new_epoch = self._needs_new_epoch
+        if self._known_to_coordinator():
             try:
-                await self._say_end(commit=False, deadline=patience, attempts=attempts)
+                await self._send_end_txn(commit=False, deadline=end_txn_deadline, attempts=attempts)
             except _FENCED:
                 raise
             except KafkaError as error:
-                # A new epoch aborts whatever is open, and fences what may still arrive.
+                # A new epoch aborts an open transaction and fences requests that may still arrive.
                 logger.debug("%s: aborting by a new epoch: %s", self._id, error)
-                renew = True
-        if renew or (not self._v2 and (attempts.unanswered or self._sequencer.torn)):
+                new_epoch = True
+        if new_epoch or (
+            not self._v2 and (attempts.without_response or self._sequencer.lost_batch)
+        ):
             await self._new_epoch(deadline)
-            self._suspect = False
+            self._needs_new_epoch = False
 
-    async def _wire_empty(self, deadline: float) -> None:
+    async def _wait_for_in_flight(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                for outcome in self._accumulator.ledger.on_wire:
-                    await outcome.settled()
+                for outcome in self._accumulator.incomplete.in_flight:
+                    await outcome.wait_completed()
         except TimeoutError:
-            self._suspect = True
+            self._needs_new_epoch = True
 
-    async def _give_up(self, timeout: float) -> None:
-        error = self.machine.error
+    async def _abort_after_failure(self, timeout: float) -> None:
+        error = self.state_machine.error
         if (
             error is not None
             and not isinstance(error, _FENCED)
             and not isinstance(error.__cause__, _FENCED)
         ):
             deadline = self._loop.time() + timeout
-            await self._say_end(commit=False, deadline=deadline, attempts=Attempts())
+            await self._send_end_txn(commit=False, deadline=deadline, attempts=RequestAttempts())
 
-    def _over(self, *, committed: bool) -> None:
+    def _finish(self, *, committed: bool) -> None:
         self._sources = []
-        self._accumulator.begin_admission(needed=False)
+        self._accumulator.require_partitions_added(required=False)
         if self._client.hooks.active:
-            took = self._loop.time() - self._begun
+            took = self._loop.time() - self._began_at
             event = TransactionEnded(self._config.client_id, self._id, committed, took)
             self._client.hooks.emit(event)
-        self.machine.apply(Event.ENDED)
+        self.state_machine.apply(TransactionEvent.ENDED)
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     @property
-    def _identity(self) -> ProducerIdentity:
-        identity = self._sequencer.identity
-        assert identity is not None, "a transaction begins with an identity"
-        return identity
+    def _id_and_epoch(self) -> ProducerIdAndEpoch:
+        id_and_epoch = self._sequencer.id_and_epoch
+        assert id_and_epoch is not None, "a transaction requires a producer id"
+        return id_and_epoch
 
-    def _began_remotely(self) -> bool:
-        """Whether the coordinator may know of this transaction."""
-        return self._started or (self._v2 and self._sequencer.used)
+    def _known_to_coordinator(self) -> bool:
+        """Return True if the coordinator may know of this transaction."""
+        return self._has_written or (self._v2 and self._sequencer.has_assigned)
 
     def _deadline(self, timeout: float | None) -> float:
-        return self._loop.time() + (self._limit if timeout is None else timeout)
+        return self._loop.time() + (self._max_block if timeout is None else timeout)
 
-    def _went_wrong(self, error: KafkaError) -> KafkaError:
+    def _apply_error(self, error: KafkaError) -> KafkaError:
         category = error.category or Category.APPLICATION_RECOVERABLE
-        event = EVENT_OF_CATEGORY[category]
-        if self.machine.allows(event):
-            self.machine.apply(event, error)
+        event = EVENT_FOR_CATEGORY[category]
+        if self.state_machine.allows(event):
+            self.state_machine.apply(event, error)
         return error
 
-    def _end(
+    def _start_end(
         self, body: Callable[[float], Awaitable[None]], deadline: float, *, commit: bool
-    ) -> _Ending:
+    ) -> _TransactionEnd:
         done: asyncio.Future[None] = self._loop.create_future()
-        ending = _Ending(commit, done)
+        ending = _TransactionEnd(commit, done)
 
         async def run() -> None:
             try:
                 await body(deadline)
             except Exception as error:  # noqa: BLE001  # raised by the calls that await the end
                 done.set_exception(error)
-                done.exception()  # seen: no call has to await the end
+                done.exception()  # retrieved, since no call has to await the end
             except BaseException:
-                done.set_exception(self._interrupted())
+                done.set_exception(self._closed_error())
                 done.exception()
                 raise
             else:
@@ -561,16 +592,17 @@ class TransactionDriver:
         self._ending = ending
         return ending
 
-    def _interrupted(self) -> KafkaError:
+    def _closed_error(self) -> KafkaError:
         closed = ClientClosedError("the producer was closed while the transaction was ended")
-        sent = self.machine.state is State.COMMIT_SENT
+        sent = self.state_machine.state is TransactionState.COMMIT_SENT
         kind = TransactionOutcomeUnknownError if sent else ApplicationRecoverableError
         return kind.from_cause(closed, Category.APPLICATION_RECOVERABLE)
 
-    async def _ended(self, ending: _Ending, deadline: float | None) -> None:
-        """Wait for the end of a transaction and raise its error; cancelling this changes nothing.
+    async def _wait_for_end(self, ending: _TransactionEnd, deadline: float | None) -> None:
+        """Wait for the end of a transaction and raise its error.
 
-        Without `deadline`, for the call that started it: the end has that call's deadline itself.
+        Cancelling this call does not affect the end. `deadline` is None for the call that started
+        the end, which has that call's deadline already.
         """
         ending.waiters += 1
         left = None if deadline is None else max(0.0, deadline - self._loop.time())
@@ -579,11 +611,11 @@ class TransactionDriver:
         finally:
             ending.waiters -= 1
         if not ending.done.done():
-            raise self._late(ending)
+            raise self._still_running_error(ending)
         ending.raised = True
         ending.done.result()
 
-    def _late(self, ending: _Ending) -> KafkaError:
+    def _still_running_error(self, ending: _TransactionEnd) -> KafkaError:
         late = KafkaTimeoutError(
             f"the {'commit' if ending.commit else 'abort'} takes longer than the time-out of this "
             "call, and goes on: await it again"
@@ -598,11 +630,13 @@ def _abortable(message: str) -> TransactionAbortableError:
     return error
 
 
-def _unanswered(error: KafkaError) -> KafkaError:
-    doubt = KafkaTimeoutError(f"an attempt to commit got no answer, and the next one: {error}")
+def _no_response_error(error: KafkaError) -> KafkaError:
+    doubt = KafkaTimeoutError(
+        f"an attempt to commit got no response, and the next one failed: {error}"
+    )
     doubt.__cause__ = error
     return doubt
 
 
-def _ignore(state: State) -> None:
+def _ignore(state: TransactionState) -> None:
     pass

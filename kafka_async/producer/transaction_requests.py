@@ -1,4 +1,4 @@
-"""The requests of a transaction, and the error that each answer holds: pure."""
+"""Builds the requests of a transaction, and finds the errors in its responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka_async.errors import KafkaError, OperationNotAttemptedError, Retriable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafka_async.producer.idempotence import ProducerIdentity
+    from kafka_async.producer.idempotence import ProducerIdAndEpoch
     from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
     from kafka_async.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     )
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-NEWEST_ADD_PARTITIONS = 3
-"""Later versions of AddPartitionsToTxn are for brokers among themselves."""
-NEWEST_END_TXN_V1 = 4
-NEWEST_END_TXN_V2 = 5
-NEWEST_OFFSETS_V1 = 4
-NEWEST_OFFSETS_V2 = 5
-"""Version 6 of TxnOffsetCommit names topics by id, and offsets may be of topics we do not know."""
+MAX_ADD_PARTITIONS_VERSION = 3
+"""Later versions of AddPartitionsToTxn are for requests between brokers."""
+MAX_END_TXN_VERSION_V1 = 4
+MAX_END_TXN_VERSION_V2 = 5
+MAX_OFFSETS_VERSION_V1 = 4
+MAX_OFFSETS_VERSION_V2 = 5
+"""Version 6 of TxnOffsetCommit names topics by id, and the ids of some topics may be unknown."""
 
 
 def init_producer_id(
-    transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None
+    transactional_id: str, timeout_ms: int, id_and_epoch: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
-    """Ask for a producer id, or with the one we have for its next epoch (KIP-360)."""
+    """Request a producer id, or the next epoch of the given one (KIP-360)."""
     from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
-        producer_id=-1 if identity is None else identity.producer_id,
-        producer_epoch=-1 if identity is None else identity.epoch,
+        producer_id=-1 if id_and_epoch is None else id_and_epoch.producer_id,
+        producer_epoch=-1 if id_and_epoch is None else id_and_epoch.epoch,
     )
 
 
-def add_partitions(
-    transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+def add_partitions_to_txn(
+    transactional_id: str, id_and_epoch: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Tell the coordinator which partitions the transaction will write to (before KIP-890)."""
+    """Add partitions to the transaction before they are written to (before KIP-890)."""
     from kafka_async.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -60,8 +60,8 @@ def add_partitions(
         by_topic.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
-        v3_and_below_producer_id=identity.producer_id,
-        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_producer_id=id_and_epoch.producer_id,
+        v3_and_below_producer_epoch=id_and_epoch.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=name, partitions=numbers)
             for name, numbers in by_topic.items()
@@ -69,23 +69,23 @@ def add_partitions(
     )
 
 
-def add_offsets(
-    transactional_id: str, identity: ProducerIdentity, group_id: str
+def add_offsets_to_txn(
+    transactional_id: str, id_and_epoch: ProducerIdAndEpoch, group_id: str
 ) -> AddOffsetsToTxnRequest:
-    """Tell the coordinator which group's offsets the transaction will commit (before KIP-890)."""
+    """Add the offsets of a group to the transaction (before KIP-890)."""
     from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
+        producer_id=id_and_epoch.producer_id,
+        producer_epoch=id_and_epoch.epoch,
         group_id=group_id,
     )
 
 
-def commit_offsets(
+def commit_txn_offsets(
     transactional_id: str,
-    identity: ProducerIdentity,
+    id_and_epoch: ProducerIdAndEpoch,
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
@@ -104,8 +104,8 @@ def commit_offsets(
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
+        producer_id=id_and_epoch.producer_id,
+        producer_epoch=id_and_epoch.epoch,
         generation_id_or_member_epoch=group.generation_id,
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
@@ -116,20 +116,22 @@ def commit_offsets(
     )
 
 
-def end(transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
-    """End the transaction; with transactions v2 the answer brings the next epoch."""
+def end_txn(
+    transactional_id: str, id_and_epoch: ProducerIdAndEpoch, *, commit: bool
+) -> EndTxnRequest:
+    """End the transaction; with transactions v2 the response contains the next epoch."""
     from kafka_async.protocol.messages.end_txn import EndTxnRequest
 
     return EndTxnRequest(
         transactional_id=transactional_id,
-        producer_id=identity.producer_id,
-        producer_epoch=identity.epoch,
+        producer_id=id_and_epoch.producer_id,
+        producer_epoch=id_and_epoch.epoch,
         committed=commit,
     )
 
 
 def partitions_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
-    """The error that explains why a partition was not added."""
+    """Return the error that explains why a partition was not added."""
     return _worst(
         error_for(row.partition_error_code, topic=topic.name, partition=row.partition_index)
         for topic in response.results_by_topic_v3_and_below
@@ -139,7 +141,7 @@ def partitions_error(response: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 
 def offsets_error(response: TxnOffsetCommitResponse) -> KafkaError | None:
-    """The error that explains why an offset was not taken."""
+    """Return the error that explains why an offset was not accepted."""
     return _worst(
         error_for(row.error_code, topic=topic.name, partition=row.partition_index)
         for topic in response.topics
@@ -149,13 +151,13 @@ def offsets_error(response: TxnOffsetCommitResponse) -> KafkaError | None:
 
 
 def code_error(response: object) -> KafkaError | None:
-    """The error of an answer that has one code for all."""
+    """Return the error of a response with a single error code."""
     code: int = getattr(response, "error_code", 0)
     return error_for(code) if code else None
 
 
 def _worst(errors: Iterable[KafkaError]) -> KafkaError | None:
-    """What cannot be retried comes first; "not attempted" only says that another row failed."""
+    """Return the first error that is not retriable, if any; "not attempted" comes last."""
     ranked = sorted(
         errors,
         key=lambda e: (isinstance(e, OperationNotAttemptedError), isinstance(e, RetriableError)),

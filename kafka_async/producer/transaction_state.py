@@ -1,10 +1,9 @@
-"""The states of a transactional producer, as a table: pure.
+"""The states of a transactional producer, as a table. Nothing here waits.
 
-Errors come in as events too, by their KIP-1050 category: an abortable one, and one of
-configuration, leave the producer with a transaction that can only be aborted; an
-application-recoverable one ends the producer's usefulness. What has been said to the coordinator
-decides the rest: until EndTxn(commit) is sent a commit can still be given up, afterwards only the
-coordinator knows (`OUTCOME_UNKNOWN`).
+Errors are events too, by their KIP-1050 category. After an abortable error or one of configuration
+the transaction can only be aborted; after an application-recoverable one the producer cannot be
+used any more. Until EndTxn(commit) is sent a transaction can still be aborted; afterwards only the
+coordinator knows its outcome (`OUTCOME_UNKNOWN`).
 """
 
 from __future__ import annotations
@@ -17,11 +16,18 @@ from kafka_async.errors import Category, KafkaError, TransactionStateError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["EVENT_OF_CATEGORY", "REASONS", "TRANSITIONS", "Event", "State", "TransactionMachine"]
+__all__ = [
+    "EVENT_FOR_CATEGORY",
+    "STATE_ERRORS",
+    "TRANSITIONS",
+    "TransactionEvent",
+    "TransactionState",
+    "TransactionStateMachine",
+]
 
 
-class State(enum.Enum):
-    """Where a transactional producer stands."""
+class TransactionState(enum.Enum):
+    """States of a transactional producer."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -36,29 +42,29 @@ class State(enum.Enum):
     FAILED = "failed"
 
 
-class Event(enum.Enum):
-    """What happens to a transactional producer."""
+class TransactionEvent(enum.Enum):
+    """Events of a transactional producer."""
 
     INIT = "init_transactions"
-    INITIALIZED = "the producer id is there"
+    INITIALIZED = "the producer id was received"
     INIT_FAILED = "no producer id"
     BEGIN = "begin"
     COMMIT = "commit"
     COMMIT_INTERRUPTED = "commit was cancelled"
     COMMIT_SENT = "EndTxn(commit) is sent"
-    NO_ANSWER = "EndTxn(commit) got no answer"
+    NO_RESPONSE = "EndTxn(commit) got no response"
     ABORT = "abort"
     ENDED = "the transaction is over"
     ABORTABLE = "an abortable error"
     FATAL = "an application-recoverable error"
 
 
-S, E = State, Event
+S, E = TransactionState, TransactionEvent
 
-TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
+TRANSITIONS: Final[Mapping[tuple[TransactionState, TransactionEvent], TransactionState]] = {
     (S.UNINITIALIZED, E.INIT): S.INITIALIZING,
     (S.READY, E.INIT): S.INITIALIZING,
-    # The new epoch ends whatever is open, so the unknown outcome can no longer change.
+    # The new epoch ends an open transaction, so the unknown outcome can no longer change.
     (S.OUTCOME_UNKNOWN, E.INIT): S.INITIALIZING,
     (S.INITIALIZING, E.INITIALIZED): S.READY,
     (S.INITIALIZING, E.INIT_FAILED): S.UNINITIALIZED,
@@ -68,25 +74,25 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (S.IN_TRANSACTION, E.ABORTABLE): S.MUST_ABORT,
     (S.COMMITTING, E.COMMIT_INTERRUPTED): S.IN_TRANSACTION,
     (S.COMMITTING, E.COMMIT_SENT): S.COMMIT_SENT,
-    # Nothing was written: there is nothing to tell the coordinator.
+    # Nothing was written, so no EndTxn is sent.
     (S.COMMITTING, E.ENDED): S.READY,
     (S.COMMITTING, E.ABORTABLE): S.MUST_ABORT,
     (S.COMMIT_SENT, E.ENDED): S.READY,
-    (S.COMMIT_SENT, E.NO_ANSWER): S.OUTCOME_UNKNOWN,
-    # The coordinator answered, and did not commit.
+    (S.COMMIT_SENT, E.NO_RESPONSE): S.OUTCOME_UNKNOWN,
+    # The coordinator has refused to commit.
     (S.COMMIT_SENT, E.ABORTABLE): S.MUST_ABORT,
     (S.OUTCOME_UNKNOWN, E.COMMIT): S.COMMIT_SENT,
     (S.MUST_ABORT, E.ABORT): S.ABORTING,
     (S.MUST_ABORT, E.ABORTABLE): S.MUST_ABORT,
-    # What comes back while aborting was going to be thrown away.
+    # Failed records are part of the aborted transaction.
     (S.ABORTING, E.ABORTABLE): S.ABORTING,
     (S.ABORTING, E.ENDED): S.READY,
-    **{(state, E.FATAL): S.FAILED for state in State},
+    **{(state, E.FATAL): S.FAILED for state in TransactionState},
 }
 
-REASONS: Final[Mapping[State, str]] = {
+STATE_ERRORS: Final[Mapping[TransactionState, str]] = {
     S.UNINITIALIZED: "the producer has no producer id yet: await init_transactions() first",
-    S.INITIALIZING: "init_transactions() is under way",
+    S.INITIALIZING: "init_transactions() is in progress",
     S.READY: "no transaction is open",
     S.IN_TRANSACTION: "a transaction is open",
     S.COMMITTING: "the transaction is being committed",
@@ -98,46 +104,51 @@ REASONS: Final[Mapping[State, str]] = {
     S.FAILED: "the producer has failed: close it and start from what was committed",
 }
 
-EVENT_OF_CATEGORY: Final[Mapping[Category, Event]] = {
-    Category.ABORTABLE: Event.ABORTABLE,
-    Category.INVALID_CONFIGURATION: Event.ABORTABLE,
-    Category.APPLICATION_RECOVERABLE: Event.FATAL,
+EVENT_FOR_CATEGORY: Final[Mapping[Category, TransactionEvent]] = {
+    Category.ABORTABLE: TransactionEvent.ABORTABLE,
+    Category.INVALID_CONFIGURATION: TransactionEvent.ABORTABLE,
+    Category.APPLICATION_RECOVERABLE: TransactionEvent.FATAL,
 }
 
 
-class TransactionMachine:
-    """The state of one producer. `on_change` is called after each change of it."""
+class TransactionStateMachine:
+    """State of one producer. `on_change` is called after each change."""
 
-    def __init__(self, on_change: Callable[[State], None]) -> None:
-        self.state = State.UNINITIALIZED
+    def __init__(self, on_change: Callable[[TransactionState], None]) -> None:
+        self.state = TransactionState.UNINITIALIZED
         self.error: KafkaError | None = None
         self._on_change = on_change
 
-    def allows(self, event: Event) -> bool:
-        """Whether the table has a row for this event now."""
+    def allows(self, event: TransactionEvent) -> bool:
+        """Return True if the table has a transition for an event."""
         return (self.state, event) in TRANSITIONS
 
-    def apply(self, event: Event, error: KafkaError | None = None) -> None:
-        """Follow the table. `error` is kept as the reason of MUST_ABORT and FAILED.
+    def apply(self, event: TransactionEvent, error: KafkaError | None = None) -> None:
+        """Apply an event.
+
+        Args:
+            event: The event.
+            error: Kept as the reason of MUST_ABORT or FAILED.
 
         Raises:
-            TransactionStateError: The event has no row; its cause is the error that led here.
+            TransactionStateError: The table has no transition; its cause is the error that led to
+                the current state.
         """
         after = TRANSITIONS.get((self.state, event))
         if after is None:
-            raise self.refusal(event.value)
-        if after in (State.MUST_ABORT, State.FAILED):
+            raise self.state_error(event.value)
+        if after in (TransactionState.MUST_ABORT, TransactionState.FAILED):
             if self.state is not after:
                 self.error = error
-        elif after is not State.ABORTING:
+        elif after is not TransactionState.ABORTING:
             self.error = None
         self.state = after
         self._on_change(after)
 
-    def refusal(self, what: str) -> KafkaError:
-        """Why a call cannot be made in this state."""
-        if self.state is State.FAILED and self.error is not None:
+    def state_error(self, call: str) -> KafkaError:
+        """Return the error for a call that is not allowed in this state."""
+        if self.state is TransactionState.FAILED and self.error is not None:
             return self.error
-        refusal = TransactionStateError(f"{what}: {REASONS[self.state]}")
-        refusal.__cause__ = self.error
-        return refusal
+        error = TransactionStateError(f"{call}: {STATE_ERRORS[self.state]}")
+        error.__cause__ = self.error
+        return error

@@ -1,7 +1,7 @@
-"""Records that wait for their topic to be known, because nobody can say their partition: pure.
+"""Keeps records whose topic has no metadata yet, so that no partition can be chosen for them.
 
-A topic's records wait in line, and leave it in that order: each to its partition once those are
-known, or failed after max_block_ms.
+The records of a topic stay in order: each is moved to its partition once the partitions are known,
+or fails after max_block_ms.
 """
 
 from __future__ import annotations
@@ -10,33 +10,39 @@ import heapq
 from math import inf
 from typing import TYPE_CHECKING
 
+from kafka_async.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kafka_async.kernel import Delivery
-from kafka_async.producer.buffer_pool import OVERHEAD, Shortage
-from kafka_async.producer.expiry import topic_not_learnt
-from kafka_async.producer.outcome import Undesignated
+from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferShortage
+from kafka_async.producer.outcome import UnpartitionedRecord
 
 if TYPE_CHECKING:
-    from kafka_async.producer.buffer_pool import BufferMemory
-    from kafka_async.producer.incomplete_batches import Ledger
-    from kafka_async.producer.outcome import NewPromise
+    from kafka_async.producer.buffer_pool import BufferPool
+    from kafka_async.producer.incomplete_batches import IncompleteBatches
+    from kafka_async.producer.outcome import FutureFactory
     from kafka_async.producer.partition_queue import TopicQueue
     from kafka_async.types import Headers
 
-__all__ = ["UndesignatedRecords"]
+__all__ = ["UnpartitionedRecords", "missing_topic_error"]
 
 
-class UndesignatedRecords:
-    """The lines of all topics, and until when they may wait: `patience` seconds."""
+class UnpartitionedRecords:
+    """Keeps the unpartitioned records of all topics for up to `max_block` seconds."""
 
     def __init__(
-        self, memory: BufferMemory, ledger: Ledger, new_promise: NewPromise, patience: float
+        self,
+        buffer_pool: BufferPool,
+        incomplete: IncompleteBatches,
+        new_future: FutureFactory,
+        max_block: float,
     ) -> None:
-        self.patience = patience
-        self._memory = memory
-        self._ledger = ledger
-        self._new_promise = new_promise
-        self._heads: list[tuple[float, int, TopicQueue]] = []  # a topic once, while it has a line
-        self._ticket = 0
+        self.max_block = max_block
+        self._buffer_pool = buffer_pool
+        self._incomplete = incomplete
+        self._new_future = new_future
+        self._deadlines: list[
+            tuple[float, int, TopicQueue]
+        ] = []  # each topic once, while it has records
+        self._tie_breaker = 0
 
     def append(
         self,
@@ -49,11 +55,11 @@ class UndesignatedRecords:
         now: float,
         *,
         overtake: bool,
-    ) -> Delivery | Shortage:
-        """Append a record to its topic's line; a Shortage, and no change, if there is no memory."""
-        if not self._memory.take(size + OVERHEAD, topic, overtake=overtake):
-            return Shortage(size + OVERHEAD, topic)
-        record = Undesignated(
+    ) -> Delivery | BufferShortage:
+        """Append a record; if there is no memory, return a BufferShortage and change nothing."""
+        if not self._buffer_pool.reserve(size + MEMORY_OVERHEAD, topic, overtake=overtake):
+            return BufferShortage(size + MEMORY_OVERHEAD, topic)
+        record = UnpartitionedRecord(
             topic.name,
             key,
             value,
@@ -61,40 +67,67 @@ class UndesignatedRecords:
             timestamp,
             size=size,
             created=now,
-            new_promise=self._new_promise,
+            new_future=self._new_future,
         )
-        first = topic.undesignated is None
-        topic.wait(record)
+        first = topic.unpartitioned is None
+        topic.add_unpartitioned(record)
         if first:
-            self.watch(topic)
-        self._ledger.enter_record(record, topic)
+            self.track_deadline(topic)
+        self._incomplete.add_record(record, topic)
         return Delivery(record, 0, timestamp)
 
-    def expire(self, now: float, most: int) -> None:
-        """Fail records that have waited too long, so many at most."""
-        while self._heads and self._heads[0][0] <= now and most > 0:
-            topic = heapq.heappop(self._heads)[2]
-            while self._has_line(topic) and self._due(topic) <= now and most > 0:
-                self._ledger.fail_record(topic, topic_not_learnt(topic, None, self.patience))
-                most -= 1
-            if self._has_line(topic):
-                self.watch(topic)
+    def expire(self, now: float, limit: int) -> None:
+        """Fail up to `limit` records whose time is over."""
+        while self._deadlines and self._deadlines[0][0] <= now and limit > 0:
+            topic = heapq.heappop(self._deadlines)[2]
+            while self._is_waiting(topic) and self._deadline(topic) <= now and limit > 0:
+                self._incomplete.fail_record(
+                    topic, missing_topic_error(topic, None, self.max_block)
+                )
+                limit -= 1
+            if self._is_waiting(topic):
+                self.track_deadline(topic)
 
     def next_due(self) -> float:
-        """When the next record has waited too long; inf if none waits."""
-        while self._heads and not self._has_line(self._heads[0][2]):
-            heapq.heappop(self._heads)
-        return self._heads[0][0] if self._heads else inf
+        """Return the time at which the next record expires; inf if there is none."""
+        while self._deadlines and not self._is_waiting(self._deadlines[0][2]):
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else inf
 
-    def watch(self, topic: TopicQueue) -> None:
-        """Keep an eye on a topic's line, which has begun or whose topic is no longer known."""
-        self._ticket += 1
-        heapq.heappush(self._heads, (self._due(topic), self._ticket, topic))
+    def track_deadline(self, topic: TopicQueue) -> None:
+        """Watch the deadline of a topic's oldest record."""
+        self._tie_breaker += 1
+        heapq.heappush(self._deadlines, (self._deadline(topic), self._tie_breaker, topic))
 
-    def _has_line(self, topic: TopicQueue) -> bool:
-        """Whether somebody waits in vain: in a topic that is known each will have his turn."""
-        return bool(topic.undesignated) and not topic.count
+    def _is_waiting(self, topic: TopicQueue) -> bool:
+        """Return True if the topic has records and no metadata."""
+        return bool(topic.unpartitioned) and not topic.partition_count
 
-    def _due(self, topic: TopicQueue) -> float:
-        assert topic.undesignated is not None
-        return topic.undesignated[0].created + self.patience
+    def _deadline(self, topic: TopicQueue) -> float:
+        assert topic.unpartitioned is not None
+        return topic.unpartitioned[0].created + self.max_block
+
+
+def missing_topic_error(topic: TopicQueue, partition: int | None, max_block: float) -> KafkaError:
+    """Return the error for a topic or partition not found within `max_block` seconds."""
+    waited = f"within max_block_ms ({max_block:g} s)"
+    if topic.partition_count:
+        return UnknownTopicOrPartitionError(
+            f"the topic has the partitions 0 to {topic.partition_count - 1}, and got no more "
+            f"{waited}",
+            topic=topic.name,
+            partition=partition,
+        )
+    last = topic.error
+    if isinstance(last, UnknownTopicOrPartitionError):
+        error: KafkaError = UnknownTopicOrPartitionError(
+            f"the topic does not exist, and was not created {waited}: create it, or check its name",
+            topic=topic.name,
+        )
+    else:
+        reason = "" if last is None else f": {last}"
+        error = KafkaTimeoutError(
+            f"no metadata of the topic was received {waited}{reason}", topic=topic.name
+        )
+    error.__cause__ = last
+    return error

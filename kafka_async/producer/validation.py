@@ -1,4 +1,4 @@
-"""Whether what a caller gives can be a record: said at the call, naming the argument. Pure."""
+"""Checks the arguments of a record; errors name the argument. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kafka_async.errors import KafkaError, RecordTooLargeError, SerializationErr
 from kafka_async.types import check_topic
 
 __all__ = [
-    "SECONDS",
+    "PROBABLE_SECONDS",
     "check_partition",
     "check_record",
     "check_timestamp",
     "check_values",
-    "located",
+    "with_location",
 ]
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _MAX_TIMESTAMP: Final = (1 << 63) - 2
-_OF_A_RECORD: Final = (SerializationError, RecordTooLargeError)
-SECONDS: Final = range(1_000_000_000, 10_000_000_000)
-"""Timestamps that are probably seconds: as milliseconds they lie in early 1970."""
+_RECORD_ERRORS: Final = (SerializationError, RecordTooLargeError)
+PROBABLE_SECONDS: Final = range(1_000_000_000, 10_000_000_000)
+"""Timestamps that are probably in seconds: as milliseconds they are in early 1970."""
 
 
 def check_record(topic: object, key: object, value: object, headers: Any) -> None:
-    """Raise TypeError for an argument that is of no use, with what it is and what it should be."""
+    """Raise TypeError for an unusable argument; the message names the expected type."""
     check_topic(topic)
     for name, part in (("key", key), ("value", value)):
         if part is not None and not isinstance(part, _BYTES):
@@ -46,9 +46,13 @@ def check_record(topic: object, key: object, value: object, headers: Any) -> Non
 
 
 def check_timestamp(timestamp: int) -> int:
-    """The milliseconds as a plain int; raises TypeError or ValueError if a batch cannot hold them.
+    """Return the milliseconds as an int.
 
-    A record that waits for its topic is in no batch yet that would say so.
+    Batches check timestamps too, but an unpartitioned record is in none yet.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: A batch cannot hold it.
     """
     try:
         number = operator.index(timestamp)
@@ -63,31 +67,34 @@ def check_timestamp(timestamp: int) -> int:
 
 
 def check_partition(partition: object) -> None:
-    """Raise unless `partition` is a partition's number or None."""
+    """Raise unless `partition` is the number of a partition, or None."""
     if partition is not None:
         whole_number(partition, "partition", low=0, high=MAX_INT32)
 
 
 def check_values(values: object, name: str) -> None:
-    """Raise unless `values` is a sequence that can be sliced, and not a single value."""
+    """Raise unless `values` is a sequence that can be sliced and is not a single value."""
     kind = type(values)
     if kind is list or kind is tuple:
-        return  # the test of an abstract class takes as long as appending ten records
+        return  # checking for Sequence takes as long as appending ten records
     if issubclass(kind, (str, deque, *_BYTES)) or not issubclass(kind, Sequence):
         raise TypeError(f"{name} must be a list or another sequence, not {kind.__name__}")
 
 
-def located(error: TypeError | ValueError | KafkaError, place: str) -> Exception:
-    """Return the error with the place of the bad item, as "values[3]", before its message.
+def with_location(error: TypeError | ValueError | KafkaError, location: str) -> Exception:
+    """Return the error with the location of the bad item, as "values[3]", before its message.
 
-    An error that is not about a record, such as that of a closed producer, is returned as it is.
+    An error that does not concern a record, such as that of a closed producer, is returned
+    unchanged.
     """
     if isinstance(error, KafkaError):
-        if not isinstance(error, _OF_A_RECORD) and not isinstance(error.__cause__, _OF_A_RECORD):
+        if not isinstance(error, _RECORD_ERRORS) and not isinstance(
+            error.__cause__, _RECORD_ERRORS
+        ):
             return error
-        error.message = f"{place}: {error.message}"
+        error.message = f"{location}: {error.message}"
         return error
-    return type(error)(f"{place}: {error}")
+    return type(error)(f"{location}: {error}")
 
 
 def _check_header(header: object) -> None:

@@ -1,10 +1,10 @@
-"""The calls that take records: what a producer and a transaction have in common.
+"""The calls that append records, common to a producer and a transaction.
 
 `enqueue` and `enqueue_nowait` are the hot path: the kernel's `RecordAppender` appends a record
-whose partition has an open batch. Everything else goes the long way, through `_enqueue` and
+whose partition has an open batch. All other cases take the slow path, `_enqueue` and
 `_enqueue_nowait`: opening and closing batches, waiting for memory, serializers, partitioners, and
-yielding to the event loop, which happens before a record is appended, so that a caller who is
-cancelled there knows that it was not.
+yielding to the event loop. Yielding happens before a record is appended, so a call that is
+cancelled there has appended nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kafka_async.errors import (
 )
 from kafka_async.foreign_names import unknown_keyword
 from kafka_async.kernel import RecordAppender
-from kafka_async.producer.accumulator import Shortage
+from kafka_async.producer.accumulator import BufferShortage
 from kafka_async.producer.validation import (
-    SECONDS,
+    PROBABLE_SECONDS,
     check_partition,
     check_record,
     check_timestamp,
     check_values,
-    located,
+    with_location,
 )
 from kafka_async.records.batch import RecordBatch
 from kafka_async.serde.functions import serializer
@@ -52,37 +52,41 @@ if TYPE_CHECKING:
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import Headers, RecordMetadata, TopicPartition
 
-__all__ = ["Engine", "RecordWriter", "Serializers"]
+__all__ = ["ProducerRuntime", "RecordWriter", "Serializers"]
 
 logger = logging.getLogger("kafka_async.producer")
 
 K = TypeVar("K", default=bytes)
 V = TypeVar("V", default=bytes)
 
-TURN: Final = 0.001
-"""Seconds after which a caller that enqueues in a loop gives up the event loop once."""
-RUN: Final = 1_000
-"""Most records that are appended without a look at the clock."""
-SHUT: Final = float("-inf")
+YIELD_INTERVAL: Final = 0.001
+"""Seconds after which a caller that enqueues in a loop yields to the event loop once."""
+MAX_RECORDS_PER_CLOCK_CHECK: Final = 1_000
+"""Records appended without checking the clock."""
+IN_THE_PAST: Final = float("-inf")
 
 
 class Serializers(NamedTuple):
-    """A producer's serializers, in the form of three arguments."""
+    """The producer's serializers, as functions of three arguments."""
 
     key: Serialize | None
     value: Serialize | None
 
     @classmethod
-    def of(cls, config: ProducerConfig) -> Serializers:
-        """Decide the form of each; raises InvalidConfigurationError for anything else."""
+    def from_config(cls, config: ProducerConfig) -> Serializers:
+        """Return the serializers of a configuration.
+
+        Raises:
+            InvalidConfigurationError: One of them has no known form.
+        """
         return cls(
             serializer("key_serializer", config.key_serializer),
             serializer("value_serializer", config.value_serializer),
         )
 
 
-class Engine:
-    """The parts of a started producer, as those who append need them."""
+class ProducerRuntime:
+    """The parts of a started producer that its appending calls use."""
 
     def __init__(
         self,
@@ -100,21 +104,25 @@ class Engine:
         self.supervisor = supervisor
         self.clock = clock
         self.now = time_function(supervisor.loop)
-        self.plain = (
+        self.supports_fast_path = (
             serializers.key is None and serializers.value is None and config.partitioner is None
         )
         self.max_block = seconds(config.max_block_ms)
 
 
 class RecordWriter(RecordAppender[K, V], Generic[K, V]):
-    """Takes records. Subclasses say when (`_check_writable`) and what their errors leave as."""
+    """Appends records.
+
+    Subclasses define when that is allowed (`_check_writable`) and translate errors
+    (`_translate_error`).
+    """
 
     def __init__(self) -> None:
         self._set_clock(_never)
         self._disable_fast_path()
-        self._pause_at = SHUT
-        self._turn = 0
-        self._engine: Engine | None = None
+        self._yield_at = IN_THE_PAST
+        self._sender_run = 0
+        self._runtime: ProducerRuntime | None = None
         self._warned_of_seconds = False
 
     # -- one record -------------------------------------------------------------------------------
@@ -131,8 +139,19 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     ) -> RecordMetadata:
         """Append a record and wait until it is acknowledged.
 
-        Cancelling this call after the record was appended does not withdraw it. Raises what
-        `enqueue` raises, and the broker's error if the record could not be delivered.
+        Cancelling this call after the record was appended does not withdraw it.
+
+        Args:
+            topic: Name of the topic.
+            value: The value; bytes, or what `value_serializer` accepts. None is a tombstone.
+            key: The key; bytes, or what `key_serializer` accepts.
+            partition: The partition; by default the key's, or one that changes with each batch.
+            timestamp: Milliseconds since the epoch; by default the client's clock.
+            headers: Pairs of a name and a value, which is bytes or None.
+            **unknown: Not accepted; the error names the right keyword.
+
+        Raises:
+            KafkaError: What `enqueue` raises, or the error with which the record failed.
         """
         if unknown:
             raise unknown_keyword(self.send, unknown)
@@ -149,7 +168,21 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None = None,
         **unknown: Never,
     ) -> list[Delivery]:
-        """Append many records; a handle for each. If it raises, those before are appended."""
+        """Append many records, and return a handle for each.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            topic: Name of the topic.
+            values: The values; see `send`.
+            keys: One key per value, or None.
+            partition: The partition of all records; by default chosen as by `send`.
+            **unknown: Not accepted; the error names the right keyword.
+
+        Raises:
+            ValueError: There are not as many keys as values.
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
         if unknown:
             raise unknown_keyword(self.send_many, unknown)
         check_values(values, "values")
@@ -159,8 +192,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 raise ValueError(f"{len(keys)} keys for {len(values)} values: give one key a value")
         deliveries: list[Delivery] = []
         while (at := len(deliveries)) < len(values):
-            some = slice(at, at + RUN)
-            deliveries += self._append_run(
+            some = slice(at, at + MAX_RECORDS_PER_CLOCK_CHECK)
+            deliveries += self._append_values(
                 topic, values[some], None if keys is None else keys[some], partition
             )
             if len(deliveries) == at:
@@ -168,18 +201,28 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                 try:
                     deliveries.append(await self.enqueue(topic, values[at], key, partition))
                 except (TypeError, ValueError, KafkaError) as error:
-                    raise located(error, f"values[{at}]") from error.__cause__
+                    raise with_location(error, f"values[{at}]") from error.__cause__
         return deliveries
 
     async def send_records(
         self, records: Iterable[ProducerRecord], **unknown: Never
     ) -> list[Delivery]:
-        """Append records of any topics; a handle for each. Those before an error are appended."""
+        """Append records of any topics, and return a handle for each.
+
+        If it raises, the records before the bad one are appended.
+
+        Args:
+            records: The records.
+            **unknown: Not accepted; the error names the right keyword.
+
+        Raises:
+            KafkaError: What `enqueue` raises, with the index of the record in its message.
+        """
         if unknown:
             raise unknown_keyword(self.send_records, unknown)
-        enqueue: Any = self.enqueue  # keys and values are what the serializers take
+        enqueue: Any = self.enqueue  # keys and values are of the types that the serializers accept
         deliveries: list[Delivery] = []
-        for at, item in enumerate(iterable(records, "records")):
+        for index, item in enumerate(iterable(records, "records")):
             try:
                 record = instance_of(item, ProducerRecord, "it")
                 delivery = await enqueue(
@@ -191,28 +234,39 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
                     record.headers,
                 )
             except (TypeError, ValueError, KafkaError) as error:
-                raise located(error, f"records[{at}]") from error.__cause__
+                raise with_location(error, f"records[{index}]") from error.__cause__
             deliveries.append(delivery)
         return deliveries
 
     async def send_batch(
         self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
     ) -> Delivery:
-        """Append a ready-made batch, behind what its partition has; the handle of its first record.
+        """Append a ready-made batch after the other batches of its partition.
 
-        Waits only while the buffer is full. Raises what `enqueue` raises.
+        Waits only while the buffer is full.
+
+        Args:
+            partition: Topic and partition.
+            batch: The batch.
+            **unknown: Not accepted; the error names the right keyword.
+
+        Returns:
+            The handle of its first record.
+
+        Raises:
+            KafkaError: What `enqueue` raises.
         """
         if unknown:
             raise unknown_keyword(self.send_batch, unknown)
         try:
-            engine = self._check()
+            runtime = self._check_ready()
             partition = topic_partition(partition)
             arguments = (partition, instance_of(batch, RecordBatch, "batch"))
-            return await self._append(engine, engine.accumulator.append_batch, arguments)
+            return await self._append(runtime, runtime.accumulator.append_batch, arguments)
         except KafkaError as error:
             self._raise(error)
 
-    # -- the long way -----------------------------------------------------------------------------
+    # -- slow path --------------------------------------------------------------------------------
 
     async def _enqueue(
         self,
@@ -224,12 +278,12 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         timestamp: int | None,
     ) -> Delivery:
         try:
-            engine = self._check()
-            arguments = self._checked(topic, value, key, headers, partition, timestamp)
-            delivery = await self._append(engine, engine.accumulator.append, arguments)
+            runtime = self._check_ready()
+            arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
+            delivery = await self._append(runtime, runtime.accumulator.append, arguments)
         except KafkaError as error:
             self._raise(error)
-        self._add_topic(topic, engine.accumulator.topics[topic].open)
+        self._add_topic(topic, runtime.accumulator.topics[topic].open_batches)
         return delivery
 
     def _enqueue_nowait(
@@ -242,26 +296,26 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         timestamp: int | None,
     ) -> Delivery:
         try:
-            engine = self._check()
-            arguments = self._checked(topic, value, key, headers, partition, timestamp)
+            runtime = self._check_ready()
+            arguments = self._check_arguments(topic, value, key, headers, partition, timestamp)
             now = self._now()
-            got = engine.accumulator.append(*arguments, now)
-            engine.sender.wake()
-            if isinstance(got, Shortage):
+            result = runtime.accumulator.append(*arguments, now)
+            runtime.sender.wakeup()
+            if isinstance(result, BufferShortage):
                 raise BufferFullError(
-                    f"buffer_memory={engine.config.buffer_memory} bytes are used up: wait with "
+                    f"buffer_memory={runtime.config.buffer_memory} bytes are used up: wait with "
                     "enqueue, or raise it",
                     topic=topic,
                 )
         except KafkaError as error:
             self._raise(error)
-        self._add_topic(topic, engine.accumulator.topics[topic].open)
-        if engine.plain:
-            self._stamp = int(engine.clock.wall() * 1000)
-            self._nowait_until = now + TURN
-        return got
+        self._add_topic(topic, runtime.accumulator.topics[topic].open_batches)
+        if runtime.supports_fast_path:
+            self._stamp = int(runtime.clock.wall() * 1000)
+            self._nowait_until = now + YIELD_INTERVAL
+        return result
 
-    def _checked(
+    def _check_arguments(
         self,
         topic: str,
         value: V | None,
@@ -270,7 +324,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> tuple[str, int | None, bytes | None, bytes | None, Headers, int]:
-        """Return the arguments of `Accumulator.append`, serialized and checked."""
+        """Check and serialize a record; return the arguments of `Accumulator.append`."""
         check_topic(topic)
         check_partition(partition)
         data_key, data = self._serialize(topic, key, value, headers)
@@ -278,68 +332,68 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     async def _append(
         self,
-        engine: Engine,
-        append: Callable[..., Delivery | Shortage],
+        runtime: ProducerRuntime,
+        append: Callable[..., Delivery | BufferShortage],
         arguments: tuple[Any, ...],
     ) -> Delivery:
-        """What `append` gives once there is room; it takes the time and a place in line besides."""
-        if self._now() >= self._pause_at:
-            if engine.sender.turns == self._turn:
-                # One of many tasks gives up the loop for all; those behind it go on.
-                self._start_turn(engine)
+        """Return the result of `append`, which also gets the time, once there is memory."""
+        if self._now() >= self._yield_at:
+            if runtime.sender.run_count == self._sender_run:
+                # When many tasks append, one of them yields for all.
+                self._start_fast_window(runtime)
                 await asyncio.sleep(0)
-                engine = self._check()
-                # To append 16 MiB takes 4 ms: not in a turn that has as much to do already.
-                while engine.sender.laden:
+                runtime = self._check_ready()
+                # Appending 16 MiB takes 4 ms: wait for an iteration in which the sender does less.
+                while runtime.sender.saturated:
                     await asyncio.sleep(0)
-                    engine = self._check()
-            self._start_turn(engine)
-        closed = engine.accumulator.closed
-        got = append(*arguments, self._now())
-        if isinstance(got, Shortage):
-            got = await self._wait_for_room(engine, got, append, arguments)
-        if engine.accumulator.closed != closed:
-            # A batch was closed: the next call gives up the loop, so that it is sent.
-            self._pause_at = SHUT
-            self._fast_until = SHUT
-            self._turn = engine.sender.turns
-        engine.sender.wake()
-        return got
+                    runtime = self._check_ready()
+            self._start_fast_window(runtime)
+        closed = runtime.accumulator.closed_count
+        result = append(*arguments, self._now())
+        if isinstance(result, BufferShortage):
+            result = await self._wait_for_buffer(runtime, result, append, arguments)
+        if runtime.accumulator.closed_count != closed:
+            # A batch was closed: the next call yields, so that the sender runs.
+            self._yield_at = IN_THE_PAST
+            self._fast_until = IN_THE_PAST
+            self._sender_run = runtime.sender.run_count
+        runtime.sender.wakeup()
+        return result
 
-    async def _wait_for_room(
+    async def _wait_for_buffer(
         self,
-        engine: Engine,
-        shortage: Shortage,
-        append: Callable[..., Delivery | Shortage],
+        runtime: ProducerRuntime,
+        shortage: BufferShortage,
+        append: Callable[..., Delivery | BufferShortage],
         arguments: tuple[Any, ...],
     ) -> Delivery:
-        memory = engine.accumulator.memory
-        loop = engine.supervisor.loop
-        deadline = loop.time() + engine.max_block
+        buffer_pool = runtime.accumulator.buffer_pool
+        loop = runtime.supervisor.loop
+        deadline = loop.time() + runtime.max_block
         while True:
-            place = memory.queue(*shortage)
-            engine.sender.wake()
+            waiter = buffer_pool.add_waiter(*shortage)
+            runtime.sender.wakeup()
             try:
                 async with asyncio.timeout_at(deadline):
-                    await place.promise
-                self._check()
-                got = append(*arguments, self._now(), place)
+                    await waiter.future
+                self._check_ready()
+                result = append(*arguments, self._now(), waiter)
             except TimeoutError as error:
-                raise self._no_room(engine) from error
+                raise self._buffer_timeout_error(runtime) from error
             finally:
-                memory.leave(place)
-            if not isinstance(got, Shortage):
-                return got
-            shortage = got
+                buffer_pool.remove_waiter(waiter)
+            if not isinstance(result, BufferShortage):
+                return result
+            shortage = result
 
-    def _append_run(
+    def _append_values(
         self,
         topic: str,
         values: Sequence[V | None],
         keys: Sequence[K | None] | None,
         partition: int | None,
     ) -> list[Delivery]:
-        """As many of the values as open batches take at once; none if the first has to wait."""
+        """Append as many values as open batches accept at once; none if the first must wait."""
         batches = self._batches(topic)
         if self._now() >= self._fast_until or batches is None:
             return []
@@ -348,66 +402,67 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         try:
             return batches.append_many(self._stamp, raw, raw_keys, partition)
         except (TypeError, ValueError):
-            return []  # the first cannot be appended; enqueue says why
+            return []  # enqueue raises an error that says why
 
-    def _no_room(self, engine: Engine) -> KafkaError:
-        memory = engine.accumulator.memory
+    def _buffer_timeout_error(self, runtime: ProducerRuntime) -> KafkaError:
+        buffer_pool = runtime.accumulator.buffer_pool
         return KafkaTimeoutError(
-            f"no room in buffer_memory within max_block_ms ({engine.max_block:g} s): "
-            f"{memory.used} of {memory.total} bytes wait for their acknowledgement"
+            f"no room in buffer_memory within max_block_ms ({runtime.max_block:g} s): "
+            f"{buffer_pool.reserved_bytes} of {buffer_pool.total_bytes} bytes wait for their "
+            "acknowledgement"
         )
 
-    # -- the state of the writer ------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
-    def _open_writer(self, engine: Engine) -> None:
-        self._engine = engine
-        self._set_clock(engine.now)
-        self._turn = engine.sender.turns
+    def _open_writer(self, runtime: ProducerRuntime) -> None:
+        self._runtime = runtime
+        self._set_clock(runtime.now)
+        self._sender_run = runtime.sender.run_count
 
-    def _shut_writer(self) -> None:
-        """Send every call the long way, where it is checked."""
+    def _force_slow_path(self) -> None:
+        """Send every call to the slow path, where it is checked."""
         self._disable_fast_path()
-        self._pause_at = SHUT
+        self._yield_at = IN_THE_PAST
 
-    def _start_turn(self, engine: Engine) -> None:
+    def _start_fast_window(self, runtime: ProducerRuntime) -> None:
         now = self._now()
-        self._stamp = int(engine.clock.wall() * 1000)
-        self._pause_at = now + TURN
-        self._fast_until = self._pause_at if engine.plain else SHUT
-        # Every append has the sender look round in the loop's next turn: who finds that it has,
-        # has waited for something meanwhile and need not give up the loop.
-        self._turn = engine.sender.turns
+        self._stamp = int(runtime.clock.wall() * 1000)
+        self._yield_at = now + YIELD_INTERVAL
+        self._fast_until = self._yield_at if runtime.supports_fast_path else IN_THE_PAST
+        # Each append wakes the sender for the next event loop iteration. If the sender has run
+        # since then, the caller has waited for something and need not yield.
+        self._sender_run = runtime.sender.run_count
 
-    def _check(self) -> Engine:
+    def _check_ready(self) -> ProducerRuntime:
         self._check_writable()
-        engine = self._engine
-        if engine is None:
+        runtime = self._runtime
+        if runtime is None:
             raise IllegalStateError("not started: use `async with`, or await start() first")
-        engine.supervisor.check()
-        return engine
+        runtime.supervisor.check()
+        return runtime
 
     def _check_writable(self) -> None:
-        """Raise if records cannot be taken now."""
+        """Raise if no records can be appended now."""
         raise NotImplementedError
 
-    def _leaving(self, error: KafkaError) -> KafkaError:
+    def _translate_error(self, error: KafkaError) -> KafkaError:
         """Return the error to raise in place of `error`."""
         return error
 
     def _raise(self, error: KafkaError) -> NoReturn:
-        leaves = self._leaving(error)
-        if leaves is error:
+        translated = self._translate_error(error)
+        if translated is error:
             raise error
-        raise leaves from error
+        raise translated from error
 
     def _timestamp(self, timestamp: int | None) -> int:
         if timestamp is not None:
             checked = check_timestamp(timestamp)
-            if checked in SECONDS:
+            if checked in PROBABLE_SECONDS:
                 self._warn_of_seconds(checked)
             return checked
-        assert self._engine is not None
-        return int(self._engine.clock.wall() * 1000)
+        assert self._runtime is not None
+        return int(self._runtime.clock.wall() * 1000)
 
     def _warn_of_seconds(self, timestamp: int) -> None:
         if not self._warned_of_seconds:
@@ -421,8 +476,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     def _serialize(
         self, topic: str, key: K | None, value: V | None, headers: Headers
     ) -> tuple[bytes | None, bytes | None]:
-        assert self._engine is not None
-        serializers = self._engine.serializers
+        assert self._runtime is not None
+        serializers = self._runtime.serializers
         data: list[Any] = [key, value]
         for at, (name, function) in enumerate(zip(serializers._fields, serializers, strict=True)):
             if function is None:

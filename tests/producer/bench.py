@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka_async.producer.producer import Producer
     from kafka_async.records.batch import BatchHeader
 
-# A loop on virtual time may not read files.
+# An event loop on virtual time must not read files.
 for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
     preload(_codec, transactional=True)
 

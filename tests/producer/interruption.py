@@ -1,7 +1,7 @@
-"""Cancelling a call at every one of its awaits, at several moments of each.
+"""Cancels a call at each of its awaits, at several moments of each.
 
-A call is cancelled at its n-th await: some loop turns after it has begun to wait, or (`LATE`) in
-the very turn in which what it waits for is there.
+A call is cancelled at its n-th await: some event loop iterations after it has started to wait, or
+(`LATE`) in the iteration in which it would continue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LATE = -1
 
 
 class Interrupted:
-    """A call that cancels its own task at an await; `reached` says whether it got there."""
+    """A call that cancels its own task at an await; `reached` is True if it got there."""
 
     def __init__(self, call: Awaitable[Any], at: int, moment: int) -> None:
         self.reached = False
@@ -37,40 +37,41 @@ class Interrupted:
                 return end.value
             if count == self._at:
                 self.reached = True
-                self._arm(task, waits_for)
+                self._schedule_cancel(task, waits_for)
             count += 1
             sent = thrown = None
             try:
                 sent = yield waits_for
-            except BaseException as error:  # noqa: BLE001  # passed on, to where the call waits
+            except BaseException as error:  # noqa: BLE001  # thrown into the call
                 thrown = error
 
-    def _arm(self, task: asyncio.Task[Any], waits_for: Any) -> None:
+    def _schedule_cancel(self, task: asyncio.Task[Any], waits_for: Any) -> None:
         if self._moment == LATE and waits_for is not None:
 
-            def too_late(_: object) -> None:
+            def cancel_late(_: object) -> None:
                 task.cancel()
 
-            waits_for.add_done_callback(too_late)
+            waits_for.add_done_callback(cancel_late)
         else:
-            after_turns(max(0, self._moment), task.cancel)
+            after_iterations(max(0, self._moment), task.cancel)
 
 
-def after_turns(turns: int, call: Callable[[], object]) -> None:
-    """Call it so many loop turns from now."""
+def after_iterations(iterations: int, call: Callable[[], object]) -> None:
+    """Call a function after a number of event loop iterations."""
     loop = asyncio.get_running_loop()
-    if turns == 0:
+    if iterations == 0:
         loop.call_soon(call)
     else:
-        loop.call_soon(after_turns, turns - 1, call)
+        loop.call_soon(after_iterations, iterations - 1, call)
 
 
 async def interrupt_everywhere(
     scene: Callable[[Callable[[Awaitable[Any]], Awaitable[bool]]], Awaitable[None]],
 ) -> int:
-    """Play a scene again and again, its call cancelled elsewhere each time, until it is not.
+    """Run a scene repeatedly, its call cancelled at another await each time, until it is not.
 
-    `scene(run)` must `await run(call)` once: whether the call was cancelled. The number of awaits.
+    `scene(run)` must `await run(call)` once, which returns True if the call was cancelled. Returns
+    the number of awaits.
     """
     for at in range(1000):
         reached = False
@@ -78,7 +79,7 @@ async def interrupt_everywhere(
 
             async def run(call: Awaitable[Any]) -> bool:
                 nonlocal reached
-                interrupted = Interrupted(call, at, moment)  # noqa: B023  # used within the turn
+                interrupted = Interrupted(call, at, moment)  # noqa: B023  # used at once
 
                 async def body() -> None:
                     await interrupted
@@ -93,4 +94,4 @@ async def interrupt_everywhere(
             await scene(run)
         if not reached:
             return at
-    raise AssertionError("the call never comes to an end")
+    raise AssertionError("the call never returns")

@@ -1,6 +1,6 @@
-"""Cancelled at every await, each public call leaves the producer usable, or cleanly closed.
+"""Each public call, cancelled at any await, leaves the producer usable or cleanly closed.
 
-What was appended is delivered once; what was not is not; a transaction is whole or not there.
+Records that were appended are delivered once, others are not; a transaction is atomic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.errors import BufferFullError, KafkaError
 from kafka_async.producer import writer
-from kafka_async.producer.transaction_state import State
+from kafka_async.producer.transaction_state import TransactionState
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata
@@ -37,8 +37,8 @@ OFFSETS = {TopicPartition("lines", 0): OffsetAndMetadata(5)}
 GROUP = GroupMetadata("words")
 
 
-async def is_usable(bench: Bench) -> list[bytes | None]:
-    """Check that the producer works and owes no memory; what was written before, once each."""
+async def check_usable(bench: Bench) -> list[bytes | None]:
+    """Check that the producer works and has released its memory; return the earlier values."""
     await bench.producer.send("clicks", b"last")
     await bench.producer.flush()
     statistics = bench.producer.statistics()
@@ -50,8 +50,8 @@ async def is_usable(bench: Bench) -> list[bytes | None]:
     return values[:-1]
 
 
-async def is_closed(bench: Bench) -> None:
-    """Check that nothing of the producer is left."""
+async def check_closed(bench: Bench) -> None:
+    """Check that the producer has closed everything."""
     await settle()
     assert await bench.cluster.disconnect() == 0, "a connection is open"
     with pytest.raises(KafkaError):
@@ -59,12 +59,12 @@ async def is_closed(bench: Bench) -> None:
 
 
 @pytest.fixture
-def calls_yield(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls in a row give up the event loop each time: the clock moves on 2 ms at each look."""
+def clock_makes_calls_yield(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make consecutive calls yield each time: each reading advances the clock by 2 ms."""
 
     def ticking(loop: asyncio.AbstractEventLoop) -> object:
-        looks = itertools.count(0, 0.002)
-        return lambda: loop.time() + next(looks)
+        readings = itertools.count(0, 0.002)
+        return lambda: loop.time() + next(readings)
 
     monkeypatch.setattr(writer, "time_function", ticking)
 
@@ -101,18 +101,18 @@ async def enqueue_and_wait(producer: Producer) -> None:
     await delivery
 
 
-@pytest.mark.usefixtures("calls_yield")
+@pytest.mark.usefixtures("clock_makes_calls_yield")
 @pytest.mark.parametrize(
     "call", [send, enqueue, send_many, send_records, send_batch, enqueue_and_wait]
 )
 @pytest.mark.parametrize("known", [True, False])
-async def test_cancelled_calls_that_take_records(call: Call, known: bool) -> None:
+async def test_cancelled_append_calls_keep_the_order(call: Call, known: bool) -> None:
     async def scene(run: Run) -> None:
         settings = {"auto_create_topics": True}
         topics = {"clicks": [1]} if known else {}
         async with Bench(topics, settings=settings, linger_ms=5) as bench:
             cancelled = await run(call(bench.producer))
-            values = await is_usable(bench)
+            values = await check_usable(bench)
             assert values == [b"%d" % number for number in range(1, len(values) + 1)]
             assert cancelled or values
 
@@ -120,7 +120,7 @@ async def test_cancelled_calls_that_take_records(call: Call, known: bool) -> Non
 
 
 @pytest.mark.parametrize("what", ["enqueue", "send_batch"])
-async def test_cancelled_while_the_buffer_is_full_nothing_is_appended(what: str) -> None:
+async def test_call_cancelled_while_the_buffer_is_full_appends_nothing(what: str) -> None:
     async def scene(run: Run) -> None:
         async with Bench({"clicks": [1]}, buffer_memory=16 * KIB) as bench:
             producer = bench.producer
@@ -136,7 +136,7 @@ async def test_cancelled_while_the_buffer_is_full_nothing_is_appended(what: str)
                 batch = RecordBatch.build([ProducerRecord("", b"new" * 300)])
                 call = producer.send_batch(PLACE, batch)
             cancelled = await run(call)
-            values = await is_usable(bench)
+            values = await check_usable(bench)
             assert len(values) == 1 + count + (not cancelled)
             assert (b"new" * 300 in values) is not cancelled
 
@@ -151,12 +151,12 @@ def fits(producer: Producer, value: bytes) -> bool:
     return True
 
 
-async def test_cancelled_flush_leaves_everything_under_way() -> None:
+async def test_cancelled_flush_does_not_withdraw_records() -> None:
     async def scene(run: Run) -> None:
         async with Bench({"clicks": [1]}, linger_ms=60_000, batch_size=100) as bench:
             await bench.producer.send_many("clicks", [b"%03d" % n for n in range(50)])
             await run(bench.producer.flush())
-            assert await is_usable(bench) == [b"%03d" % n for n in range(50)]
+            assert await check_usable(bench) == [b"%03d" % n for n in range(50)]
 
     assert await interrupt_everywhere(scene) > 0
 
@@ -165,7 +165,7 @@ async def test_cancelled_flush_leaves_everything_under_way() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"transactional_id": "t"}])
-async def test_cancelled_start_leaves_nothing_running(options: dict[str, Any]) -> None:
+async def test_cancelled_start_closes_everything(options: dict[str, Any]) -> None:
     async def scene(run: Run) -> None:
         async with Bench({"clicks": [1]}, **options) as bench:
             await bench.producer.stop()
@@ -175,7 +175,7 @@ async def test_cancelled_start_leaves_nothing_running(options: dict[str, Any]) -
             if await run(bench.producer.start()):
                 await settle()
                 assert asyncio.all_tasks() == before
-                await is_closed(bench)
+                await check_closed(bench)
                 bench.renew()
                 await bench.producer.start()
             assert bench.producer.statistics().waiting_threads == 0
@@ -185,7 +185,7 @@ async def test_cancelled_start_leaves_nothing_running(options: dict[str, Any]) -
 
 @pytest.mark.parametrize("how", ["stop", "aexit"])
 @pytest.mark.parametrize("options", [{}, {"transactional_id": "t"}])
-async def test_cancelled_stop_closes(how: str, options: dict[str, Any]) -> None:
+async def test_cancelled_stop_closes_everything(how: str, options: dict[str, Any]) -> None:
     async def scene(run: Run) -> None:
         async with Bench({"clicks": [1]}, linger_ms=5, **options) as bench:
             writer: Any = await bench.producer.begin() if options else bench.producer
@@ -195,8 +195,8 @@ async def test_cancelled_stop_closes(how: str, options: dict[str, Any]) -> None:
                 stop.close()
                 stop = bench.producer.__aexit__(None, None, None)
             cancelled = await run(stop)
-            await bench.producer.stop()  # which ends what the first could not
-            await is_closed(bench)
+            await bench.producer.stop()  # completes the close
+            await check_closed(bench)
             assert all(delivery.done() for delivery in deliveries)
             written = bench.values("clicks")
             acknowledged = [d.result().offset for d in deliveries if d.exception() is None]
@@ -211,7 +211,7 @@ async def test_cancelled_stop_closes(how: str, options: dict[str, Any]) -> None:
 
 
 class Source:
-    """A consumer, as far as a transaction sees it."""
+    """The part of a consumer that a transaction uses."""
 
     def __init__(self) -> None:
         self.marked = 0
@@ -241,13 +241,13 @@ async def fill(txn: Transaction, source: Source) -> None:
     await txn.send("clicks", b"2")
 
 
-def state(bench: Bench) -> State:
-    assert bench.producer.driver is not None
-    return bench.producer.driver.machine.state
+def state(bench: Bench) -> TransactionState:
+    assert bench.producer.transaction_manager is not None
+    return bench.producer.transaction_manager.state_machine.state
 
 
-async def is_whole(bench: Bench, source: Source) -> None:
-    """Check that what was begun was committed whole, or not at all, and that others can follow."""
+async def check_atomic(bench: Bench, source: Source) -> None:
+    """Check that the transaction was committed completely or not at all, and another one works."""
     commits = [end.committed for end in bench.requests(EndTxnRequest)]
     assert commits.count(True) <= 1
     values = bench.values("clicks")
@@ -260,13 +260,13 @@ async def is_whole(bench: Bench, source: Source) -> None:
     async with bench.producer.transaction() as txn:
         await txn.send("clicks", b"last")
     assert bench.requests(EndTxnRequest)[-1].committed
-    assert state(bench) is State.READY
+    assert state(bench) is TransactionState.READY
     statistics = bench.producer.statistics()
     assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_cancelled_block_is_whole_or_not_there(version: int) -> None:
+async def test_cancelled_block_is_atomic(version: int) -> None:
     async def scene(run: Run) -> None:
         async with bench_of(version) as bench:
             source = Source()
@@ -278,8 +278,8 @@ async def test_a_cancelled_block_is_whole_or_not_there(version: int) -> None:
 
             await run(block())
             async with bench.producer.transaction():
-                pass  # where it was too late to abort, this waits for the outcome
-            await is_whole(bench, source)
+                pass  # waits for the outcome if it was too late to abort
+            await check_atomic(bench, source)
 
     assert await interrupt_everywhere(scene) >= 5
 
@@ -287,7 +287,9 @@ async def test_a_cancelled_block_is_whole_or_not_there(version: int) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("end", ["commit", "abort"])
 @pytest.mark.parametrize("idle", [0, 5], ids=["at once", "after it has finished"])
-async def test_a_cancelled_end_may_be_awaited_again(version: int, end: str, idle: float) -> None:
+async def test_cancelled_commit_or_abort_can_be_awaited_again(
+    version: int, end: str, idle: float
+) -> None:
     async def scene(run: Run) -> None:
         async with bench_of(version) as bench:
             source = Source()
@@ -299,28 +301,28 @@ async def test_a_cancelled_end_may_be_awaited_again(version: int, end: str, idle
                 await getattr(txn, end)()
             committed = [row.committed for row in bench.requests(EndTxnRequest)]
             assert committed == [end == "commit"]
-            await is_whole(bench, source)
+            await check_atomic(bench, source)
 
     assert await interrupt_everywhere(scene) > 0
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_cancelled_calls_inside_a_transaction(version: int) -> None:
+async def test_cancelled_calls_in_a_transaction_keep_it_atomic(version: int) -> None:
     async def scene(run: Run) -> None:
         async with bench_of(version) as bench:
             source = Source()
             txn = await bench.producer.begin()
             await (txn.abort() if await run(fill(txn, source)) else txn.commit())
-            await is_whole(bench, source)
+            await check_atomic(bench, source)
 
     assert await interrupt_everywhere(scene) > 3
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_cancelled_initialisation_is_made_up_for(version: int) -> None:
+async def test_producer_is_usable_after_cancelled_init_transactions(version: int) -> None:
     async def scene(run: Run) -> None:
         async with bench_of(version) as bench:
             await run(bench.producer.init_transactions())
-            await is_whole(bench, Source())
+            await check_atomic(bench, Source())
 
     assert await interrupt_everywhere(scene) > 0

@@ -21,26 +21,26 @@ LINGER_MS = 50
 
 async def test_callback_is_called_once_with_the_delivery_when_its_record_is_acknowledged() -> None:
     async with Bench({"clicks": [1]}, linger_ms=LINGER_MS) as bench:
-        heard: list[Delivery] = []
+        called: list[Delivery] = []
         deliveries = [await bench.producer.enqueue("clicks", b"v") for _ in range(3)]
         for delivery in deliveries:
-            delivery.add_done_callback(heard.append)
+            delivery.add_done_callback(called.append)
         await settle()
-        assert not heard  # a callback does not end the lingering
+        assert not called  # a callback does not end the linger time
         await asyncio.sleep(LINGER_MS / 1000 + 0.001)
-        assert heard == deliveries
-        assert [delivery.result().offset for delivery in heard] == [0, 1, 2]
+        assert called == deliveries
+        assert [delivery.result().offset for delivery in called] == [0, 1, 2]
 
 
 async def test_callback_is_called_soon_if_the_outcome_is_known() -> None:
     async with Bench({"clicks": [1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v")
         await delivery
-        heard: list[Delivery] = []
-        delivery.add_done_callback(heard.append)
-        assert not heard
+        called: list[Delivery] = []
+        delivery.add_done_callback(called.append)
+        assert not called
         await settle()
-        assert heard == [delivery]
+        assert called == [delivery]
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,21 @@ async def test_callback_is_called_when_the_record_fails(topic: str, kind: type[K
         delivery.add_done_callback(lambda it: errors.append(it.exception()))
         await asyncio.sleep(2)
         assert [type(error) for error in errors] == [kind]
-        await bench.producer.flush()  # the callback was told: nothing to raise
+        await bench.producer.flush()  # the callback has received the error
 
 
-async def test_callback_of_a_record_whose_topic_becomes_known() -> None:
+async def test_callback_is_called_for_a_record_of_a_new_topic() -> None:
     async with Bench(max_block_ms=5000) as bench:
-        heard: list[Delivery] = []
+        called: list[Delivery] = []
         delivery = await bench.producer.enqueue("clicks", b"v")
-        delivery.add_done_callback(heard.append)
+        delivery.add_done_callback(called.append)
         await bench.cluster.create_topic("clicks")
         await delivery
         await settle()
-        assert heard == [delivery]
+        assert called == [delivery]
 
 
-async def test_an_error_of_a_callback_goes_to_the_exception_handler() -> None:
+async def test_error_of_a_callback_goes_to_the_exception_handler() -> None:
     async with Bench({"clicks": [1]}) as bench:
         reported: list[Any] = []
         loop = asyncio.get_running_loop()

@@ -25,7 +25,7 @@ WRITERS = [Producer, Transaction]
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
-def test_it_is_documented_and_has_a_signature(kind: Any, name: str) -> None:
+def test_has_a_docstring_and_a_signature(kind: Any, name: str) -> None:
     method = getattr(kind, name)
     assert (inspect.getdoc(method) or "").startswith("Append a record to its batch; ")
     parameters = list(inspect.signature(method).parameters)
@@ -34,7 +34,7 @@ def test_it_is_documented_and_has_a_signature(kind: Any, name: str) -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_tasks_may_run_it() -> None:
+async def test_enqueue_runs_in_a_task() -> None:
     async with Bench(TOPICS) as bench:
         enqueue = bench.producer.enqueue
         await enqueue("clicks", b"0")
@@ -52,7 +52,7 @@ async def test_tasks_may_run_it() -> None:
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_a_task_cancelled_before_it_began_has_appended_nothing() -> None:
+async def test_task_cancelled_before_it_runs_appends_nothing() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
         task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"1"))
@@ -65,7 +65,7 @@ async def test_a_task_cancelled_before_it_began_has_appended_nothing() -> None:
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_a_call_that_is_never_awaited_is_warned_of() -> None:
+async def test_warns_of_a_call_that_is_never_awaited() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.enqueue("clicks", b"0")
         with pytest.warns(RuntimeWarning, match="enqueue.* was never awaited"):
@@ -91,11 +91,11 @@ async def test_nowait_records_have_the_time_of_their_call() -> None:
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 async def test_nowait_does_not_keep_enqueue_from_yielding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that calls both in turn yields as often as one that awaits `enqueue` alone."""
+    """A task that alternates both calls yields as often as one that awaits `enqueue` alone."""
 
     def ticking(loop: asyncio.AbstractEventLoop) -> object:
-        looks = itertools.count(0, 0.0006)  # each look at the clock takes 0.6 ms
-        return lambda: loop.time() + next(looks)
+        readings = itertools.count(0, 0.0006)  # each reading of the clock takes 0.6 ms
+        return lambda: loop.time() + next(readings)
 
     monkeypatch.setattr(writer, "time_function", ticking)
     async with Bench(TOPICS, linger_ms=10_000) as bench:
@@ -117,7 +117,7 @@ async def test_nowait_does_not_keep_enqueue_from_yielding(monkeypatch: pytest.Mo
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_nowait_raises_what_is_wrong_with_a_record() -> None:
+async def test_nowait_raises_errors_of_a_record() -> None:
     enqueue: Any
     async with Bench(TOPICS, linger_ms=1000) as bench:
         enqueue = bench.producer.enqueue_nowait
@@ -132,8 +132,8 @@ async def test_nowait_raises_what_is_wrong_with_a_record() -> None:
             enqueue("clicks", b"v")
 
 
-class Loud(Producer):
-    """A producer with its own `enqueue`."""
+class CustomProducer(Producer):
+    """A producer that overrides `enqueue`."""
 
     async def enqueue(
         self, topic: str, value: bytes | None = None, *rest: Any, **named: Any
@@ -143,9 +143,9 @@ class Loud(Producer):
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_a_subclass_may_have_its_own_and_send_uses_it() -> None:
+async def test_send_uses_the_enqueue_of_a_subclass() -> None:
     async with Bench(TOPICS) as bench:
-        bench.producer.__class__ = Loud
+        bench.producer.__class__ = CustomProducer
         await bench.producer.enqueue("clicks", b"a")
         await bench.producer.send("clicks", b"b", key=b"k")
         assert bench.values("clicks") == [b"A", b"B"]
@@ -154,8 +154,8 @@ async def test_a_subclass_may_have_its_own_and_send_uses_it() -> None:
 @pytest.mark.skipif(IMPLEMENTATION == "python", reason="plain Python has nothing quicker")
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-async def test_compiled_a_record_of_an_open_batch_runs_no_python() -> None:
-    """So the kernel and the writer agree on the names of attributes and arguments."""
+async def test_compiled_enqueue_runs_no_python_for_an_open_batch() -> None:
+    """The kernel and the writer agree on the names of attributes and arguments."""
     seen: list[str] = []
 
     def note(frame: types.FrameType, event: str, _: object) -> None:

@@ -58,7 +58,7 @@ async def test_does_not_warn_of_failures_that_a_task_awaits_or_flush_raises(
         with pytest.raises(RecordTooLargeError):
             await awaited
         later = await producer.enqueue("clicks", b"v")
-        await asyncio.sleep(failure_log.AWAITED_WITHIN / 2)
+        await asyncio.sleep(failure_log.AWAIT_GRACE_PERIOD / 2)
         assert isinstance(later.exception(), KafkaError)
         await producer.enqueue("clicks", b"v")
         with pytest.raises(DeliveryError):
@@ -84,7 +84,7 @@ async def test_warns_at_growing_intervals_while_records_fail(
     assert "1 to clicks-0; " in warnings(caplog)[0]
     assert "10 to clicks-0 since the last warning; " in warnings(caplog)[1]
     await asyncio.sleep(1000)
-    assert len(warnings(caplog)) == 5  # the rest, at the end of the last interval
+    assert len(warnings(caplog)) == 5  # the remaining ones at the end of the last interval
     await producer.enqueue("clicks", b"v")
     await asyncio.sleep(2)
     assert "1 to clicks-0; " in warnings(caplog)[5]
@@ -93,7 +93,7 @@ async def test_warns_at_growing_intervals_while_records_fail(
         await producer.stop()
 
 
-async def test_warns_of_records_whose_topic_was_never_known(
+async def test_warns_of_records_of_a_missing_topic(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(stage, max_block_ms=500)
@@ -112,7 +112,7 @@ async def test_warns_of_records_whose_topic_was_never_known(
 async def test_reviews_many_failures_in_several_iterations_and_counts_them_once(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_log, "FAILURES_PER_ITERATION", 2)
+    monkeypatch.setattr(failure_log, "MAX_FAILURES_PER_ITERATION", 2)
     await stage.topic("clicks", 7)
     stage.cluster.faults.add(api="Produce", error="MESSAGE_TOO_LARGE", count=None)
     producer = producer_of(stage)

@@ -60,7 +60,7 @@ async def test_reports_requests_and_bytes_until_they_are_acknowledged(stage: Sta
         assert (producer.health().in_flight, producer.health().buffered_bytes) == (0, 0)
 
 
-async def test_is_degraded_without_a_cluster_and_says_why(stage: Stage) -> None:
+async def test_is_degraded_without_a_cluster(stage: Stage) -> None:
     await stage.topic("clicks")
     producer = producer_of(stage)
     await producer.start()
@@ -98,7 +98,7 @@ async def test_is_degraded_five_seconds_after_its_broker_froze(stage: Stage) -> 
 async def test_names_the_refused_connection_when_all_brokers_are_down(
     start_stage: StartStage,
 ) -> None:
-    """Not only that the partition's leader, which stopped first, left the metadata."""
+    """Not only that the partition's leader, which stopped first, is missing in the metadata."""
     stage = await start_stage(3, min_insync_replicas=1)
     await stage.cluster.create_topic("clicks", assignments={0: [1]})
     producer = producer_of(stage)
@@ -107,7 +107,7 @@ async def test_names_the_refused_connection_when_all_brokers_are_down(
     await producer.enqueue("clicks", b"later")
     for broker in (1, 2, 3):
         await stage.cluster.stop_broker(broker)
-        await asyncio.sleep(3)  # the others tell the client that it is gone
+        await asyncio.sleep(3)  # the other brokers report that it has stopped
     for _ in range(30):
         await asyncio.sleep(1)
         assert "connection refused" in str(producer.health().last_error)
@@ -116,7 +116,7 @@ async def test_names_the_refused_connection_when_all_brokers_are_down(
         await producer.stop(0)
 
 
-async def test_a_fenced_transactional_producer_has_failed(stage: Stage) -> None:
+async def test_is_failed_after_fencing(stage: Stage) -> None:
     await stage.topic("clicks")
     async with producer_of(stage, transactional_id="t") as zombie:
         txn = await zombie.begin()
@@ -130,8 +130,8 @@ async def test_a_fenced_transactional_producer_has_failed(stage: Stage) -> None:
         assert health.last_error.startswith("ProducerFencedError: ")
 
 
-async def test_records_that_expire_are_counted_and_emit_an_event(stage: Stage) -> None:
-    """In a partition that lost its leader, and without a topic."""
+async def test_counts_expired_records_and_emits_an_event(stage: Stage) -> None:
+    """Records of a partition that lost its leader, and of a missing topic."""
     await stage.topic("clicks")
     failed: list[BatchFailed] = []
     hooks = Hooks()
@@ -165,7 +165,7 @@ async def test_statistics_have_the_throttle_time() -> None:
         assert statistics.produce_throttle_time_max == 300
 
 
-async def test_seconds_of_an_acknowledged_batch_are_without_its_linger() -> None:
+async def test_seconds_of_an_acknowledged_batch_exclude_its_linger() -> None:
     async with Bench({"clicks": [1]}, linger_ms=500) as bench:
         seconds: list[float] = []
         hooks = bench.producer.client.hooks

@@ -1,4 +1,4 @@
-"""Sequence numbers: how they are given out, and that they keep order through any misfortune."""
+"""Sequence numbers: their assignment, and the order that they keep despite faults."""
 
 from __future__ import annotations
 
@@ -11,87 +11,100 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_async.errors import DeliveryError, KafkaError
-from kafka_async.producer.idempotence import Chain, ProducerIdentity, Sequencer, Stamp
+from kafka_async.producer.idempotence import (
+    BatchSequence,
+    PartitionSequence,
+    ProducerIdAndEpoch,
+    Sequencer,
+)
 from kafka_async.testing import run_virtual
 from tests.producer.bench import Bench
 
-IDENTITY = ProducerIdentity(7, 0)
+ID_AND_EPOCH = ProducerIdAndEpoch(7, 0)
 
 
-def sequencer(identity: ProducerIdentity = IDENTITY) -> Sequencer:
+def sequencer(id_and_epoch: ProducerIdAndEpoch = ID_AND_EPOCH) -> Sequencer:
     made = Sequencer(enabled=True)
-    made.adopt(identity)
+    made.set_id_and_epoch(id_and_epoch)
     return made
 
 
 def test_sequences_count_records() -> None:
-    numbers, chain = sequencer(), Chain()
-    assert numbers.stamp(chain, 10, unresolved=False) == Stamp(IDENTITY, 0)
-    assert numbers.stamp(chain, 3, unresolved=True) == Stamp(IDENTITY, 10)
-    assert numbers.stamp(chain, 1, unresolved=False) == Stamp(IDENTITY, 13)
+    sequences, sequence = sequencer(), PartitionSequence()
+    assert sequences.assign_sequence(sequence, 10, unresolved=False) == BatchSequence(
+        ID_AND_EPOCH, 0
+    )
+    assert sequences.assign_sequence(sequence, 3, unresolved=True) == BatchSequence(
+        ID_AND_EPOCH, 10
+    )
+    assert sequences.assign_sequence(sequence, 1, unresolved=False) == BatchSequence(
+        ID_AND_EPOCH, 13
+    )
 
 
 def test_sequences_wrap_to_zero() -> None:
-    numbers, chain = sequencer(), Chain()
-    numbers.stamp(chain, 2**31 - 2, unresolved=False)
-    assert numbers.stamp(chain, 3, unresolved=False).sequence == 2**31 - 2
-    assert numbers.stamp(chain, 1, unresolved=False).sequence == 1
-    assert Stamp(IDENTITY, 2**31 - 1).after(1).sequence == 0
+    sequences, sequence = sequencer(), PartitionSequence()
+    sequences.assign_sequence(sequence, 2**31 - 2, unresolved=False)
+    assert sequences.assign_sequence(sequence, 3, unresolved=False).base_sequence == 2**31 - 2
+    assert sequences.assign_sequence(sequence, 1, unresolved=False).base_sequence == 1
+    assert BatchSequence(ID_AND_EPOCH, 2**31 - 1).after(1).base_sequence == 0
 
 
-def test_without_idempotence_stamps_are_empty() -> None:
-    numbers = Sequencer(enabled=False)
-    assert numbers.ready
-    stamp = numbers.stamp(Chain(), 5, unresolved=False)
-    assert stamp == Stamp(ProducerIdentity(-1, -1), -1)
-    assert stamp.after(5) == stamp
+def test_without_idempotence_batches_have_no_sequence() -> None:
+    sequences = Sequencer(enabled=False)
+    assert sequences.ready
+    unassigned = sequences.assign_sequence(PartitionSequence(), 5, unresolved=False)
+    assert unassigned == BatchSequence(ProducerIdAndEpoch(-1, -1), -1)
+    assert unassigned.after(5) == unassigned
 
 
-def test_nothing_is_stamped_before_there_is_an_identity() -> None:
+def test_no_sequence_without_a_producer_id() -> None:
     assert not Sequencer(enabled=True).ready
 
 
-def test_a_chain_takes_a_new_identity_once_nothing_is_unresolved() -> None:
-    numbers, chain = sequencer(), Chain()
-    numbers.stamp(chain, 4, unresolved=False)
-    newer = ProducerIdentity(7, 1)
-    numbers.adopt(newer)
-    assert numbers.stamp(chain, 2, unresolved=True) == Stamp(IDENTITY, 4)
-    assert numbers.stamp(chain, 2, unresolved=False) == Stamp(newer, 0)
+def test_partition_uses_a_new_epoch_once_its_batches_are_resolved() -> None:
+    sequences, sequence = sequencer(), PartitionSequence()
+    sequences.assign_sequence(sequence, 4, unresolved=False)
+    newer = ProducerIdAndEpoch(7, 1)
+    sequences.set_id_and_epoch(newer)
+    assert sequences.assign_sequence(sequence, 2, unresolved=True) == BatchSequence(ID_AND_EPOCH, 4)
+    assert sequences.assign_sequence(sequence, 2, unresolved=False) == BatchSequence(newer, 0)
 
 
-def test_breaking_a_chain_bumps_the_epoch_once() -> None:
-    numbers, one, two = sequencer(), Chain(), Chain()
-    numbers.stamp(one, 1, unresolved=False)
-    numbers.stamp(two, 1, unresolved=False)
-    numbers.break_chain(one)
-    numbers.break_chain(one)
-    numbers.break_chain(two)  # it is of the old epoch: the new one serves it as well
-    assert numbers.identity == ProducerIdentity(7, 1)
-    numbers.mend(one)
-    assert numbers.stamp(one, 1, unresolved=False) == Stamp(ProducerIdentity(7, 1), 0)
+def test_out_of_order_partitions_bump_the_epoch_once() -> None:
+    sequences, one, two = sequencer(), PartitionSequence(), PartitionSequence()
+    sequences.assign_sequence(one, 1, unresolved=False)
+    sequences.assign_sequence(two, 1, unresolved=False)
+    sequences.bump_epoch(one)
+    sequences.bump_epoch(one)
+    sequences.bump_epoch(two)  # its sequence is of the old epoch, which was already bumped
+    assert sequences.id_and_epoch == ProducerIdAndEpoch(7, 1)
+    sequences.reset(one)
+    assert sequences.assign_sequence(one, 1, unresolved=False) == BatchSequence(
+        ProducerIdAndEpoch(7, 1), 0
+    )
 
 
-def test_after_the_last_epoch_there_is_no_identity() -> None:
-    numbers, chain = sequencer(ProducerIdentity(7, 2**15 - 1)), Chain()
-    numbers.stamp(chain, 1, unresolved=False)
-    numbers.break_chain(chain)
-    assert numbers.identity is None
-    assert not numbers.ready
+def test_needs_a_producer_id_after_the_last_epoch() -> None:
+    sequences, sequence = sequencer(ProducerIdAndEpoch(7, 2**15 - 1)), PartitionSequence()
+    sequences.assign_sequence(sequence, 1, unresolved=False)
+    sequences.bump_epoch(sequence)
+    assert sequences.id_and_epoch is None
+    assert not sequences.ready
 
 
-def test_losing_a_stamped_batch_is_noted_until_the_next_identity() -> None:
-    numbers = sequencer()
-    numbers.tear(None)
-    numbers.tear(Stamp(ProducerIdentity(6, 0), 3))
-    assert not numbers.torn
-    numbers.tear(Stamp(IDENTITY, 3))
-    assert numbers.torn
-    numbers.adopt(ProducerIdentity(7, 1))
-    assert not numbers.torn
+def test_lost_batch_is_noted_until_the_next_epoch() -> None:
+    sequences = sequencer()
+    sequences.note_lost(None)
+    sequences.note_lost(BatchSequence(ProducerIdAndEpoch(6, 0), 3))
+    assert not sequences.lost_batch
+    sequences.note_lost(BatchSequence(ID_AND_EPOCH, 3))
+    assert sequences.lost_batch
+    sequences.set_id_and_epoch(ProducerIdAndEpoch(7, 1))
+    assert not sequences.lost_batch
 
 
-MISFORTUNES: list[dict[str, Any]] = [
+FAULTS: list[dict[str, Any]] = [
     {"count": 1},
     {"disconnect": "after"},
     {"disconnect": "before"},
@@ -108,24 +121,24 @@ MISFORTUNES: list[dict[str, Any]] = [
     {"error": "MESSAGE_TOO_LARGE"},
     {"error": "NOT_ENOUGH_REPLICAS_AFTER_APPEND"},
 ]
-"""Misfortunes of a Produce request, as faults of the embedded cluster."""
+"""Faults of a Produce request in the embedded cluster."""
 
 
 @settings(deadline=None, max_examples=150)
 @given(
-    st.lists(st.sampled_from(MISFORTUNES), max_size=12),
+    st.lists(st.sampled_from(FAULTS), max_size=12),
     st.lists(st.integers(1, 4), min_size=1, max_size=12),
     st.sampled_from([1, 2, 5]),
     st.sampled_from([0, 3]),
 )
-def test_whatever_happens_nothing_is_doubled_lost_or_reordered(
+def test_no_record_is_lost_duplicated_or_reordered_by_faults(
     faults: list[dict[str, Any]], sizes: list[int], in_flight: int, linger: float
 ) -> None:
-    """Acknowledged records are in the log once, where they were said to be, in order."""
-    run_virtual(misfortune(faults, sizes, in_flight, linger))
+    """Acknowledged records are in the log once, at their offsets, in order."""
+    run_virtual(send_with_faults(faults, sizes, in_flight, linger))
 
 
-async def misfortune(
+async def send_with_faults(
     faults: list[dict[str, Any]], sizes: list[int], in_flight: int, linger: float
 ) -> None:
     async with Bench(
@@ -145,9 +158,9 @@ async def misfortune(
                 deliveries[value] = await bench.producer.enqueue("clicks", value, partition=0)
             for _ in range(3):
                 await asyncio.sleep(0)
-        with suppress(DeliveryError):  # what failed is looked at below
+        with suppress(DeliveryError):  # failures are checked below
             await bench.producer.flush()
-        await asyncio.sleep(0.01)  # a broker may still handle a request that was given up
+        await asyncio.sleep(0.01)  # a broker may still handle a request that has timed out
         log = bench.values("clicks")
         failed = {value for value, delivery in deliveries.items() if delivery.exception()}
         assert len(set(log)) == len(log)
@@ -163,7 +176,7 @@ async def misfortune(
 
 
 @pytest.mark.parametrize("code", [45, 59])
-def test_a_broker_that_forgot_the_producer_is_started_over(code: int) -> None:
+def test_restarts_sequence_after_unknown_producer_or_gap(code: int) -> None:
     async def main() -> None:
         async with Bench({"clicks": [1]}) as bench:
             await bench.producer.send("clicks", b"0")

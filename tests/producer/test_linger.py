@@ -1,7 +1,7 @@
-"""The time that records wait for others: adaptive linger, and batches taken along by a request.
+"""The time that records linger, and batches that a request carries before they are due.
 
-The cluster is the embedded one, in memory and on virtual time. Sending takes no virtual time, so
-the clock tells a record that lingers from one that does not, and requests are counted.
+The cluster is embedded, in memory and on virtual time. Sending takes no virtual time, so the clock
+distinguishes a record that lingers from one that does not, and requests are counted.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ for _codec in ("none", "gzip"):
 
 
 class Sent(NamedTuple):
-    """A Produce request: when its broker received it, and the partitions in it."""
+    """A Produce request: the time at which a broker received it, and its partitions."""
 
     time: float
     partitions: list[int]
 
 
 class Stage:
-    """A producer that lingers 30 ms, and what its embedded cluster receives."""
+    """A producer that lingers 30 ms, and the requests that its embedded cluster receives."""
 
     def __init__(self, cluster: EmbeddedCluster, producer: Producer) -> None:
         self.cluster = cluster
@@ -59,13 +59,13 @@ class Stage:
 
     @property
     def elapsed(self) -> float:
-        """Virtual seconds since the stage was set."""
+        """Virtual seconds since the stage started."""
         return asyncio.get_running_loop().time() - self.began
 
 
 @asynccontextmanager
 async def stage(brokers: int = 1, **options: Any) -> AsyncGenerator[Stage]:
-    """A stage with a topic of six partitions; the producer is connected to every broker."""
+    """Yield a stage with a topic of six partitions; the producer is connected to every broker."""
     network = MemoryNetwork()
     async with EmbeddedCluster(brokers, network=network) as cluster:
         await cluster.create_topic("clicks", PARTITIONS)
@@ -77,7 +77,7 @@ async def stage(brokers: int = 1, **options: Any) -> AsyncGenerator[Stage]:
 
 
 async def iterations_until(condition: Callable[[], object]) -> int:
-    """Count the event loop iterations until a condition holds."""
+    """Return the number of event loop iterations until a condition holds."""
     for count in range(100):
         if condition():
             return count
@@ -128,12 +128,12 @@ async def test_awaited_record_does_not_linger(way: Way) -> None:
 async def test_awaited_record_is_sent_in_the_next_event_loop_iteration() -> None:
     async with stage() as on:
         task = asyncio.ensure_future(on.producer.send("clicks", b"v"))
-        # In the first iteration the task appends the record and awaits it, in the second it leaves.
+        # The task appends and awaits the record in the first iteration; it is sent in the second.
         assert await iterations_until(lambda: on.batches) <= 2
         await task
 
 
-async def test_awaiting_a_record_that_lingers_already_releases_its_batch() -> None:
+async def test_awaiting_a_lingering_record_sends_its_batch() -> None:
     async with stage() as on:
         first = await on.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(0.01)
@@ -165,7 +165,7 @@ async def test_records_without_an_awaiting_task_linger() -> None:
         assert on.sent == [(pytest.approx(LINGER, abs=0.001), [0])]
 
 
-async def test_flush_and_done_do_not_make_later_records_leave_early() -> None:
+async def test_flush_and_done_do_not_shorten_the_linger_of_later_records() -> None:
     async with stage() as on:
         delivery = await on.producer.enqueue("clicks", b"v", partition=0)
         await on.producer.flush()
@@ -193,7 +193,7 @@ async def test_awaited_record_lingers_while_its_partition_has_a_request_in_fligh
         assert on.elapsed == pytest.approx(0.05)
 
 
-async def test_awaited_record_leaves_after_linger_ms_though_a_request_is_in_flight() -> None:
+async def test_awaited_record_is_sent_after_linger_ms_while_a_request_is_in_flight() -> None:
     async with stage() as on:
         held = on.cluster.faults.add(api="Produce", hang=True)
         sending = [asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))]
@@ -205,7 +205,7 @@ async def test_awaited_record_leaves_after_linger_ms_though_a_request_is_in_flig
         await asyncio.gather(*sending)
 
 
-async def test_another_partition_does_not_wait_for_what_is_in_flight() -> None:
+async def test_batch_in_flight_does_not_delay_another_partition() -> None:
     async with stage() as on:
         held = on.cluster.faults.add(api="Produce", hang=True)
         first = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))
@@ -238,11 +238,11 @@ async def test_awaiting_many_partitions_at_once_keeps_requests_few() -> None:
         assert [sent.partitions for sent in on.sent] == [list(range(PARTITIONS))]
 
 
-# -- batches that a request takes along -----------------------------------------------------------
+# -- batches sent before they are due -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-async def test_request_takes_along_what_is_open_for_its_broker(compression: str) -> None:
+async def test_request_carries_open_batches_for_its_broker(compression: str) -> None:
     async with stage(compression_type=compression) as on:
         await on.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(LINGER * 0.9)
@@ -252,7 +252,7 @@ async def test_request_takes_along_what_is_open_for_its_broker(compression: str)
         assert [sent.partitions for sent in on.sent] == [[0, 1]]
 
 
-async def test_request_of_an_awaited_record_takes_others_along() -> None:
+async def test_request_of_an_awaited_record_carries_other_batches() -> None:
     async with stage() as on:
         other = await on.producer.enqueue("clicks", b"v", partition=3)
         await on.producer.send("clicks", b"v", partition=0)
@@ -260,7 +260,7 @@ async def test_request_of_an_awaited_record_takes_others_along() -> None:
         assert other.done()
 
 
-async def test_batch_for_another_broker_goes_on_lingering() -> None:
+async def test_batch_for_another_broker_keeps_lingering() -> None:
     async with stage(brokers=2) as on:
         topic = on.cluster.topics.get("clicks")
         assert topic is not None
@@ -272,7 +272,7 @@ async def test_batch_for_another_broker_goes_on_lingering() -> None:
         assert not lingering.done()
 
 
-async def test_request_leaves_what_has_no_room_in_it_for_the_next() -> None:
+async def test_batch_without_room_in_a_request_is_sent_with_the_next() -> None:
     options = {"max_request_size": 20_000, "batch_size": 15_000}
     async with stage(**options) as on:
         others = [
@@ -285,7 +285,7 @@ async def test_request_leaves_what_has_no_room_in_it_for_the_next() -> None:
         assert max(len(sent.partitions) for sent in on.sent) == 3
 
 
-async def test_request_takes_no_more_than_a_mebibyte_along() -> None:
+async def test_request_carries_at_most_one_mebibyte_of_open_batches() -> None:
     options = {"max_request_size": 8 << 20, "batch_size": 4 << 20}
     async with stage(**options) as on:
         for partition in range(1, PARTITIONS):
@@ -296,7 +296,7 @@ async def test_request_takes_no_more_than_a_mebibyte_along() -> None:
         assert [sent.partitions for sent in on.sent] == [[0, 1, 2, 3], [4, 5]]
 
 
-async def test_batch_behind_one_in_flight_is_not_taken_along() -> None:
+async def test_open_batch_behind_one_in_flight_keeps_lingering() -> None:
     async with stage() as on:
         held = on.cluster.faults.add(api="Produce", hang=True)
         first = asyncio.ensure_future(on.producer.send("clicks", b"v", partition=0))

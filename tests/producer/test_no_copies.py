@@ -1,4 +1,4 @@
-"""A large batch reaches the transport in the bytes that it was closed in; nobody copies them."""
+"""A large batch reaches the transport without being copied."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def ready_made(producer: Producer) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("write", [enqueued, ready_made])
-async def test_the_transport_gets_the_bytes_that_were_closed(
+async def test_transport_gets_the_bytes_of_the_closed_batch(
     monkeypatch: pytest.MonkeyPatch,
     write: Callable[[Producer], Coroutine[Any, Any, None]],
     compression: Any,
@@ -42,19 +42,19 @@ async def test_the_transport_gets_the_bytes_that_were_closed(
     written: list[object] = []
     framed: list[ProducerBatch] = []
     payloads: list[bytes] = []
-    hand_over, frame = MemoryTransport.write, ProducerBatch.frame
+    write_data, frame = MemoryTransport.write, ProducerBatch.frame
 
-    def noted_write(transport: MemoryTransport, data: Any) -> None:
+    def recorded_write(transport: MemoryTransport, data: Any) -> None:
         written.append(data)
-        hand_over(transport, data)
+        write_data(transport, data)
 
-    def noted_frame(batch: ProducerBatch, *, transactional: bool) -> tuple[bytes, bytes]:
+    def recorded_frame(batch: ProducerBatch, *, transactional: bool) -> tuple[bytes, bytes]:
         framed.append(batch)
-        payloads.append(batch.sealed.payload)
+        payloads.append(batch.record_batch.payload)
         return frame(batch, transactional=transactional)
 
-    monkeypatch.setattr(MemoryTransport, "write", noted_write)
-    monkeypatch.setattr(ProducerBatch, "frame", noted_frame)
+    monkeypatch.setattr(MemoryTransport, "write", recorded_write)
+    monkeypatch.setattr(ProducerBatch, "frame", recorded_frame)
     network = MemoryNetwork()
     async with EmbeddedCluster(network=network) as cluster:
         await cluster.create_topic("clicks", PARTITIONS)
@@ -68,8 +68,8 @@ async def test_the_transport_gets_the_bytes_that_were_closed(
     assert all(id(payload) in identities for payload in large)
 
 
-async def test_what_is_framed_is_what_the_kernel_has_sealed() -> None:
-    """The other half of the way: what is framed above is what `OpenBatch.seal` gave."""
+async def test_batch_keeps_the_bytes_of_its_section() -> None:
+    """The bytes that `frame` returns are those that `OpenBatch.seal` returned."""
     sealed: list[bytes] = []
 
     class Section:
@@ -81,5 +81,5 @@ async def test_what_is_framed_is_what_the_kernel_has_sealed() -> None:
 
     batch: Any = object.__new__(ProducerBatch)
     batch.section = Section()
-    ProducerBatch.seal(batch)
+    ProducerBatch.close(batch)
     assert batch.contents.payload is sealed[0]

@@ -1,4 +1,4 @@
-"""Handles and the outcomes they ask."""
+"""Handles of records, and the outcomes that they refer to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ import pytest
 
 from kafka_async.errors import IllegalStateError, KafkaTimeoutError, RecordTooLargeError
 from kafka_async.kernel import Delivery
-from kafka_async.producer.outcome import WOKEN_A_TURN, BatchOutcome, Undesignated
-from kafka_async.producer.unreported_failures import Failures
+from kafka_async.producer.outcome import (
+    MAX_WAKEUPS_PER_ITERATION,
+    BatchOutcome,
+    UnpartitionedRecord,
+)
+from kafka_async.producer.unreported_failures import UnreportedFailures
 from kafka_async.types import RecordMetadata
 
 pytestmark = pytest.mark.asyncio
@@ -19,8 +23,8 @@ def outcome() -> BatchOutcome:
     return BatchOutcome("clicks", 3, asyncio.get_running_loop().create_future)
 
 
-def undesignated() -> Undesignated:
-    return Undesignated(
+def unpartitioned() -> UnpartitionedRecord:
+    return UnpartitionedRecord(
         "clicks",
         None,
         b"v",
@@ -28,11 +32,11 @@ def undesignated() -> Undesignated:
         1000,
         size=10,
         created=0.0,
-        new_promise=asyncio.get_running_loop().create_future,
+        new_future=asyncio.get_running_loop().create_future,
     )
 
 
-async def test_each_record_of_an_acknowledged_batch_has_its_own_place() -> None:
+async def test_each_record_of_an_acknowledged_batch_has_its_offset() -> None:
     batch = outcome()
     first, third = Delivery(batch, 0, 1000), Delivery(batch, 2, 1002)
     assert not first.done()
@@ -42,32 +46,32 @@ async def test_each_record_of_an_acknowledged_batch_has_its_own_place() -> None:
     assert third.exception() is None
 
 
-async def test_the_brokers_time_replaces_the_records_own() -> None:
+async def test_broker_time_replaces_record_time() -> None:
     batch = outcome()
     batch.acknowledge(40, 9999, 1)
     assert Delivery(batch, 0, 1000).result().timestamp == 9999
 
 
-async def test_an_unknown_offset_is_unknown_for_every_record() -> None:
+async def test_unknown_offset_applies_to_every_record() -> None:
     batch = outcome()
     batch.acknowledge(-1, -1, 2)
     assert Delivery(batch, 1, 1000).result().offset == -1
 
 
-async def test_asking_too_early_is_an_error() -> None:
+async def test_result_before_completion_raises_illegal_state() -> None:
     delivery = Delivery(outcome(), 0, 1000)
     with pytest.raises(IllegalStateError):
         delivery.result()
     with pytest.raises(IllegalStateError):
         delivery.exception()
-    early = undesignated()
+    early = unpartitioned()
     with pytest.raises(IllegalStateError):
         early.result(Delivery(early, 0, 1000))
     with pytest.raises(IllegalStateError):
         early.exception(Delivery(early, 0, 1000))
 
 
-async def test_cancelling_one_waiter_leaves_the_others_alone() -> None:
+async def test_cancelling_one_waiter_does_not_affect_others() -> None:
     batch = outcome()
     waiters = [asyncio.ensure_future(Delivery(batch, n, 0)) for n in range(3)]
     await asyncio.sleep(0)
@@ -79,7 +83,7 @@ async def test_cancelling_one_waiter_leaves_the_others_alone() -> None:
     assert waiters[1].cancelled()
 
 
-async def test_every_waiter_gets_the_error_with_a_traceback_of_its_own() -> None:
+async def test_each_waiter_gets_the_error_with_a_new_traceback() -> None:
     batch = outcome()
     batch.fail(KafkaTimeoutError("late"), 2)
     depths: list[int] = []
@@ -90,7 +94,7 @@ async def test_every_waiter_gets_the_error_with_a_traceback_of_its_own() -> None
     assert len(set(depths)) == 1
 
 
-async def test_a_split_batch_is_done_when_its_last_part_is() -> None:
+async def test_split_batch_is_done_with_its_last_part() -> None:
     batch = outcome()
     deliveries = [Delivery(batch, n, 0) for n in range(4)]
     waiting = asyncio.ensure_future(deliveries[3])
@@ -107,7 +111,7 @@ async def test_a_split_batch_is_done_when_its_last_part_is() -> None:
     assert deliveries[1].exception() is right.error
 
 
-async def test_parts_of_parts_keep_their_records_apart() -> None:
+async def test_parts_can_be_split_again() -> None:
     batch = outcome()
     left, right = batch.split([2, 2])
     right_left, right_right = right.split([1, 1])
@@ -117,12 +121,12 @@ async def test_parts_of_parts_keep_their_records_apart() -> None:
     assert [Delivery(batch, n, 0).result().offset for n in range(4)] == [0, 1, 50, 90]
 
 
-async def test_an_undesignated_record_passes_questions_on_once_it_has_a_batch() -> None:
-    record, batch = undesignated(), outcome()
+async def test_unpartitioned_record_completes_with_its_batch() -> None:
+    record, batch = unpartitioned(), outcome()
     handle = Delivery(record, 0, 1000)
     waiting = asyncio.ensure_future(handle)
     await asyncio.sleep(0)
-    record.designate(Delivery(batch, 1, 1000), batch)
+    record.assign(Delivery(batch, 1, 1000), batch)
     await asyncio.sleep(0)
     assert not handle.done()
     batch.acknowledge(5, -1, 2)
@@ -131,8 +135,8 @@ async def test_an_undesignated_record_passes_questions_on_once_it_has_a_batch() 
     assert handle.exception() is None
 
 
-async def test_an_undesignated_record_may_fail_without_a_batch() -> None:
-    record = undesignated()
+async def test_unpartitioned_record_fails_without_a_batch() -> None:
+    record = unpartitioned()
     handle = Delivery(record, 0, 1000)
     record.fail(KafkaTimeoutError("no topic"))
     assert handle.done()
@@ -140,8 +144,8 @@ async def test_an_undesignated_record_may_fail_without_a_batch() -> None:
         await handle
 
 
-async def test_only_what_nobody_was_told_is_reported() -> None:
-    failures, batch, record = Failures(), outcome(), undesignated()
+async def test_only_unreported_failures_are_raised() -> None:
+    failures, batch, record = UnreportedFailures(), outcome(), unpartitioned()
     batch.fail(KafkaTimeoutError("late"), 3)
     record.fail(KafkaTimeoutError("no topic"))
     failures.add(batch)
@@ -149,34 +153,34 @@ async def test_only_what_nobody_was_told_is_reported() -> None:
     with pytest.raises(KafkaTimeoutError):
         await Delivery(batch, 1, 0)
     assert Delivery(record, 0, 0).exception() is not None
-    report = failures.take()
+    report = failures.take_error()
     assert report is not None
     assert [(row.topic, row.partition, row.count) for row in report.failures] == [("clicks", 3, 2)]
     assert report.__cause__ is batch.error
-    assert failures.take() is None
+    assert failures.take_error() is None
 
 
-async def test_failures_nobody_asks_for_take_bounded_memory() -> None:
-    failures = Failures()
+async def test_unreported_failures_take_bounded_memory() -> None:
+    failures = UnreportedFailures()
     for _ in range(1500):
         batch = outcome()
         batch.fail(KafkaTimeoutError("late"), 1)
         failures.add(batch)
-    report = failures.take()
+    report = failures.take_error()
     assert report is not None
     assert len(report.failures) == 1000
     assert "500 more batches" in str(report)
 
 
-# -- many who wait --------------------------------------------------------------------------------
+# -- many waiters ---------------------------------------------------------------------------------
 
 
-class Crowd:
-    """Tasks that wait for one batch; `woken` has each one's number and the turn it went on in."""
+class Waiters:
+    """Tasks that await one batch; `woken` has pairs of a number and an iteration."""
 
     def __init__(self, batch: BatchOutcome, size: int) -> None:
         self.woken: list[tuple[int, int]] = []
-        self.turn = 0
+        self.iteration = 0
         self.tasks = [
             asyncio.ensure_future(self.wait(Delivery(batch, number, 1000)))
             for number in range(size)
@@ -184,47 +188,52 @@ class Crowd:
 
     async def wait(self, delivery: Delivery) -> None:
         await delivery
-        self.woken.append((delivery.index, self.turn))
+        self.woken.append((delivery.index, self.iteration))
 
-    async def go_on(self, turns: int) -> None:
-        for _ in range(turns):
-            self.turn += 1
+    async def run_iterations(self, iterations: int) -> None:
+        for _ in range(iterations):
+            self.iteration += 1
             await asyncio.sleep(0)
 
 
-async def test_a_turn_wakes_only_so_many_and_all_in_order() -> None:
+async def test_wakes_a_bounded_number_of_tasks_per_iteration_in_order() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 3 * WOKEN_A_TURN)
+    waiters = Waiters(batch, 3 * MAX_WAKEUPS_PER_ITERATION)
     await asyncio.sleep(0)
-    batch.acknowledge(0, -1, 3 * WOKEN_A_TURN)
-    assert Delivery(batch, 3 * WOKEN_A_TURN - 1, 1000).done()
-    await crowd.go_on(6)
-    assert [number for number, _ in crowd.woken] == list(range(3 * WOKEN_A_TURN))
-    turns = [turn for _, turn in crowd.woken]
-    assert max(map(turns.count, turns)) <= WOKEN_A_TURN
+    batch.acknowledge(0, -1, 3 * MAX_WAKEUPS_PER_ITERATION)
+    assert Delivery(batch, 3 * MAX_WAKEUPS_PER_ITERATION - 1, 1000).done()
+    await waiters.run_iterations(6)
+    assert [number for number, _ in waiters.woken] == list(range(3 * MAX_WAKEUPS_PER_ITERATION))
+    iterations = [iteration for _, iteration in waiters.woken]
+    assert max(map(iterations.count, iterations)) <= MAX_WAKEUPS_PER_ITERATION
 
 
-async def test_who_has_stopped_waiting_holds_up_nobody_behind() -> None:
+async def test_cancelled_waiters_do_not_delay_others() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 3 * WOKEN_A_TURN)
+    waiters = Waiters(batch, 3 * MAX_WAKEUPS_PER_ITERATION)
     await asyncio.sleep(0)
-    gone = range(WOKEN_A_TURN - 10, WOKEN_A_TURN + 10)  # the last of the first turn among them
-    for number in gone:
-        crowd.tasks[number].cancel()
+    # Including the last task of the first iteration.
+    cancelled = range(MAX_WAKEUPS_PER_ITERATION - 10, MAX_WAKEUPS_PER_ITERATION + 10)
+    for number in cancelled:
+        waiters.tasks[number].cancel()
     await asyncio.sleep(0)
-    batch.acknowledge(0, -1, 3 * WOKEN_A_TURN)
-    await crowd.go_on(1)
-    crowd.tasks[2 * WOKEN_A_TURN].cancel()
-    await crowd.go_on(6)
-    left = [n for n in range(3 * WOKEN_A_TURN) if n not in gone and n != 2 * WOKEN_A_TURN]
-    assert [number for number, _ in crowd.woken] == left
+    batch.acknowledge(0, -1, 3 * MAX_WAKEUPS_PER_ITERATION)
+    await waiters.run_iterations(1)
+    waiters.tasks[2 * MAX_WAKEUPS_PER_ITERATION].cancel()
+    await waiters.run_iterations(6)
+    left = [
+        n
+        for n in range(3 * MAX_WAKEUPS_PER_ITERATION)
+        if n not in cancelled and n != 2 * MAX_WAKEUPS_PER_ITERATION
+    ]
+    assert [number for number, _ in waiters.woken] == left
 
 
-async def test_a_failure_reaches_all_of_many() -> None:
+async def test_failure_reaches_all_waiters() -> None:
     batch = outcome()
-    crowd = Crowd(batch, 2 * WOKEN_A_TURN + 1)
+    waiters = Waiters(batch, 2 * MAX_WAKEUPS_PER_ITERATION + 1)
     await asyncio.sleep(0)
-    batch.fail(KafkaTimeoutError("late"), 2 * WOKEN_A_TURN + 1)
-    results = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    batch.fail(KafkaTimeoutError("late"), 2 * MAX_WAKEUPS_PER_ITERATION + 1)
+    results = await asyncio.gather(*waiters.tasks, return_exceptions=True)
     assert all(isinstance(result, KafkaTimeoutError) for result in results)
-    assert batch.unreported() is None
+    assert batch.unreported_failure() is None

@@ -1,4 +1,4 @@
-"""Keys go where Java's producer puts them; records without a key stick, then move on."""
+"""Partitions of records with a key, as in Java's producer, and without one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kafka_async.errors import InvalidConfigurationError
 from kafka_async.kernel import TopicOpenBatches
-from kafka_async.producer.partitioner import StickyChoice, ask, partition_for_key
+from kafka_async.producer.partitioner import StickyPartition, call_partitioner, partition_for_key
 
 
 @pytest.mark.parametrize(
@@ -24,56 +24,56 @@ from kafka_async.producer.partitioner import StickyChoice, ask, partition_for_ke
         (b"abc", 479470107),
     ],
 )
-def test_a_key_goes_where_java_puts_it(key: bytes, java_hash: int) -> None:
+def test_key_goes_to_the_partition_of_java_clients(key: bytes, java_hash: int) -> None:
     assert partition_for_key(key, 12) == (java_hash & 0x7FFFFFFF) % 12
     assert partition_for_key(key, 1) == 0
 
 
-def sticky() -> StickyChoice:
-    return StickyChoice(random.Random(7), TopicOpenBatches())
+def sticky() -> StickyPartition:
+    return StickyPartition(random.Random(7), TopicOpenBatches())
 
 
-def test_the_choice_sticks_until_a_batch_is_full() -> None:
+def test_partition_is_kept_until_a_batch_is_full() -> None:
     choice = sticky()
     partition = choice.choose([(0, 0), (1, 0), (2, 0)])
     assert choice.current == partition
-    choice.wrote(partition, 60, enough=100)
+    choice.batch_closed(partition, 60, enough=100)
     assert choice.current == partition
-    choice.wrote(partition, 40, enough=100)
+    choice.batch_closed(partition, 40, enough=100)
     assert choice.current == -1
 
 
-def test_what_goes_elsewhere_does_not_count() -> None:
+def test_batches_of_other_partitions_do_not_count() -> None:
     choice = sticky()
     partition = choice.choose([(0, 0)])
-    choice.wrote(partition + 1, 1000, enough=100)
+    choice.batch_closed(partition + 1, 1000, enough=100)
     assert choice.current == partition
 
 
-def test_a_long_queue_is_chosen_less_often() -> None:
+def test_partition_with_a_long_queue_is_chosen_less_often() -> None:
     choice = sticky()
     drawn = Counter(choice.choose([(0, 0), (1, 9)]) for _ in range(1100))
     assert drawn[0] > 8 * drawn[1] > 0
 
 
-def test_equal_queues_are_chosen_equally() -> None:
+def test_equal_queues_are_chosen_equally_often() -> None:
     choice = sticky()
     drawn = Counter(choice.choose([(n, 3) for n in range(4)]) for _ in range(4000))
     assert all(800 < drawn[n] < 1200 for n in range(4))
 
 
-@pytest.mark.parametrize("answer", [-1, 3, "1", None])
-def test_a_partitioner_that_names_no_partition_is_refused(answer: Any) -> None:
+@pytest.mark.parametrize("choice", [-1, 3, "1", None])
+def test_refuses_a_partitioner_without_a_valid_partition(choice: Any) -> None:
     with pytest.raises(InvalidConfigurationError, match="partitions 0 to 2"):
-        ask(lambda topic, key, count: answer, "clicks", b"k", 3)
+        call_partitioner(lambda topic, key, count: choice, "clicks", b"k", 3)
 
 
-def test_a_partitioner_sees_topic_key_and_count() -> None:
+def test_partitioner_gets_topic_key_and_partition_count() -> None:
     seen: list[tuple[str, bytes | None, int]] = []
 
     def partitioner(topic: str, key: bytes | None, count: int) -> int:
         seen.append((topic, key, count))
         return count - 1
 
-    assert ask(partitioner, "clicks", None, 5) == 4
+    assert call_partitioner(partitioner, "clicks", None, 5) == 4
     assert seen == [("clicks", None, 5)]

@@ -1,4 +1,4 @@
-"""The calls that take records, and the life of a producer, on an embedded cluster."""
+"""Appending records, and starting and stopping a producer, on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_sends_record_to_given_partition_with_given_timestamp() -> None:
         assert (receipt.partition, receipt.timestamp) == (2, 1234)
 
 
-async def test_create_time_is_that_of_the_clock_of_the_client() -> None:
+async def test_create_time_is_the_time_of_the_client_clock() -> None:
     async with Bench(TOPICS) as bench:
         for _ in range(3):
             before = int(bench.producer.client.clock.wall() * 1000)
@@ -124,7 +124,7 @@ async def test_send_records_writes_to_several_topics() -> None:
         assert (await second).timestamp == 77
 
 
-async def test_ready_made_batch_keeps_its_place_among_records() -> None:
+async def test_ready_made_batch_keeps_its_position_among_records() -> None:
     async with Bench(TOPICS, linger_ms=1000) as bench:
         await bench.producer.send("clicks", b"0")
         await bench.producer.enqueue("clicks", b"1")
@@ -227,10 +227,10 @@ async def test_refuses_values_that_are_not_bytes(bad: Any) -> None:
         with pytest.raises(TypeError, match="key must be bytes or None"):
             await bench.producer.enqueue("clicks", b"v", key=bad)
         with pytest.raises(TypeError, match="a topic's name must be str"):
-            await bench.producer.enqueue(b"clicks", b"v")  # type: ignore[arg-type]  # the point
+            await bench.producer.enqueue(b"clicks", b"v")  # type: ignore[arg-type]
         for headers in ({"a": b"1"}, [("a", "1")], [b"a"], [("a", b"1", b"2")], 5):
             with pytest.raises(TypeError, match="headers must be"):
-                await bench.producer.enqueue("clicks", b"v", headers=headers)  # type: ignore[arg-type]  # the point
+                await bench.producer.enqueue("clicks", b"v", headers=headers)  # type: ignore[arg-type]
         await bench.producer.flush()
         assert bench.values("clicks") == [b"v"]
         statistics = bench.producer.statistics()
@@ -240,16 +240,16 @@ async def test_refuses_values_that_are_not_bytes(bad: Any) -> None:
 # -- memory ---------------------------------------------------------------------------------------
 
 
-async def full(bench: Bench) -> Fault:
+async def fill_buffer(bench: Bench) -> Fault:
     """Fill the buffer with records to which the broker does not respond yet."""
     await bench.producer.send("clicks", b"warm-up")
     hold = bench.hold()
-    fill(bench, "clicks")
+    enqueue_until_full(bench, "clicks")
     return hold
 
 
-def fill(bench: Bench, topic: str) -> int:
-    """Enqueue until the buffer takes no more; the number of records."""
+def enqueue_until_full(bench: Bench, topic: str) -> int:
+    """Enqueue until the buffer is full, and return the number of records."""
     for count in range(10_000):
         try:
             bench.producer.enqueue_nowait(topic, b"x" * KIB)
@@ -260,7 +260,7 @@ def fill(bench: Bench, topic: str) -> int:
 
 async def test_enqueue_waits_while_the_buffer_is_full() -> None:
     async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
-        hold = await full(bench)
+        hold = await fill_buffer(bench)
         task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"x" * KIB))
         await asyncio.sleep(1)
         assert not task.done()
@@ -275,7 +275,7 @@ async def test_enqueue_waits_while_the_buffer_is_full() -> None:
 
 async def test_enqueue_raises_after_max_block_ms() -> None:
     async with Bench(TOPICS, buffer_memory=64 * KIB, max_block_ms=3_000) as bench:
-        hold = await full(bench)
+        hold = await fill_buffer(bench)
         began = asyncio.get_running_loop().time()
         with pytest.raises(KafkaTimeoutError, match="buffer_memory"):
             await bench.producer.enqueue("clicks", b"x" * KIB)
@@ -285,7 +285,7 @@ async def test_enqueue_raises_after_max_block_ms() -> None:
 
 async def test_cancelling_a_waiting_enqueue_appends_nothing() -> None:
     async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
-        hold = await full(bench)
+        hold = await fill_buffer(bench)
         waiting = [
             asyncio.ensure_future(bench.producer.enqueue("clicks", b"%d" % number * KIB))
             for number in range(6)
@@ -302,9 +302,9 @@ async def test_cancelling_a_waiting_enqueue_appends_nothing() -> None:
         assert statistics.buffer_available_bytes == 64 * KIB
 
 
-async def test_cancelling_while_memory_is_granted_leaks_none() -> None:
+async def test_cancelling_while_memory_is_granted_leaks_no_memory() -> None:
     async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
-        hold = await full(bench)
+        hold = await fill_buffer(bench)
         task = asyncio.ensure_future(bench.producer.enqueue("clicks", b"z" * KIB))
         await settle()
         hold.release()
@@ -335,14 +335,14 @@ async def test_cancelling_send_does_not_withdraw_the_record() -> None:
 async def test_partition_without_leader_leaves_memory_for_others() -> None:
     async with Bench({"stuck": [-1], "clicks": [1]}, buffer_memory=64 * KIB) as bench:
         await bench.producer.send("clicks", b"v")
-        fill(bench, "stuck")
+        enqueue_until_full(bench, "stuck")
         for _ in range(200):
             await bench.producer.send("clicks", b"x" * KIB)
 
 
 async def test_records_of_an_unknown_topic_count_against_buffer_memory() -> None:
     async with Bench({"clicks": [1]}, buffer_memory=64 * KIB) as bench:
-        assert 15 < fill(bench, "unknown") < 20
+        assert 15 < enqueue_until_full(bench, "unknown") < 20
         await bench.producer.send("clicks", b"v")
 
 
@@ -358,7 +358,7 @@ async def test_calls_before_start_raise_illegal_state() -> None:
     await producer.stop()
 
 
-async def test_calls_after_stop_raise_and_no_connection_is_left() -> None:
+async def test_calls_after_stop_raise_and_connections_are_closed() -> None:
     async with Bench(TOPICS) as bench:
         await bench.producer.send("clicks", b"v")
         await bench.producer.stop()
@@ -370,7 +370,7 @@ async def test_calls_after_stop_raise_and_no_connection_is_left() -> None:
         assert await bench.cluster.disconnect() == 0, "a connection is open"
 
 
-async def test_stop_leaves_a_shared_client_as_it_was() -> None:
+async def test_stop_does_not_close_a_shared_client() -> None:
     async with InMemory() as memory, memory.client() as client:
         await memory.cluster.create_topic("clicks")
         connections = memory.cluster.brokers[1].connections
@@ -395,7 +395,7 @@ async def test_stop_delivers_enqueued_records() -> None:
         assert all(delivery.result().offset >= 0 for delivery in deliveries)
 
 
-async def test_stop_raises_records_that_it_could_not_deliver() -> None:
+async def test_stop_raises_errors_of_undelivered_records() -> None:
     async with Bench({"stuck": [-1], "lost": [-1]}) as bench:
         await bench.producer.enqueue("stuck", b"v")
         delivery = await bench.producer.enqueue("lost", b"v")
@@ -407,7 +407,7 @@ async def test_stop_raises_records_that_it_could_not_deliver() -> None:
 
 
 async def test_stop_sends_nothing_after_its_timeout() -> None:
-    many = 6_000  # so many that responses arrive before the last has failed
+    many = 6_000  # enough that responses arrive before the last has failed
     async with Bench({"clicks": [1] * many}) as bench:
         await bench.producer.send("clicks", b"first", partition=0)
         hold = bench.hold()
@@ -419,12 +419,12 @@ async def test_stop_sends_nothing_after_its_timeout() -> None:
         bench.producer.client.hooks.listen(RequestSent, sent.append)
         assert bench.producer.statistics().requests_in_flight == 5
 
-        async def answer_once_some_have_failed() -> None:
+        async def respond_once_some_have_failed() -> None:
             with pytest.raises(KafkaTimeoutError):
                 await deliveries[0]
             hold.release()
 
-        answering = asyncio.ensure_future(answer_once_some_have_failed())
+        answering = asyncio.ensure_future(respond_once_some_have_failed())
         with pytest.raises(DeliveryError):
             await bench.producer.stop(0.01)
         await answering
@@ -432,9 +432,9 @@ async def test_stop_sends_nothing_after_its_timeout() -> None:
         assert [event for event in sent if event.api_key == ProduceRequest.API_KEY] == []
 
 
-async def test_stop_ends_calls_that_wait_for_memory() -> None:
+async def test_stop_raises_in_calls_that_wait_for_memory() -> None:
     async with Bench(TOPICS, buffer_memory=64 * KIB) as bench:
-        await full(bench)
+        await fill_buffer(bench)
         waiting = asyncio.ensure_future(bench.producer.enqueue("clicks", b"x" * KIB))
         await settle()
         with pytest.raises(DeliveryError):
@@ -461,7 +461,7 @@ async def test_block_raises_its_own_exception_with_failures_as_a_note() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(10, abs=0.1)
 
 
-async def test_warns_of_a_producer_that_was_never_stopped() -> None:
+async def test_warns_of_a_producer_that_is_not_stopped() -> None:
     async with InMemory() as memory, memory.client() as client:
         producer = Producer(client)
         await producer.start()
@@ -477,13 +477,13 @@ async def test_refuses_calls_from_another_thread() -> None:
         await bench.producer.send("clicks", b"v")
         errors: list[Exception] = []
 
-        def elsewhere() -> None:
+        def in_thread() -> None:
             try:
                 asyncio.run(bench.producer.flush())
             except KafkaError as error:
                 errors.append(error)
 
-        thread = threading.Thread(target=elsewhere)
+        thread = threading.Thread(target=in_thread)
         thread.start()
         thread.join()
         assert isinstance(errors[0], IllegalStateError)

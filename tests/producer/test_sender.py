@@ -23,10 +23,14 @@ from kafka_async.errors import (
     for_code,
 )
 from kafka_async.producer.accumulator import Accumulator
-from kafka_async.producer.idempotence import ProducerIdentity
-from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS, Reaction, reaction_to
+from kafka_async.producer.idempotence import ProducerIdAndEpoch
+from kafka_async.producer.produce_errors import (
+    PRODUCE_ERROR_ACTIONS,
+    ProduceErrorAction,
+    action_for,
+)
 from kafka_async.producer.producer import Producer
-from kafka_async.producer.topic_metadata import PARTITION_WITHIN
+from kafka_async.producer.topic_metadata import MAX_WAIT_FOR_PARTITION
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest
 from kafka_async.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -49,8 +53,8 @@ LARGE_MESSAGES = {"message_max_bytes": 16 * LARGE}
 REFUSED = (-1, 17, 21, 29, 31, 42, 43, 47, 48, 49, 53, 76, 87, 90, 120)
 
 
-async def each(bench: Bench, *values: bytes, topic: str = "clicks") -> list[Delivery]:
-    """Enqueue values as batches of their own."""
+async def enqueue_batches(bench: Bench, *values: bytes, topic: str = "clicks") -> list[Delivery]:
+    """Enqueue values, each in a separate batch."""
     deliveries: list[Delivery] = []
     for value in values:
         deliveries.append(await bench.producer.enqueue(topic, value, partition=0))
@@ -58,7 +62,7 @@ async def each(bench: Bench, *values: bytes, topic: str = "clicks") -> list[Deli
     return deliveries
 
 
-def lookups_of(bench: Bench, topic: str) -> list[set[str]]:
+def metadata_requests(bench: Bench, topic: str) -> list[set[str]]:
     """Return the topics of each metadata request that names a topic."""
     asked = [{row.name for row in ask.topics or ()} for ask in bench.requests(MetadataRequest)]
     return [names for names in asked if topic in names]
@@ -101,27 +105,29 @@ async def test_raises_the_error_message_of_the_broker() -> None:
             await bench.producer.send("counts", b"v")
 
 
-async def test_every_row_of_the_reaction_table_is_reached() -> None:
-    assert {reaction_to(cls()) for cls in PRODUCE_ERROR_ACTIONS} == set(Reaction) - {Reaction.FAIL}
-    assert reaction_to(ValueError()) is Reaction.FAIL
+async def test_each_error_of_the_table_has_its_action() -> None:
+    assert {action_for(cls()) for cls in PRODUCE_ERROR_ACTIONS} == set(ProduceErrorAction) - {
+        ProduceErrorAction.FAIL
+    }
+    assert action_for(ValueError()) is ProduceErrorAction.FAIL
 
 
-async def test_looks_up_a_stale_leader_without_a_hint() -> None:
+async def test_refreshes_metadata_after_not_leader_without_a_hint() -> None:
     async with Bench({"clicks": [1, 2]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
-        lookups = len(bench.requests(MetadataRequest))
+        requests_before = len(bench.requests(MetadataRequest))
         await bench.lead("clicks", 2)
-        bench.refuse("NOT_LEADER_OR_FOLLOWER")  # without the leader that a broker would name
-        await asyncio.sleep(1)  # so that the last look at the metadata delays no other
+        bench.refuse("NOT_LEADER_OR_FOLLOWER")  # without the leader hint of a broker
+        await asyncio.sleep(1)  # so that the last metadata request delays no other
         began = asyncio.get_running_loop().time()
         await bench.producer.send("clicks", b"v", partition=0)
-        # A new leader is asked at once: the back-off was for the old one.
+        # The back-off was for the old leader, so the new one gets the batch at once.
         assert asyncio.get_running_loop().time() == began
-        assert len(bench.requests(MetadataRequest)) == lookups + 1
+        assert len(bench.requests(MetadataRequest)) == requests_before + 1
         assert bench.producing == [2, 1, 2]
 
 
-async def test_uses_the_leader_that_a_broker_names_at_once() -> None:
+async def test_retries_at_the_leader_that_a_broker_names() -> None:
     async with Bench({"clicks": [1, 2]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
         await bench.lead("clicks", 2)
@@ -131,23 +137,23 @@ async def test_uses_the_leader_that_a_broker_names_at_once() -> None:
         assert bench.producing == [2, 1, 2]
 
 
-async def test_a_duplicate_counts_as_written() -> None:
+async def test_duplicate_sequence_acknowledges_the_batch() -> None:
     async with Bench({"clicks": [1]}) as bench:
         bench.refuse(46)
         assert (await bench.producer.send("clicks", b"v")).offset == -1
 
 
-async def test_fails_records_whose_partition_the_response_leaves_out() -> None:
+async def test_fails_records_whose_partition_the_response_lacks() -> None:
     world = World()
     world.add("clicks", 1)
     world.handlers[ProduceRequest.API_KEY] = always(ProduceResponse())
     options: dict[str, Any] = {"dialer": world.network, "enable_idempotence": False}
     async with Producer(world.servers, **options) as producer:
-        with pytest.raises(KafkaError, match="leaves the partition out"):
+        with pytest.raises(KafkaError, match="lacks the partition"):
             await producer.send("clicks", b"v")
 
 
-async def test_acks_0_awaits_no_response_and_has_no_offset() -> None:
+async def test_acks_0_acknowledges_without_response_or_offset() -> None:
     async with Bench({"clicks": [1]}, acks=0, enable_idempotence=False) as bench:
         assert (await bench.producer.send("clicks", b"v")).offset == -1
         assert bench.values("clicks") == [b"v"]
@@ -158,7 +164,7 @@ async def test_acks_0_awaits_no_response_and_has_no_offset() -> None:
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_a_lost_connection_writes_nothing_twice(write: bool) -> None:
+async def test_lost_connection_duplicates_no_record(write: bool) -> None:
     async with Bench({"clicks": [1]}) as bench:
         bench.faults.add(api="Produce", disconnect="after" if write else "before")
         assert (await bench.producer.send("clicks", b"v")).offset == 0
@@ -193,7 +199,7 @@ async def test_retries_an_unreachable_broker_until_delivery_timeout_ms() -> None
         assert 10 < bench.memory.attempts(1) - attempts < 100
 
 
-async def test_an_unreachable_broker_does_not_delay_others() -> None:
+async def test_unreachable_broker_does_not_delay_others() -> None:
     async with Bench({"clicks": [1], "audit": [2]}) as bench:
         await bench.producer.send("audit", b"v")
         await bench.memory.cut_off(1)
@@ -205,18 +211,18 @@ async def test_an_unreachable_broker_does_not_delay_others() -> None:
         assert not stuck.done()
 
 
-async def test_an_expired_batch_in_flight_is_neither_failed_twice_nor_reused(
+async def test_expired_batch_in_flight_fails_once_and_keeps_its_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CVE-2026-35554: its bytes stay what they were while the transport may still send them."""
+    """CVE-2026-35554: the transport may still send the bytes, so they must not change."""
     written: list[Any] = []
     write = MemoryTransport.write
 
-    def noted(transport: MemoryTransport, data: Any) -> None:
+    def recorded(transport: MemoryTransport, data: Any) -> None:
         written.append(data)
         write(transport, data)
 
-    monkeypatch.setattr(MemoryTransport, "write", noted)
+    monkeypatch.setattr(MemoryTransport, "write", recorded)
     async with Bench(
         {"clicks": [1], "other": [1]}, delivery_timeout_ms=5_000, request_timeout_ms=5_000
     ) as bench:
@@ -235,7 +241,7 @@ async def test_an_expired_batch_in_flight_is_neither_failed_twice_nor_reused(
         before = [bytes(data) for data in sent]
         await asyncio.sleep(6)
         assert isinstance(second.exception(), KafkaTimeoutError)
-        # Others come and go while the transport still has the bytes of the expired batch.
+        # Other batches are sent while the transport still has the bytes of the expired one.
         for number in range(50):
             await bench.producer.send("other", b"%d" % number)
         assert [bytes(data) for data in sent] == before
@@ -243,7 +249,7 @@ async def test_an_expired_batch_in_flight_is_neither_failed_twice_nor_reused(
         await settle()
         assert bench.values("clicks") == [b"first", b"second"]
         assert bench.values("other") == [b"%d" % number for number in range(50)]
-        # What was reported as unknown was written after all: the chain goes on without a hole.
+        # The expired batch was written after all, so the sequence has no gap.
         assert (await bench.producer.send("clicks", b"third")).offset == 2
 
 
@@ -254,38 +260,38 @@ async def test_at_most_five_requests_are_in_flight() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"first")
         hold = bench.hold()
-        deliveries = await each(bench, *(b"%d" % n for n in range(8)))
+        deliveries = await enqueue_batches(bench, *(b"%d" % n for n in range(8)))
         assert bench.producer.statistics().requests_in_flight == 5
         hold.release()
         assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
 
 
 @pytest.mark.parametrize(("idempotent", "under_way"), [(True, 1), (False, 5)])
-async def test_nothing_follows_the_first_batch_of_an_idempotent_producer_until_it_is_written(
+async def test_no_batch_follows_the_first_of_an_idempotent_producer_until_it_is_written(
     idempotent: bool, under_way: int
 ) -> None:
     async with Bench({"clicks": [1]}, enable_idempotence=idempotent) as bench:
         hold = bench.hold()
-        deliveries = await each(bench, *(b"%d" % n for n in range(8)))
+        deliveries = await enqueue_batches(bench, *(b"%d" % n for n in range(8)))
         assert bench.producer.statistics().requests_in_flight == under_way
         hold.release()
         assert [(await delivery).offset for delivery in deliveries][:5] == list(range(5))
 
 
-async def test_a_first_batch_that_is_refused_at_first_keeps_its_place() -> None:
+async def test_retried_first_batch_keeps_its_position() -> None:
     async with Bench({"clicks": [1]}) as bench:
         hold = bench.hold(error="NOT_LEADER_OR_FOLLOWER")
-        deliveries = await each(bench, b"0", b"1", b"2")
+        deliveries = await enqueue_batches(bench, b"0", b"1", b"2")
         hold.release()
         assert [(await delivery).offset for delivery in deliveries] == [0, 1, 2]
-        # Not by luck: a leader takes any sequence of a producer that it does not know.
+        # A leader would accept any sequence of a producer that it does not know.
         assert [sequence for _, sequence in bench.sequences()] == [0, 0, 1]
 
 
-async def test_records_that_wait_for_a_busy_broker_share_a_batch() -> None:
+async def test_records_waiting_for_a_busy_broker_share_a_batch() -> None:
     async with Bench({"clicks": [1]}, max_in_flight_requests_per_connection=1) as bench:
         hold = bench.hold()
-        deliveries = await each(bench, *(b"%d" % n for n in range(8)))
+        deliveries = await enqueue_batches(bench, *(b"%d" % n for n in range(8)))
         hold.release()
         assert [(await delivery).offset for delivery in deliveries] == list(range(8))
         assert len(bench.batches("clicks")) == 2
@@ -306,12 +312,12 @@ async def test_large_and_tiny_batches_of_one_iteration_keep_their_order(
             )
             for value in values
         ]
-        assert bench.sent == 1  # all are there before one is sent
+        assert bench.sent == 1  # all are appended before one is sent
         assert [(await delivery).offset for delivery in deliveries] == list(range(8))
         assert bench.values("clicks") == values
 
 
-async def test_a_broker_gets_at_most_8_mib_per_event_loop_iteration() -> None:
+async def test_sends_at_most_8_mib_per_event_loop_iteration_to_a_broker() -> None:
     async with Bench({"clicks": [1]}, settings=LARGE_MESSAGES, **ROOM) as bench:
         await bench.producer.send("clicks", b"first")
         for _ in range(3):
@@ -324,60 +330,60 @@ async def test_a_broker_gets_at_most_8_mib_per_event_loop_iteration() -> None:
         await bench.producer.flush()
 
 
-async def test_enqueue_yields_after_a_broker_got_8_mib_in_an_iteration() -> None:
+async def test_enqueue_yields_after_8_mib_were_sent_in_an_iteration() -> None:
     async with Bench({"clicks": [1]}, settings=LARGE_MESSAGES, **ROOM) as bench:
         await bench.producer.send("clicks", b"first")
         for _ in range(2):
             await bench.producer.send_batch(TopicPartition("clicks", 0), ENOUGH)
         await bench.producer.enqueue("clicks", b"small")
         large = await bench.producer.enqueue("clicks", bytes(ROOM["batch_size"]))
-        # That has closed the batch of the small one, and the next record gives up the loop for it.
+        # The large record has closed the batch of the small one, so the next record yields.
         assert bench.sent == 1
         await bench.producer.enqueue("clicks", b"v")
         assert bench.sent == 5
         assert (await large).offset == 4
 
 
-async def test_a_failure_in_the_middle_keeps_the_order() -> None:
+async def test_retried_batch_keeps_the_order() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"first")
         hold = bench.hold()
         bench.refuse("NOT_ENOUGH_REPLICAS")
-        deliveries = await each(bench, b"0", b"1", b"2", b"3")
+        deliveries = await enqueue_batches(bench, b"0", b"1", b"2", b"3")
         assert bench.producer.statistics().requests_in_flight == 4
         hold.release()
         assert [(await delivery).offset for delivery in deliveries] == [1, 2, 3, 4]
         assert bench.values("clicks") == [b"first", b"0", b"1", b"2", b"3"]
 
 
-async def test_a_new_leader_waits_for_what_the_old_one_has() -> None:
+async def test_new_leader_gets_no_batch_while_one_is_in_flight_to_the_old_one() -> None:
     async with Bench({"clicks": [1], "audit": [2]}) as bench:
         hold = bench.hold(applied=True)
-        deliveries = await each(bench, b"0")
+        deliveries = await enqueue_batches(bench, b"0")
         await bench.lead("clicks", 2)
         await bench.producer.client.refresh_metadata()
-        deliveries += await each(bench, b"1")
+        deliveries += await enqueue_batches(bench, b"1")
         assert bench.producing == [1]
         hold.release()
         assert [(await delivery).offset for delivery in deliveries] == [0, 1]
         assert bench.producing == [1, 2]
 
 
-async def test_a_batch_that_fails_for_good_breaks_nothing_behind_it() -> None:
+async def test_batches_behind_a_failed_one_are_written() -> None:
     async with Bench({"clicks": [1]}) as bench:
         await bench.producer.send("clicks", b"first")
         hold = bench.hold(error="INVALID_RECORD")
-        bad, good, last = await each(bench, b"bad", b"good", b"last")
+        bad, good, last = await enqueue_batches(bench, b"bad", b"good", b"last")
         hold.release()
         assert (await good).offset == 1
         assert (await last).offset == 2
         assert bad.exception() is not None
         assert bench.values("clicks") == [b"first", b"good", b"last"]
-        # The oldest refusal bumped the epoch, once, and what was left began at sequence 0.
+        # The oldest refusal bumped the epoch once, and the remaining batches began at sequence 0.
         assert bench.sequences()[-2:] == [(1, 0), (1, 1)]
 
 
-async def test_an_epoch_that_was_bumped_is_taken_over_by_other_partitions_when_idle() -> None:
+async def test_other_partitions_use_a_bumped_epoch_when_idle() -> None:
     async with Bench({"clicks": [1], "other": [1]}) as bench:
         await bench.producer.send("other", b"0")
         await bench.producer.send("clicks", b"first")
@@ -392,9 +398,9 @@ async def test_an_epoch_that_was_bumped_is_taken_over_by_other_partitions_when_i
 async def test_gets_a_new_producer_id_when_epochs_run_out() -> None:
     async with Bench({"clicks": [1, 1]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
-        accumulator: Any = bench.producer._accumulator  # pyright: ignore[reportPrivateUsage]  # 32,767 epochs take long
-        first = accumulator.sequencer.identity.producer_id
-        accumulator.sequencer.adopt(ProducerIdentity(first, 2**15 - 1))
+        accumulator: Any = bench.producer._accumulator  # pyright: ignore[reportPrivateUsage]  # 32,767 epochs take too long
+        first = accumulator.sequencer.id_and_epoch.producer_id
+        accumulator.sequencer.set_id_and_epoch(ProducerIdAndEpoch(first, 2**15 - 1))
         bench.refuse("OUT_OF_ORDER_SEQUENCE_NUMBER")
         assert (await bench.producer.send("clicks", b"v", partition=0)).offset == 0
         assert len(bench.requests(InitProducerIdRequest)) == 2
@@ -421,7 +427,7 @@ async def test_retries_until_it_has_a_producer_id() -> None:
 # -- size -----------------------------------------------------------------------------------------
 
 
-async def test_a_batch_too_large_for_the_broker_is_split() -> None:
+async def test_splits_a_batch_too_large_for_the_broker() -> None:
     async with Bench({"clicks": [1]}, linger_ms=10) as bench:
         bench.refuse(10, 10)
         values = [b"%d" % n for n in range(7)]
@@ -434,7 +440,7 @@ async def test_a_batch_too_large_for_the_broker_is_split() -> None:
         assert sizes == [1, 2, 4], "the first half was refused and split again"
 
 
-async def test_a_single_record_too_large_for_the_broker_fails_alone() -> None:
+async def test_fails_a_single_record_too_large_for_the_broker() -> None:
     settings = {"message_max_bytes": 100}
     async with Bench({"clicks": [1]}, settings=settings, linger_ms=10) as bench:
         bad = await bench.producer.enqueue("clicks", b"large" * 20)
@@ -458,7 +464,7 @@ async def test_requests_stay_below_max_request_size() -> None:
 # -- topics ---------------------------------------------------------------------------------------
 
 
-async def test_a_missing_topic_fails_its_records_after_max_block_ms() -> None:
+async def test_fails_records_of_a_missing_topic_after_max_block_ms() -> None:
     async with Bench(max_block_ms=3_000) as bench:
         with pytest.raises(UnknownTopicOrPartitionError, match="nowhere") as caught:
             await bench.producer.send("nowhere", b"v")
@@ -466,25 +472,25 @@ async def test_a_missing_topic_fails_its_records_after_max_block_ms() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.2)
 
 
-async def test_many_topics_are_each_looked_at_a_few_times_and_not_for_every_other(
+async def test_metadata_of_each_of_many_topics_is_applied_a_few_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks: Counter[str] = Counter()
-    update = Accumulator.update
+    updates: Counter[str] = Counter()
+    update_leaders = Accumulator.update_leaders
 
     def counted(
         accumulator: Accumulator, name: str, leaders: tuple[int | None, ...], now: float
     ) -> None:
-        looks[name] += 1
-        update(accumulator, name, leaders, now)
+        updates[name] += 1
+        update_leaders(accumulator, name, leaders, now)
 
     names = [f"topic-{number}" for number in range(30)]
-    monkeypatch.setattr(Accumulator, "update", counted)
+    monkeypatch.setattr(Accumulator, "update_leaders", counted)
     async with Bench({name: [1] for name in names}) as bench:
         for name in names:
             await bench.producer.send(name, b"v")
-        assert looks.keys() == set(names)
-        assert max(looks.values()) < 5
+        assert updates.keys() == set(names)
+        assert max(updates.values()) < 5
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["topic known", "topic not known yet"])
@@ -494,11 +500,14 @@ async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: 
             await bench.producer.send("clicks", b"v")
         else:
             await bench.cluster.create_topic("clicks", 2)
-        lookups = len(lookups_of(bench, "clicks"))
+        requests_before = len(metadata_requests(bench, "clicks"))
         first = await bench.producer.enqueue("clicks", b"v", partition=2)
-        await asyncio.sleep(PARTITION_WITHIN / 2)
+        await asyncio.sleep(MAX_WAIT_FOR_PARTITION / 2)
         later = await bench.producer.enqueue("clicks", b"v", partition=3)
-        for delivery, at in ((first, PARTITION_WITHIN), (later, PARTITION_WITHIN * 1.5)):
+        for delivery, at in (
+            (first, MAX_WAIT_FOR_PARTITION),
+            (later, MAX_WAIT_FOR_PARTITION * 1.5),
+        ):
             with pytest.raises(
                 UnknownTopicOrPartitionError,
                 match=r"^clicks-[23]: .*partitions, 0 to 1, and got no more within 5 s: name one",
@@ -507,7 +516,7 @@ async def test_fails_records_of_a_missing_partition_that_does_not_appear(known: 
             assert (
                 at <= asyncio.get_running_loop().time() <= at + 2.5
             )  # two of the longest back-offs
-        assert 5 <= len(lookups_of(bench, "clicks")) - lookups <= 20
+        assert 5 <= len(metadata_requests(bench, "clicks")) - requests_before <= 20
         await bench.producer.send("clicks", b"v", partition=1)
 
 
@@ -518,12 +527,12 @@ async def test_waits_for_a_missing_partition_at_most_max_block_ms() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.2)
 
 
-async def test_writes_to_a_partition_that_the_brokers_learn_of_later() -> None:
-    """Brokers may lag behind the one that CreatePartitions went to."""
+async def test_writes_to_a_partition_that_appears_later() -> None:
+    """Other brokers may lag behind the one that handled CreatePartitions."""
     async with Bench({"clicks": [1, 1]}) as bench:
         await bench.producer.send("clicks", b"v", partition=1)
         deliveries = [await bench.producer.enqueue("clicks", b"v", partition=n) for n in (2, 1, 2)]
-        await asyncio.sleep(PARTITION_WITHIN / 2)
+        await asyncio.sleep(MAX_WAIT_FOR_PARTITION / 2)
         assert [delivery.done() for delivery in deliveries] == [False, True, False]
         await bench.lead("clicks", 1, 1, 1)
         placed = [await delivery for delivery in deliveries]
@@ -562,7 +571,7 @@ async def test_records_wait_for_a_topic_that_is_being_created() -> None:
         assert statistics.buffer_available_bytes == statistics.buffer_total_bytes
 
 
-async def test_an_illegal_topic_fails_at_once() -> None:
+async def test_fails_records_of_an_illegal_topic_at_once() -> None:
     async with Bench() as bench:
         began = asyncio.get_running_loop().time()
         with pytest.raises(InvalidTopicError):
@@ -570,7 +579,7 @@ async def test_an_illegal_topic_fails_at_once() -> None:
         assert asyncio.get_running_loop().time() == began
 
 
-async def test_looks_up_topics_together_and_a_refused_one_fails_alone() -> None:
+async def test_requests_topics_together_and_fails_only_a_refused_one() -> None:
     async with Bench(settings={"auto_create_topics": True}) as bench:
         names = ("a", "no good", "b")
         good, bad, also_good = [await bench.producer.enqueue(name, b"v") for name in names]
@@ -578,11 +587,11 @@ async def test_looks_up_topics_together_and_a_refused_one_fails_alone() -> None:
         with pytest.raises(InvalidTopicError):
             await bad
         await asyncio.sleep(10)
-        (lookup,) = lookups_of(bench, "no good")  # a refused topic is not looked up again
-        assert lookup == set(names)
+        (request,) = metadata_requests(bench, "no good")  # a refused topic is not requested again
+        assert request == set(names)
 
 
-async def test_a_topic_that_is_there_does_not_wait_for_one_that_is_not() -> None:
+async def test_missing_topic_does_not_delay_another() -> None:
     async with Bench(max_block_ms=3_000) as bench:
         await bench.cluster.create_topic("there")
         nowhere = await bench.producer.enqueue("nowhere", b"v")
@@ -593,7 +602,7 @@ async def test_a_topic_that_is_there_does_not_wait_for_one_that_is_not() -> None
             await nowhere
 
 
-async def test_a_partition_that_gets_a_leader_is_sent() -> None:
+async def test_sends_once_the_partition_has_a_leader() -> None:
     async with Bench({"clicks": [-1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v", partition=0)
         await asyncio.sleep(20)
@@ -602,7 +611,7 @@ async def test_a_partition_that_gets_a_leader_is_sent() -> None:
         assert (await delivery).offset == 0
 
 
-async def test_a_partition_without_leader_times_out_and_says_so() -> None:
+async def test_timeout_without_a_leader_says_so() -> None:
     async with Bench({"clicks": [-1]}) as bench:
         with pytest.raises(KafkaTimeoutError, match="no leader"):
             await bench.producer.send("clicks", b"v")
@@ -656,7 +665,7 @@ async def test_flush_raises_after_its_timeout_and_loses_no_record() -> None:
         assert (await delivery).offset == 0
 
 
-async def test_a_task_that_dies_fails_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exception_in_a_task_fails_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Bench({"clicks": [-1]}) as bench:
         delivery = await bench.producer.enqueue("clicks", b"v")
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_async.clock import MemoryTransport
 from kafka_async.errors import ClientClosedError, DeliveryError, KafkaTimeoutError
-from kafka_async.producer.producer import HURRY, Producer
+from kafka_async.producer.producer import CLOSE_TIMEOUT_AFTER_ERROR, Producer
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from tests.embedded_client import InMemory, settle
 from tests.producer.bench import Bench
@@ -35,7 +35,7 @@ async def stop_all(stage: Stage) -> None:
 
 
 async def freeze_all(stage: Stage) -> None:
-    """Every broker accepts requests and sends no response."""
+    """Have every broker accept requests and send no response."""
     stage.cluster.faults.add(count=None, hang=True)
 
 
@@ -46,7 +46,7 @@ OUTAGES = [stop_all, freeze_all]
 @pytest.mark.parametrize(
     ("options", "bound"), [({}, 30.0), ({"close_timeout_ms": 2_000}, 2.0)], ids=["default", "2 s"]
 )
-async def test_stopping_without_a_cluster_takes_close_timeout_ms(
+async def test_stop_without_a_cluster_takes_close_timeout_ms(
     stage: Stage, outage: Callable[..., Any], options: dict[str, Any], bound: float
 ) -> None:
     await stage.topic("clicks")
@@ -65,7 +65,9 @@ async def test_stopping_without_a_cluster_takes_close_timeout_ms(
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_the_end_of_a_block_is_bounded_too(stage: Stage, outage: Callable[..., Any]) -> None:
+async def test_end_of_a_block_takes_at_most_close_timeout_ms(
+    stage: Stage, outage: Callable[..., Any]
+) -> None:
     await stage.topic("clicks")
 
     async def block() -> None:
@@ -81,8 +83,10 @@ async def test_the_end_of_a_block_is_bounded_too(stage: Stage, outage: Callable[
     stage.cluster.faults.clear()
 
 
-@pytest.mark.parametrize(("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, HURRY)])
-async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
+@pytest.mark.parametrize(
+    ("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, CLOSE_TIMEOUT_AFTER_ERROR)]
+)
+async def test_block_left_by_an_exception_closes_within_10_s(
     stage: Stage, close_timeout_ms: float, limit: float
 ) -> None:
     await stage.topic("clicks")
@@ -102,9 +106,7 @@ async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
 
 
 @pytest.mark.parametrize("outage", OUTAGES)
-async def test_stopping_with_nothing_to_save_takes_no_time(
-    stage: Stage, outage: Callable[..., Any]
-) -> None:
+async def test_stop_without_records_takes_no_time(stage: Stage, outage: Callable[..., Any]) -> None:
     await stage.topic("clicks")
     producer = producer_of(stage)
     await producer.start()
@@ -116,7 +118,7 @@ async def test_stopping_with_nothing_to_save_takes_no_time(
     stage.cluster.faults.clear()
 
 
-async def test_a_transaction_is_not_aborted_where_no_broker_is_there(stage: Stage) -> None:
+async def test_stop_does_not_abort_without_a_broker(stage: Stage) -> None:
     await stage.topic("clicks")
     producer = producer_of(stage, transactional_id="t")
     await producer.start()
@@ -147,10 +149,10 @@ async def test_stop_keeps_its_timeout_with_a_transaction_open(
     stage.cluster.faults.clear()
 
 
-async def test_a_transaction_that_cannot_be_aborted_does_not_hold_up_the_others(
+async def test_transaction_that_cannot_be_aborted_does_not_delay_stop(
     start_stage: StartStage,
 ) -> None:
-    """The coordinator alone does not respond: its abort gets 5 s of close_timeout_ms."""
+    """Only the coordinator does not respond: its abort gets 5 s of close_timeout_ms."""
     stage = await start_stage()
     await stage.topic("clicks")
     producer = producer_of(stage, transactional_id="t")
@@ -164,7 +166,7 @@ async def test_a_transaction_that_cannot_be_aborted_does_not_hold_up_the_others(
     stage.cluster.faults.clear()
 
 
-async def test_connections_that_do_not_close_are_aborted_at_the_deadline(
+async def test_stop_aborts_connections_that_do_not_close_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A transport does not close while it has bytes that a broker does not read."""
@@ -174,7 +176,7 @@ async def test_connections_that_do_not_close_are_aborted_at_the_deadline(
         aborted: list[MemoryTransport] = []
         abort = MemoryTransport.abort
 
-        def noted(transport: MemoryTransport) -> None:
+        def recorded(transport: MemoryTransport) -> None:
             aborted.append(transport)
             abort(transport)
 
@@ -182,7 +184,7 @@ async def test_connections_that_do_not_close_are_aborted_at_the_deadline(
             closing.append(transport)
 
         monkeypatch.setattr(MemoryTransport, "close", unfinished)
-        monkeypatch.setattr(MemoryTransport, "abort", noted)
+        monkeypatch.setattr(MemoryTransport, "abort", recorded)
         await bench.producer.stop(1.5)
         assert now() == pytest.approx(1.5, abs=0.1)
         assert len(closing) >= 2, "of the producer and of its client"
@@ -191,7 +193,7 @@ async def test_connections_that_do_not_close_are_aborted_at_the_deadline(
         assert await bench.cluster.disconnect() == 0
 
 
-async def test_stopping_with_no_time_still_closes_every_connection(stage: Stage) -> None:
+async def test_stop_with_timeout_0_closes_every_connection(stage: Stage) -> None:
     await stage.topic("clicks")
     producer = producer_of(stage)
     await producer.start()
@@ -202,7 +204,7 @@ async def test_stopping_with_no_time_still_closes_every_connection(stage: Stage)
     assert await stage.cluster.disconnect() == 0
 
 
-async def test_stopping_aborts_in_order_while_the_cluster_responds() -> None:
+async def test_stop_aborts_an_open_transaction() -> None:
     async with Bench({"clicks": [1]}, transactional_id="t") as bench:
         txn = await bench.producer.begin()
         await txn.send("clicks", b"1")
@@ -211,8 +213,8 @@ async def test_stopping_aborts_in_order_while_the_cluster_responds() -> None:
         assert now() == pytest.approx(0, abs=0.1)
 
 
-async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
-    """It is as if it came after: the producer is closed when it returns."""
+async def test_second_stop_waits_for_the_first(stage: Stage) -> None:
+    """The producer is closed when the second call returns."""
     await stage.topic("clicks")
     producer = producer_of(stage)
     await producer.start()
@@ -236,7 +238,7 @@ async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
     await first
 
 
-async def test_a_second_stop_waits_for_a_first_that_is_cancelled(stage: Stage) -> None:
+async def test_second_stop_waits_for_a_cancelled_first(stage: Stage) -> None:
     await stage.topic("clicks")
     producer = producer_of(stage)
     await producer.start()

@@ -1,4 +1,4 @@
-"""The errors of transactional calls: each is of a category's class, whatever the call met."""
+"""Errors of transactional calls: each belongs to a class of KIP-1050."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafka_async.errors import (
 )
 from kafka_async.producer.producer import Producer
 from kafka_async.producer.transaction import Transaction
-from kafka_async.producer.transaction_state import State
+from kafka_async.producer.transaction_state import TransactionState
 from kafka_async.protocol.messages.end_txn import EndTxnRequest
 from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from tests.embedded_client import settle
@@ -86,16 +86,16 @@ CALLS: dict[str, Call] = {
 
 
 WITHOUT_AN_ERROR = [(2, "send", None)]
-"""With transactions v2 a partition leader adds its partition: no coordinator is asked."""
+"""With transactions v2 a partition leader adds its partition, without the coordinator."""
 
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("code", [*CODES, None])
-async def test_every_error_of_a_call_has_a_category(
+async def test_each_error_of_a_call_has_a_category(
     version: int, name: str, code: int | None
 ) -> None:
-    """None: the connection is lost, again and again."""
+    """A code of None means that each connection is lost."""
     async with bench(version, delivery_timeout_ms=60_000) as made:
         txn = await made.producer.begin()
         if name != "send":
@@ -124,12 +124,10 @@ def causes(error: BaseException | None) -> list[BaseException]:
 
 @pytest.mark.parametrize("code", [*CODES, None])
 @pytest.mark.parametrize("name", ["start", "init_transactions", "begin"])
-async def test_every_error_of_getting_a_producer_id_has_a_category(
-    name: str, code: int | None
-) -> None:
+async def test_each_error_of_init_producer_id_has_a_category(name: str, code: int | None) -> None:
     async with bench() as made:
         producer = made.producer
-        if name == "begin":  # after an initialisation that failed
+        if name == "begin":  # after a failed initialization
             lost = made.faults.add(api="InitProducerId", disconnect="before", count=None)
             assert isinstance(
                 await caught(producer.init_transactions()), ApplicationRecoverableError
@@ -148,7 +146,7 @@ async def test_every_error_of_getting_a_producer_id_has_a_category(
             await producer.stop()
 
 
-async def test_no_bootstrap_server_is_application_recoverable(stage: Stage) -> None:
+async def test_missing_bootstrap_servers_are_application_recoverable(stage: Stage) -> None:
     await stage.cluster.stop_broker(1)
     producer = Producer(
         stage.cluster.bootstrap_servers,
@@ -161,8 +159,8 @@ async def test_no_bootstrap_server_is_application_recoverable(stage: Stage) -> N
     assert isinstance(raised.value.__cause__, KafkaConnectionError)
 
 
-class Left:
-    """A consumer that is no member of its group any more."""
+class FormerMember:
+    """A consumer that is no longer a member of its group."""
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return OFFSETS
@@ -183,7 +181,7 @@ def fails(*_: object) -> bytes:
 
 BEFORE_SENDING: list[tuple[Call, type[KafkaError], type[Exception], dict[str, Any]]] = [
     (
-        lambda producer, txn: txn.commit_offsets(Left()),
+        lambda producer, txn: txn.commit_offsets(FormerMember()),
         ApplicationRecoverableError,
         CommitFailedError,
         {},
@@ -227,7 +225,7 @@ async def test_calls_after_stop_are_application_recoverable() -> None:
                 await call
 
 
-async def test_a_record_over_the_limit_is_refused_by_every_call() -> None:
+async def test_each_call_refuses_a_record_over_the_limit() -> None:
     async with bench(max_request_size=1_000) as made:
         txn = await made.producer.begin()
         large = b"v" * 2_000
@@ -243,23 +241,23 @@ MISUSE: dict[str, Call] = {
     "abort": lambda producer, txn: txn.abort(),
     "commit_offsets": lambda producer, txn: txn.commit_offsets(OFFSETS, GROUP),
     "enqueue": lambda producer, txn: txn.enqueue("counts", b"1"),
-    "begin": lambda producer, txn: twice(producer),
-    "init_transactions": lambda producer, txn: initialise_within(producer),
+    "begin": lambda producer, txn: begin_twice(producer),
+    "init_transactions": lambda producer, txn: init_in_transaction(producer),
 }
 
 
-async def twice(producer: Producer) -> None:
+async def begin_twice(producer: Producer) -> None:
     await producer.begin()
     await producer.begin()
 
 
-async def initialise_within(producer: Producer) -> None:
+async def init_in_transaction(producer: Producer) -> None:
     await producer.begin()
     await producer.init_transactions()
 
 
 @pytest.mark.parametrize("name", MISUSE)
-async def test_misuse_is_application_recoverable_and_an_illegal_state(name: str) -> None:
+async def test_misuse_raises_an_application_recoverable_state_error(name: str) -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         await txn.commit()
@@ -273,7 +271,7 @@ async def test_misuse_is_application_recoverable_and_an_illegal_state(name: str)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_an_abort_that_was_refused_is_made_by_a_new_epoch(
+async def test_refused_abort_is_replaced_by_a_new_epoch(
     start_stage: StartStage, version: int
 ) -> None:
     stage = await start_stage(transaction_version=version)
@@ -290,7 +288,7 @@ async def test_an_abort_that_was_refused_is_made_by_a_new_epoch(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_an_unknown_outcome_is_left_by_a_new_epoch_while_the_transaction_is_open(
+async def test_new_epoch_ends_an_unknown_outcome_while_the_transaction_is_open(
     start_stage: StartStage, version: int
 ) -> None:
     stage = await start_stage(transaction_version=version)
@@ -342,7 +340,7 @@ async def test_abort_ends_the_transaction_even_if_its_records_get_no_response(ve
 
 
 async def cancelled_commit(made: Bench, error: str | None) -> tuple[Transaction, Fault]:
-    """A transaction whose commit was cancelled after EndTxn was sent; the fault holds that."""
+    """Cancel a commit after EndTxn was sent; the fault holds its response."""
     held = made.hold("EndTxn", error=error)
     txn = await made.producer.begin()
     await txn.send("counts", b"1")
@@ -353,7 +351,7 @@ async def cancelled_commit(made: Bench, error: str | None) -> tuple[Transaction,
     return txn, held
 
 
-async def test_the_next_transaction_waits_for_a_cancelled_commit() -> None:
+async def test_next_transaction_waits_for_a_cancelled_commit() -> None:
     async with bench() as made:
         _, held = await cancelled_commit(made, None)
         beginning = asyncio.ensure_future(made.producer.begin())
@@ -366,7 +364,7 @@ async def test_the_next_transaction_waits_for_a_cancelled_commit() -> None:
         assert [end.committed for end in made.requests(EndTxnRequest)] == [True, True]
 
 
-async def test_a_cancelled_commit_that_was_refused_is_told_to_the_next_transaction_once() -> None:
+async def test_begin_raises_the_error_of_a_cancelled_commit_once() -> None:
     async with bench() as made:
         _, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
         held.release()
@@ -376,7 +374,7 @@ async def test_a_cancelled_commit_that_was_refused_is_told_to_the_next_transacti
         await (await made.producer.begin()).commit()
 
 
-async def test_a_cancelled_commit_that_was_refused_raises_when_it_is_awaited_again() -> None:
+async def test_awaiting_a_cancelled_commit_again_raises_its_error() -> None:
     async with bench() as made:
         txn, held = await cancelled_commit(made, "TRANSACTION_ABORTABLE")
         held.release()
@@ -387,18 +385,18 @@ async def test_a_cancelled_commit_that_was_refused_raises_when_it_is_awaited_aga
         await (await made.producer.begin()).commit()
 
 
-async def test_a_commit_that_takes_longer_than_a_later_timeout_has_an_unknown_outcome() -> None:
+async def test_timeout_of_a_second_commit_call_has_an_unknown_outcome() -> None:
     async with bench() as made:
         txn, held = await cancelled_commit(made, None)
         with pytest.raises(TransactionOutcomeUnknownError, match="await it again"):
             await txn.commit(timeout=0.5)
         held.release()
         await txn.commit()
-        assert made.producer.driver is not None
-        assert made.producer.driver.machine.state is State.READY
+        assert made.producer.transaction_manager is not None
+        assert made.producer.transaction_manager.state_machine.state is TransactionState.READY
 
 
-async def test_a_transaction_that_another_task_commits_is_still_open() -> None:
+async def test_begin_refuses_while_another_task_commits() -> None:
     async with bench() as made:
         made.hold("EndTxn")
         txn = await made.producer.begin()

@@ -1,4 +1,4 @@
-"""Who listens is told how each transaction ended."""
+"""Events at the end of transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.producer.bench import Bench
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-async def test_a_commit_and_an_abort_are_told() -> None:
+async def test_emits_an_event_for_commit_and_abort() -> None:
     async with Bench({"counts": [1]}, transactional_id="words") as bench:
         told: list[TransactionEnded] = []
         bench.producer.client.hooks.listen(TransactionEnded, told.append)

@@ -1,4 +1,4 @@
-"""Transactions: the table, and what is said to coordinators that answer from a script."""
+"""Transactions: the state table, and the requests sent to coordinators."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from kafka_async.errors import (
     for_code,
 )
 from kafka_async.producer.transaction_state import (
-    EVENT_OF_CATEGORY,
-    REASONS,
+    EVENT_FOR_CATEGORY,
+    STATE_ERRORS,
     TRANSITIONS,
-    Event,
-    State,
-    TransactionMachine,
+    TransactionEvent,
+    TransactionState,
+    TransactionStateMachine,
 )
 from kafka_async.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -63,13 +63,13 @@ def bench(v: int = 2, **options: Any) -> Bench:
     return Bench(TOPICS, transactional_id="wordcount-1", settings=settings, **options)
 
 
-def state(made: Bench) -> State:
-    assert made.producer.driver is not None
-    return made.producer.driver.machine.state
+def state(made: Bench) -> TransactionState:
+    assert made.producer.transaction_manager is not None
+    return made.producer.transaction_manager.state_machine.state
 
 
-def conversation(made: Bench) -> list[str]:
-    """The kinds of requests that were received after the first InitProducerId, in order."""
+def requests_after_init(made: Bench) -> list[str]:
+    """Return the names of the requests received after the first InitProducerId, in order."""
     received = [type(row.request).__name__.removesuffix("Request") for row in made.memory.received]
     names = [name for name in received if name in CONVERSATION]
     assert names[0] == "InitProducerId"
@@ -80,7 +80,7 @@ def versions(made: Bench, kind: type[Any]) -> set[int]:
     return {row.version for row in made.memory.received if isinstance(row.request, kind)}
 
 
-def lose(made: Bench, *apis: str) -> list[Fault]:
+def disconnect_responses(made: Bench, *apis: str) -> list[Fault]:
     """Reset the connection in place of every response of some APIs."""
     return [made.faults.add(api=api, disconnect="before", count=None) for api in apis]
 
@@ -88,77 +88,79 @@ def lose(made: Bench, *apis: str) -> list[Fault]:
 # -- the table ------------------------------------------------------------------------------------
 
 
-async def test_every_state_can_be_reached_and_has_a_reason() -> None:
-    reached = {State.UNINITIALIZED} | set(TRANSITIONS.values())
-    assert reached == set(State) == set(REASONS)
-    assert {event for _, event in TRANSITIONS} == set(Event)
+async def test_each_state_is_reachable_and_has_an_error_message() -> None:
+    reached = {TransactionState.UNINITIALIZED} | set(TRANSITIONS.values())
+    assert reached == set(TransactionState) == set(STATE_ERRORS)
+    assert {event for _, event in TRANSITIONS} == set(TransactionEvent)
 
 
-async def test_only_a_fatal_error_follows_failure() -> None:
-    assert {event for at, event in TRANSITIONS if at is State.FAILED} == {Event.FATAL}
+async def test_failed_state_accepts_only_fatal_errors() -> None:
+    assert {event for at, event in TRANSITIONS if at is TransactionState.FAILED} == {
+        TransactionEvent.FATAL
+    }
 
 
-async def test_an_unknown_outcome_allows_commit_and_init_only() -> None:
-    allowed = {event for at, event in TRANSITIONS if at is State.OUTCOME_UNKNOWN}
-    assert allowed == {Event.COMMIT, Event.INIT, Event.FATAL}
+async def test_unknown_outcome_allows_only_commit_and_init() -> None:
+    allowed = {event for at, event in TRANSITIONS if at is TransactionState.OUTCOME_UNKNOWN}
+    assert allowed == {TransactionEvent.COMMIT, TransactionEvent.INIT, TransactionEvent.FATAL}
 
 
-async def test_a_sent_commit_can_never_be_aborted() -> None:
-    assert (State.COMMIT_SENT, Event.ABORT) not in TRANSITIONS
-    assert (State.OUTCOME_UNKNOWN, Event.ABORT) not in TRANSITIONS
-    assert (State.OUTCOME_UNKNOWN, Event.ABORTABLE) not in TRANSITIONS
+async def test_sent_commit_cannot_be_aborted() -> None:
+    assert (TransactionState.COMMIT_SENT, TransactionEvent.ABORT) not in TRANSITIONS
+    assert (TransactionState.OUTCOME_UNKNOWN, TransactionEvent.ABORT) not in TRANSITIONS
+    assert (TransactionState.OUTCOME_UNKNOWN, TransactionEvent.ABORTABLE) not in TRANSITIONS
 
 
-async def test_a_missing_row_is_refused_with_the_reason() -> None:
-    machine = TransactionMachine(lambda state: None)
+async def test_illegal_call_raises_with_the_reason() -> None:
+    machine = TransactionStateMachine(lambda state: None)
     with pytest.raises(IllegalStateError, match="no producer id yet"):
-        machine.apply(Event.BEGIN)
-    assert machine.state is State.UNINITIALIZED
+        machine.apply(TransactionEvent.BEGIN)
+    assert machine.state is TransactionState.UNINITIALIZED
 
 
-async def test_the_first_error_is_the_one_that_is_kept() -> None:
-    machine = TransactionMachine(lambda state: None)
-    for event in (Event.INIT, Event.INITIALIZED, Event.BEGIN):
+async def test_keeps_the_first_error() -> None:
+    machine = TransactionStateMachine(lambda state: None)
+    for event in (TransactionEvent.INIT, TransactionEvent.INITIALIZED, TransactionEvent.BEGIN):
         machine.apply(event)
     first, second = TransactionAbortableError("first"), TransactionAbortableError("second")
-    machine.apply(Event.ABORTABLE, first)
-    machine.apply(Event.ABORTABLE, second)
+    machine.apply(TransactionEvent.ABORTABLE, first)
+    machine.apply(TransactionEvent.ABORTABLE, second)
     assert machine.error is first
-    machine.apply(Event.ABORT)
-    machine.apply(Event.ENDED)
-    assert (machine.state, machine.error) == (State.READY, None)
+    machine.apply(TransactionEvent.ABORT)
+    machine.apply(TransactionEvent.ENDED)
+    assert (machine.state, machine.error) == (TransactionState.READY, None)
 
 
-async def test_every_category_that_ends_a_call_has_an_event() -> None:
+async def test_each_category_raised_by_calls_has_an_event() -> None:
     leaving = set(Category) - {Category.RETRIABLE, Category.REFRESH_RETRIABLE}
-    assert set(EVENT_OF_CATEGORY) == leaving
+    assert set(EVENT_FOR_CATEGORY) == leaving
 
 
 # -- the five calls -------------------------------------------------------------------------------
 
 
-async def test_version_2_sends_no_request_but_the_end() -> None:
+async def test_version_2_sends_only_end_txn() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         await txn.enqueue("counts", b"1")
         await txn.commit_offsets(OFFSETS, GROUP)
         await txn.commit()
-        assert conversation(made) == ["TxnOffsetCommit", "Produce", "EndTxn"]
+        assert requests_after_init(made) == ["TxnOffsetCommit", "Produce", "EndTxn"]
         assert versions(made, TxnOffsetCommitRequest) == {5}
         assert versions(made, EndTxnRequest) == {5}
         assert versions(made, ProduceRequest) == {13}
         assert made.values("counts") == [b"1"]
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_version_1_adds_partitions_and_groups_first() -> None:
+async def test_version_1_adds_partitions_and_offsets_first() -> None:
     async with bench(v=1) as made:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
         await txn.commit_offsets(OFFSETS, GROUP)
         await txn.send("counts", b"2")
         await txn.commit()
-        assert conversation(made) == [
+        assert requests_after_init(made) == [
             "AddPartitionsToTxn",
             "Produce",
             "AddOffsetsToTxn",
@@ -173,7 +175,7 @@ async def test_version_1_adds_partitions_and_groups_first() -> None:
 
 
 @pytest.mark.parametrize("v", [1, 2])
-async def test_a_block_commits_at_its_end(v: int) -> None:
+async def test_block_commits_at_its_end(v: int) -> None:
     async with bench(v) as made:
         for number in range(3):
             async with made.producer.transaction() as txn:
@@ -182,7 +184,7 @@ async def test_a_block_commits_at_its_end(v: int) -> None:
         assert made.values("counts") == [b"0", b"1", b"2"]
 
 
-async def test_with_version_2_each_transaction_has_its_epoch() -> None:
+async def test_version_2_bumps_the_epoch_per_transaction() -> None:
     async with bench() as made:
         for _ in range(2):
             async with made.producer.transaction() as txn:
@@ -198,30 +200,30 @@ async def test_with_version_2_each_transaction_has_its_epoch() -> None:
         assert all(header.is_transactional for header in headers)
 
 
-async def test_with_version_1_sequences_go_on() -> None:
+async def test_version_1_continues_sequences() -> None:
     async with bench(v=1) as made:
         for _ in range(2):
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"a")
         headers = [batch.header for batch in made.batches("counts")]
         assert [(h.producer_epoch, h.base_sequence) for h in headers] == [(0, 0), (0, 1)]
-        # A partition belongs to one transaction: it is added to each.
+        # Each transaction adds its partitions.
         assert len(made.requests(AddPartitionsToTxnRequest)) == 2
 
 
 @pytest.mark.parametrize("v", [1, 2])
-async def test_a_transaction_without_records_sends_nothing(v: int) -> None:
+async def test_transaction_without_records_sends_no_request(v: int) -> None:
     async with bench(v) as made:
         async with made.producer.transaction():
             pass
         txn = await made.producer.begin()
         await txn.abort()
-        assert conversation(made) == []
-        assert state(made) is State.READY
+        assert requests_after_init(made) == []
+        assert state(made) is TransactionState.READY
 
 
 @pytest.mark.parametrize("v", [1, 2])
-async def test_a_block_aborts_and_raises_the_exception_of_its_body(v: int) -> None:
+async def test_block_aborts_and_raises_the_exception_of_its_body(v: int) -> None:
     async with bench(v) as made:
 
         async def body() -> None:
@@ -234,10 +236,10 @@ async def test_a_block_aborts_and_raises_the_exception_of_its_body(v: int) -> No
         assert not hasattr(caught.value, "__notes__")
         assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
         async with made.producer.transaction() as txn:
-            assert (await txn.send("counts", b"2")).offset == 2, "behind the abort marker"
+            assert (await txn.send("counts", b"2")).offset == 2, "after the abort marker"
 
 
-async def test_records_that_were_not_sent_are_dropped_by_an_abort() -> None:
+async def test_abort_drops_unsent_records() -> None:
     async with bench(linger_ms=60_000) as made:
         txn = await made.producer.begin()
         delivery = await txn.enqueue("counts", b"1")
@@ -255,11 +257,11 @@ async def test_abort_waits_for_records_in_flight() -> None:
         await settle()
         aborting = asyncio.ensure_future(txn.abort())
         await settle()
-        assert conversation(made) == ["Produce"]
+        assert requests_after_init(made) == ["Produce"]
         hold.release()
         await aborting
-        # What came back was not sent again.
-        assert conversation(made) == ["Produce", "EndTxn"]
+        # The failed batch was not retried.
+        assert requests_after_init(made) == ["Produce", "EndTxn"]
         assert isinstance(delivery.exception(), TransactionAbortableError)
 
 
@@ -275,7 +277,7 @@ async def consumer_of(made: Bench) -> AsyncGenerator[Consumer]:
         yield consumer
 
 
-async def test_offsets_of_a_consumer_are_marked_when_they_are_committed() -> None:
+async def test_marks_offsets_of_a_consumer_once_committed() -> None:
     async with bench() as made, consumer_of(made) as consumer:
         offsets = consumer.uncommitted()
         assert [place.offset for place in offsets.values()] == [1]
@@ -291,7 +293,7 @@ async def test_offsets_of_a_consumer_are_marked_when_they_are_committed() -> Non
         assert request.member_id
 
 
-async def test_offsets_of_an_aborted_transaction_are_not_marked() -> None:
+async def test_does_not_mark_offsets_of_an_aborted_transaction() -> None:
     async with bench() as made, consumer_of(made) as consumer:
         offsets = consumer.uncommitted()
         txn = await made.producer.begin()
@@ -300,7 +302,7 @@ async def test_offsets_of_an_aborted_transaction_are_not_marked() -> None:
         assert consumer.uncommitted() == offsets != {}
 
 
-async def test_a_consumer_with_nothing_new_commits_nothing() -> None:
+async def test_consumer_without_new_positions_commits_no_offsets() -> None:
     async with bench() as made, consumer_of(made) as consumer:
         await consumer.commit()
         made.memory.received[:] = [
@@ -308,11 +310,11 @@ async def test_a_consumer_with_nothing_new_commits_nothing() -> None:
         ][:1]
         async with made.producer.transaction() as txn:
             await txn.commit_offsets(consumer)
-        assert conversation(made) == []
+        assert requests_after_init(made) == []
 
 
 @asynccontextmanager
-async def commit_overtaken_by_a_rebalance(
+async def commit_during_a_rebalance(
     made: Bench, strategy: str, records: list[int]
 ) -> AsyncGenerator[tuple[Consumer, Consumer, Transaction, asyncio.Task[None]]]:
     """A second member joins while the request for the first one's offsets is on its way.
@@ -351,12 +353,12 @@ async def commit_overtaken_by_a_rebalance(
             yield first, second, txn, offsets
 
 
-async def test_offsets_are_sent_again_with_the_generation_after_a_cooperative_rebalance() -> None:
+async def test_sends_offsets_again_with_the_next_generation_after_a_cooperative_rebalance() -> None:
     async with (
         bench() as made,
-        commit_overtaken_by_a_rebalance(made, "cooperative-sticky", [0]) as (member, _, txn, task),
+        commit_during_a_rebalance(made, "cooperative-sticky", [0]) as (member, _, txn, task),
     ):
-        assert member.assignment() == {TopicPartition("words", 0)}  # it never lost it
+        assert member.assignment() == {TopicPartition("words", 0)}  # it kept the partition
         await task
         await txn.commit()
         former, current = made.requests(TxnOffsetCommitRequest)
@@ -369,13 +371,13 @@ async def test_offsets_are_sent_again_with_the_generation_after_a_cooperative_re
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-async def test_a_member_that_lost_partitions_does_not_commit_with_the_next_generation(
+async def test_member_that_lost_partitions_does_not_commit_with_the_next_generation(
     strategy: str,
 ) -> None:
     """It is still a member, so the coordinator would accept offsets of another's partitions."""
     async with (
         bench() as made,
-        commit_overtaken_by_a_rebalance(made, strategy, [0, 1]) as (member, other, txn, task),
+        commit_during_a_rebalance(made, strategy, [0, 1]) as (member, other, txn, task),
     ):
         former = made.requests(TxnOffsetCommitRequest)[0].member_id
         assert member.group_metadata().member_id == former
@@ -391,7 +393,7 @@ async def test_a_member_that_lost_partitions_does_not_commit_with_the_next_gener
 # -- calls out of order ---------------------------------------------------------------------------
 
 
-async def test_a_transactional_producer_sends_in_transactions_only() -> None:
+async def test_transactional_producer_refuses_records_outside_a_transaction() -> None:
     async with bench() as made:
         with pytest.raises(IllegalStateError, match="transaction"):
             await made.producer.send("counts", b"1")
@@ -401,7 +403,7 @@ async def test_a_transactional_producer_sends_in_transactions_only() -> None:
         await txn.abort()
 
 
-async def test_one_transaction_at_a_time() -> None:
+async def test_refuses_a_second_open_transaction() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         with pytest.raises(IllegalStateError, match="a transaction is open"):
@@ -410,7 +412,7 @@ async def test_one_transaction_at_a_time() -> None:
         await txn.commit()
 
 
-async def test_a_transaction_that_is_over_takes_nothing_more() -> None:
+async def test_ended_transaction_refuses_records_and_offsets() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         await txn.send("counts", b"1")
@@ -424,7 +426,7 @@ async def test_a_transaction_that_is_over_takes_nothing_more() -> None:
         await following.abort()
 
 
-async def test_a_producer_without_transactional_id_has_no_transactions() -> None:
+async def test_refuses_transactions_without_transactional_id() -> None:
     async with Bench(TOPICS) as made:
         with pytest.raises(IllegalStateError, match="transactional_id"):
             made.producer.transaction()
@@ -433,8 +435,8 @@ async def test_a_producer_without_transactional_id_has_no_transactions() -> None
 # -- errors ---------------------------------------------------------------------------------------
 
 
-async def failing(made: Bench, code: int) -> KafkaError:
-    """A transaction whose record is refused with a code; what commit raised."""
+async def commit_refused_record(made: Bench, code: int) -> KafkaError:
+    """Return the error of committing a transaction whose record is refused with a code."""
     made.refuse(code)
     txn = await made.producer.begin()
     await txn.enqueue("counts", b"1")
@@ -444,44 +446,44 @@ async def failing(made: Bench, code: int) -> KafkaError:
 
 
 @pytest.mark.parametrize("code", [48, 120])
-async def test_an_abortable_refusal_of_records_can_be_aborted(code: int) -> None:
+async def test_abortable_produce_error_can_be_aborted(code: int) -> None:
     async with bench() as made:
-        error = await failing(made, code)
+        error = await commit_refused_record(made, code)
         assert isinstance(error, TransactionAbortableError)
         assert isinstance(error.__cause__ or error, for_code(code))
-        assert state(made) is State.MUST_ABORT
-        assert made.producer.current is not None
-        await made.producer.current.abort()
+        assert state(made) is TransactionState.MUST_ABORT
+        assert made.producer.current_transaction is not None
+        await made.producer.current_transaction.abort()
         async with made.producer.transaction() as txn:
             await txn.send("counts", b"2")
 
 
 @pytest.mark.parametrize("code", [10, 17, 29, 87])
-async def test_after_a_refusal_of_configuration_the_producer_goes_on(code: int) -> None:
+async def test_producer_is_usable_after_a_configuration_error(code: int) -> None:
     async with bench() as made:
-        error = await failing(made, code)
+        error = await commit_refused_record(made, code)
         assert isinstance(error, InvalidConfigurationError)
         assert error.category is Category.INVALID_CONFIGURATION
-        assert made.producer.current is not None
-        await made.producer.current.abort()
+        assert made.producer.current_transaction is not None
+        await made.producer.current_transaction.abort()
         async with made.producer.transaction() as txn:
             await txn.send("counts", b"2")
 
 
 @pytest.mark.parametrize("code", [-1, 45, 47, 49, 59, 90])
-async def test_application_recoverable_errors_end_the_producer(code: int) -> None:
+async def test_application_recoverable_error_fails_the_producer(code: int) -> None:
     async with bench() as made:
-        error = await failing(made, code)
+        error = await commit_refused_record(made, code)
         assert isinstance(error, ApplicationRecoverableError)
-        assert state(made) is State.FAILED
+        assert state(made) is TransactionState.FAILED
         with pytest.raises(ApplicationRecoverableError):
             await made.producer.begin()
-        assert made.producer.current is not None
+        assert made.producer.current_transaction is not None
         with pytest.raises(ApplicationRecoverableError):
-            await made.producer.current.abort()
+            await made.producer.current_transaction.abort()
 
 
-async def test_a_record_that_times_out_makes_the_transaction_abortable() -> None:
+async def test_expired_record_makes_the_transaction_abortable() -> None:
     options: dict[str, Any] = {"delivery_timeout_ms": 10_000, "request_timeout_ms": 5_000}
     async with Bench({"counts": [-1]}, transactional_id="wordcount-1", **options) as made:
         txn = await made.producer.begin()
@@ -491,27 +493,27 @@ async def test_a_record_that_times_out_makes_the_transaction_abortable() -> None
         with pytest.raises(TransactionAbortableError):
             await txn.enqueue("counts", b"2")
         await txn.abort()
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_the_block_aborts_what_it_could_not_commit() -> None:
+async def test_block_aborts_if_its_commit_fails() -> None:
     async with bench() as made:
         made.refuse("TRANSACTION_ABORTABLE")
         with pytest.raises(TransactionAbortableError):
             async with made.producer.transaction() as txn:
                 await txn.enqueue("counts", b"1")
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
 @pytest.mark.parametrize("code", [22, 25, 82])
-async def test_a_fenced_consumer_ends_the_producer(code: int) -> None:
+async def test_fenced_consumer_fails_the_producer(code: int) -> None:
     async with bench() as made:
         made.faults.add(api="TxnOffsetCommit", error=code)
         txn = await made.producer.begin()
         with pytest.raises(for_code(code)) as caught:
             await txn.commit_offsets(OFFSETS, GROUP)
         assert isinstance(caught.value, ApplicationRecoverableError)
-        assert state(made) is State.FAILED
+        assert state(made) is TransactionState.FAILED
 
 
 @pytest.mark.parametrize("code", [3, 14, 15, 16, 51])
@@ -544,7 +546,7 @@ async def test_retries_soon_while_markers_are_written(code: int, pauses: float) 
         await txn.commit()
 
 
-async def test_records_fail_whose_partitions_may_not_be_added() -> None:
+async def test_fails_records_whose_partitions_cannot_be_added() -> None:
     async with bench(v=1) as made:
         made.faults.add(api="AddPartitionsToTxn", error="TOPIC_AUTHORIZATION_FAILED")
         txn = await made.producer.begin()
@@ -555,7 +557,7 @@ async def test_records_fail_whose_partitions_may_not_be_added() -> None:
             await txn.send("counts", b"2")
 
 
-async def test_serializers_that_fail_leave_the_transaction_open() -> None:
+async def test_serializer_error_leaves_the_transaction_open() -> None:
     def broken(*_: object) -> bytes:
         raise ValueError("no such schema")
 
@@ -569,7 +571,7 @@ async def test_serializers_that_fail_leave_the_transaction_open() -> None:
 # -- initialising ---------------------------------------------------------------------------------
 
 
-async def test_starting_gets_a_producer_id() -> None:
+async def test_start_obtains_a_producer_id() -> None:
     async with bench() as made:
         (request,) = made.requests(InitProducerIdRequest)
         assert request.transactional_id == "wordcount-1"
@@ -585,7 +587,7 @@ async def test_start_raises_without_permission() -> None:
             await made.producer.start()
 
 
-async def test_initialising_again_offers_the_epoch_it_has() -> None:
+async def test_init_transactions_sends_the_current_epoch() -> None:
     async with bench() as made:
         await made.producer.init_transactions()
         request = made.requests(InitProducerIdRequest)[1]
@@ -594,13 +596,13 @@ async def test_initialising_again_offers_the_epoch_it_has() -> None:
         assert (request.producer_id, request.producer_epoch) == (entry.producer_id, 0)
 
 
-async def test_initialising_raises_if_the_producer_is_fenced() -> None:
+async def test_init_transactions_raises_if_the_producer_is_fenced() -> None:
     async with bench() as made:
         async with made.memory.producer(transactional_id="wordcount-1"):
             pass
         with pytest.raises(ProducerFencedError):
             await made.producer.init_transactions()
-        assert state(made) is State.FAILED
+        assert state(made) is TransactionState.FAILED
 
 
 # -- outcomes that are unknown --------------------------------------------------------------------
@@ -612,10 +614,10 @@ async def committing(made: Bench) -> Any:
     return txn
 
 
-async def test_a_commit_without_an_answer_is_never_abortable() -> None:
+async def test_commit_without_a_response_cannot_be_aborted() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        lost = lose(made, "EndTxn")
+        lost = disconnect_responses(made, "EndTxn")
         with pytest.raises(TransactionOutcomeUnknownError) as caught:
             await txn.commit()
         assert isinstance(caught.value, ApplicationRecoverableError)
@@ -624,13 +626,13 @@ async def test_a_commit_without_an_answer_is_never_abortable() -> None:
                 await call
         lost[0].remove()
         await txn.commit()
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_an_unknown_outcome_is_left_by_initialising_too() -> None:
+async def test_init_transactions_ends_an_unknown_outcome() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        lost = lose(made, "EndTxn")
+        lost = disconnect_responses(made, "EndTxn")
         with pytest.raises(TransactionOutcomeUnknownError):
             await txn.commit()
         lost[0].remove()
@@ -639,20 +641,20 @@ async def test_an_unknown_outcome_is_left_by_initialising_too() -> None:
             await again.send("counts", b"2")
 
 
-async def test_the_block_leaves_an_unknown_outcome_alone() -> None:
+async def test_block_does_not_abort_an_unknown_outcome() -> None:
     async with bench(max_block_ms=5_000) as made:
 
         async def body() -> None:
             async with made.producer.transaction() as txn:
                 await txn.send("counts", b"1")
-                lose(made, "EndTxn")
+                disconnect_responses(made, "EndTxn")
 
         with pytest.raises(TransactionOutcomeUnknownError):
             await body()
         assert all(end.committed for end in made.requests(EndTxnRequest))
 
 
-async def test_a_commit_that_was_never_sent_is_abortable() -> None:
+async def test_unsent_commit_can_be_aborted() -> None:
     topics = {"counts": [1], "lines": [2]}
     async with Bench(topics, transactional_id="wordcount-2", max_block_ms=5_000) as made:
         coordinator = made.cluster.coordinator_for("wordcount-2")
@@ -666,13 +668,15 @@ async def test_a_commit_that_was_never_sent_is_abortable() -> None:
         assert made.requests(EndTxnRequest) == []
         made.memory.reconnect(coordinator)
         await txn.abort()
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize(("v", "epochs"), [(1, 2), (2, 1)])
-async def test_with_version_1_a_lost_end_costs_an_epoch(v: int, epochs: int, applied: bool) -> None:
-    """A delayed EndTxn must not end the next transaction (Jepsen): only version 2 sees to it."""
+async def test_version_1_needs_a_new_epoch_after_a_lost_end_txn(
+    v: int, epochs: int, applied: bool
+) -> None:
+    """A delayed EndTxn must not end the next transaction (Jepsen); only version 2 prevents that."""
     async with bench(v) as made:
         txn = await committing(made)
         made.faults.add(api="EndTxn", disconnect="after" if applied else "before")
@@ -682,34 +686,34 @@ async def test_with_version_1_a_lost_end_costs_an_epoch(v: int, epochs: int, app
         assert len(made.requests(InitProducerIdRequest)) == epochs
 
 
-async def test_an_abort_that_is_refused_is_replaced_by_a_new_epoch() -> None:
+async def test_refused_abort_is_replaced_by_a_new_epoch() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
         made.faults.add(api="EndTxn", error="INVALID_TXN_STATE")
         await txn.abort()
-        produced, *others = conversation(made)
+        produced, *others = requests_after_init(made)
         assert (produced, others[0]) == ("Produce", "EndTxn")
-        assert set(others[1:]) == {"InitProducerId"}  # again, until the markers are written
-        assert state(made) is State.READY
+        assert set(others[1:]) == {"InitProducerId"}  # retried until the markers are written
+        assert state(made) is TransactionState.READY
 
 
-async def test_an_abort_never_asks_for_an_abort() -> None:
+async def test_abort_never_raises_an_abortable_error() -> None:
     async with bench(max_block_ms=5_000) as made:
         txn = await committing(made)
-        lose(made, "EndTxn", "InitProducerId")
+        disconnect_responses(made, "EndTxn", "InitProducerId")
         with pytest.raises(ApplicationRecoverableError) as caught:
             await txn.abort()
         assert not isinstance(caught.value, TransactionAbortableError)
-        assert state(made) is State.FAILED
+        assert state(made) is TransactionState.FAILED
 
 
-async def test_a_response_may_make_the_transaction_abortable() -> None:
+async def test_end_txn_response_may_make_the_transaction_abortable() -> None:
     async with bench() as made:
         txn = await committing(made)
         made.faults.add(api="EndTxn", error="TRANSACTION_ABORTABLE")
         with pytest.raises(TransactionAbortableError):
             await txn.commit()
-        assert state(made) is State.MUST_ABORT
+        assert state(made) is TransactionState.MUST_ABORT
         await txn.abort()
 
 
@@ -730,7 +734,7 @@ async def test_cancelling_the_body_aborts() -> None:
         await asyncio.wait({task})
         assert task.cancelled()
         assert [end.committed for end in made.requests(EndTxnRequest)] == [False]
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
 async def test_cancelling_while_aborting_does_not_stop_the_abort() -> None:
@@ -744,17 +748,17 @@ async def test_cancelling_while_aborting_does_not_stop_the_abort() -> None:
 
         task = asyncio.ensure_future(body())
         await settle()
-        assert state(made) is State.ABORTING
+        assert state(made) is TransactionState.ABORTING
         task.cancel()
         await settle()
         assert not task.done()
         slow.release()
         await asyncio.wait({task})
         assert task.cancelled()
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_a_block_does_not_wait_for_its_abort_for_ever() -> None:
+async def test_block_waits_for_its_abort_at_most_10_s() -> None:
     async with bench() as made:
         for api in ("EndTxn", "InitProducerId"):
             made.hold(api, count=None)
@@ -767,10 +771,10 @@ async def test_a_block_does_not_wait_for_its_abort_for_ever() -> None:
         with pytest.raises(ZeroDivisionError) as caught:
             await body()
         assert asyncio.get_running_loop().time() == pytest.approx(10, abs=0.1)
-        assert "goes on in the background" in caught.value.__notes__[0]
+        assert "continues in the background" in caught.value.__notes__[0]
 
 
-async def test_cancelling_a_commit_before_it_is_sent_leaves_the_transaction_open() -> None:
+async def test_cancelling_a_commit_before_end_txn_leaves_the_transaction_open() -> None:
     async with bench() as made:
         hold = made.hold()
         txn = await made.producer.begin()
@@ -779,31 +783,31 @@ async def test_cancelling_a_commit_before_it_is_sent_leaves_the_transaction_open
         await settle()
         task.cancel()
         await asyncio.wait({task})
-        assert state(made) is State.IN_TRANSACTION
+        assert state(made) is TransactionState.IN_TRANSACTION
         hold.release()
         await txn.commit()
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_cancelling_a_commit_after_it_was_sent_leaves_it_to_the_coordinator() -> None:
+async def test_cancelling_a_commit_after_end_txn_does_not_abort_it() -> None:
     async with bench() as made:
         txn = await committing(made)
         slow = made.hold("EndTxn", applied=True)
         task = asyncio.ensure_future(txn.commit())
         await settle()
-        assert state(made) is State.COMMIT_SENT
+        assert state(made) is TransactionState.COMMIT_SENT
         task.cancel()
         await asyncio.wait({task})
-        assert state(made) is State.COMMIT_SENT
+        assert state(made) is TransactionState.COMMIT_SENT
         again = asyncio.ensure_future(txn.commit())
         await settle()
         slow.release()
         await again
         assert len(made.requests(EndTxnRequest)) == 1
-        assert state(made) is State.READY
+        assert state(made) is TransactionState.READY
 
 
-async def test_cancelling_the_commit_of_offsets_forces_an_abort() -> None:
+async def test_cancelling_commit_offsets_requires_an_abort() -> None:
     async with bench() as made:
         txn = await made.producer.begin()
         made.hold("TxnOffsetCommit")

@@ -1,4 +1,4 @@
-"""A record that is not delivered in time says why its leader could not be reached."""
+"""The error of an expired record says why its leader could not be reached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.producer.bench import Bench
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-async def test_the_last_reason_is_in_the_error() -> None:
+async def test_timeout_has_the_last_connection_error() -> None:
     settings = {"advertised_hosts": {1: "b.example"}}
     options = {"allowed_broker_hosts": ["127.0.0.1"]}
     async with Bench({"clicks": [1], "audit": [2]}, settings=settings, **options) as bench:

@@ -1,4 +1,4 @@
-"""Batches are compressed in the loop or in a thread, in order, and none is left behind."""
+"""Compression of batches in the event loop or in a thread, in order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafka_async.errors import KafkaError
 from kafka_async.hooks import BatchClosed
 from kafka_async.producer import batch_compressor
 from kafka_async.producer.batch_compressor import (
-    COMPRESSED_IN_LOOP,
-    COMPRESSED_IN_LOOP_ABOVE,
-    IN_A_TURN,
+    IN_LOOP_BUDGET_FACTOR,
+    MAX_IN_LOOP_BYTES,
+    MAX_IN_LOOP_BYTES_HIGH_LEVEL,
 )
 from kafka_async.records.compression import Codec
 from kafka_async.supervisor import Supervisor
@@ -24,22 +24,22 @@ from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-SMALL = COMPRESSED_IN_LOOP[Codec.gzip]
+SMALL = MAX_IN_LOOP_BYTES[Codec.gzip]
 ABOVE = 1_000
-"""Bytes above what is compressed in the loop: more than a batch has beside its records."""
+"""Bytes by which a batch is above or below the limit: more than its overhead."""
 
 
 @pytest.fixture
 def offloaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many batches each job of a thread had."""
+    """Record the number of batches of each job of a thread."""
     jobs: list[int] = []
     offload = Supervisor.offload
 
-    async def noted(supervisor: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
-        jobs.extend(len(batches) for batches in args)  # the preload has none
+    async def recorded(supervisor: Supervisor, function: Callable[..., Any], *args: Any) -> Any:
+        jobs.extend(len(batches) for batches in args)  # the preload has no arguments
         return await offload(supervisor, function, *args)
 
-    monkeypatch.setattr(Supervisor, "offload", noted)
+    monkeypatch.setattr(Supervisor, "offload", recorded)
     return jobs
 
 
@@ -58,16 +58,16 @@ async def test_batches_are_compressed_and_keep_their_order(codec: str) -> None:
 @pytest.mark.parametrize(
     ("codec", "level", "limit"),
     [
-        ("gzip", None, COMPRESSED_IN_LOOP[Codec.gzip]),
-        ("snappy", None, COMPRESSED_IN_LOOP[Codec.snappy]),
-        ("lz4", None, COMPRESSED_IN_LOOP[Codec.lz4]),
-        ("zstd", None, COMPRESSED_IN_LOOP[Codec.zstd]),
-        ("zstd", 1, COMPRESSED_IN_LOOP[Codec.zstd]),
-        ("zstd", 19, COMPRESSED_IN_LOOP_ABOVE),
-        ("lz4", 9, COMPRESSED_IN_LOOP_ABOVE),
+        ("gzip", None, MAX_IN_LOOP_BYTES[Codec.gzip]),
+        ("snappy", None, MAX_IN_LOOP_BYTES[Codec.snappy]),
+        ("lz4", None, MAX_IN_LOOP_BYTES[Codec.lz4]),
+        ("zstd", None, MAX_IN_LOOP_BYTES[Codec.zstd]),
+        ("zstd", 1, MAX_IN_LOOP_BYTES[Codec.zstd]),
+        ("zstd", 19, MAX_IN_LOOP_BYTES_HIGH_LEVEL),
+        ("lz4", 9, MAX_IN_LOOP_BYTES_HIGH_LEVEL),
     ],
 )
-async def test_only_what_takes_long_goes_to_a_thread(
+async def test_only_large_batches_are_compressed_in_a_thread(
     codec: str, level: int | None, limit: int, offloaded: list[int]
 ) -> None:
     async with Bench(
@@ -79,7 +79,7 @@ async def test_only_what_takes_long_goes_to_a_thread(
         assert offloaded == [1]
 
 
-async def test_a_thread_gets_many_batches_at_once(offloaded: list[int]) -> None:
+async def test_thread_compresses_several_batches_per_job(offloaded: list[int]) -> None:
     topics = {"clicks": [1] * 20}
     async with Bench(topics, compression_type="gzip", linger_ms=60_000) as bench:
         for partition in range(20):
@@ -89,21 +89,21 @@ async def test_a_thread_gets_many_batches_at_once(offloaded: list[int]) -> None:
         assert len(offloaded) <= 3
 
 
-async def test_one_turn_compresses_no_more_than_its_share(
+async def test_compression_in_the_loop_is_bounded_per_iteration(
     monkeypatch: pytest.MonkeyPatch, offloaded: list[int]
 ) -> None:
-    a_turn: Counter[int] = Counter()
-    turn = 0
+    compressed_bytes: Counter[int] = Counter()
+    iteration = 0
     compress = batch_compressor.compress
 
     def counted(codec: Codec, data: Any, level: int | None) -> bytes:
-        a_turn[turn] += len(data)
+        compressed_bytes[iteration] += len(data)
         return compress(codec, data, level)
 
     async def count() -> None:
-        nonlocal turn
+        nonlocal iteration
         while True:
-            turn += 1
+            iteration += 1
             await asyncio.sleep(0)
 
     monkeypatch.setattr(batch_compressor, "compress", counted)
@@ -115,12 +115,12 @@ async def test_one_turn_compresses_no_more_than_its_share(
         await bench.producer.flush()
         counting.cancel()
         assert not offloaded
-        assert sum(a_turn.values()) >= 20 * (SMALL - ABOVE)
-        assert max(a_turn.values()) <= (IN_A_TURN + 1) * SMALL
+        assert sum(compressed_bytes.values()) >= 20 * (SMALL - ABOVE)
+        assert max(compressed_bytes.values()) <= (IN_LOOP_BUDGET_FACTOR + 1) * SMALL
 
 
 @pytest.mark.parametrize("size", [SMALL - ABOVE, SMALL + ABOVE])
-async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
+async def test_batches_behind_one_that_cannot_be_compressed_are_sent(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codec_fails = itertools.chain([True], itertools.repeat(False))
@@ -146,17 +146,17 @@ async def test_what_waited_behind_a_batch_that_cannot_be_compressed_leaves(
         assert bench.values("clicks") == values[1:]
 
 
-async def test_a_batch_behind_others_fills_up_until_it_is_its_turn() -> None:
+async def test_batch_behind_others_fills_up_until_they_are_sent() -> None:
     async with Bench({"clicks": [1]}, compression_type="lz4", linger_ms=5) as bench:
         closed: list[int] = []
         await bench.producer.send("clicks", b"first")
         bench.producer.client.hooks.listen(BatchClosed, lambda event: closed.append(event.records))
         hold = bench.hold()
-        most = bench.config.max_in_flight_requests_per_connection
+        max_in_flight = bench.config.max_in_flight_requests_per_connection
         for _ in range(50):
             await bench.producer.enqueue("clicks", b"v")
             await asyncio.sleep(0.01)
         hold.release()
         await bench.producer.flush()
-        # Those under way, one that was compressed ahead, and all the others together.
-        assert closed == [1] * (most + 1) + [50 - most - 1]
+        # The batches in flight, one that was compressed ahead, and one with all other records.
+        assert closed == [1] * (max_in_flight + 1) + [50 - max_in_flight - 1]

@@ -1,4 +1,4 @@
-"""The sender's look rounds: how few there are when nothing is due, and what a fault in one does."""
+"""Runs of the send loop: few while nothing is due, and an exception in one stops the producer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from kafka_async.errors import TaskDiedError
 from kafka_async.producer.accumulator import Accumulator
-from kafka_async.producer.incomplete_batches import Ledger
+from kafka_async.producer.incomplete_batches import IncompleteBatches
 from tests.producer.bench import Bench
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-@pytest.mark.parametrize("broken", [(Accumulator, "tick"), (Ledger, "acknowledge")])
-async def test_a_fault_in_the_sender_ends_the_producer_at_once(
+@pytest.mark.parametrize("broken", [(Accumulator, "tick"), (IncompleteBatches, "acknowledge")])
+async def test_exception_in_the_sender_stops_the_producer(
     broken: tuple[type[object], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
@@ -31,31 +31,31 @@ async def test_a_fault_in_the_sender_ends_the_producer_at_once(
             await bench.producer.enqueue("clicks", b"v")
 
 
-async def test_an_idle_producer_sleeps() -> None:
-    forever: Any = {"metadata_max_age_ms": 86_400_000}  # metadata that changed is looked at
-    async with Bench({"clicks": [1]}, linger_ms=5, **forever) as bench:
+async def test_idle_producer_does_not_run_the_send_loop() -> None:
+    no_refresh: Any = {"metadata_max_age_ms": 86_400_000}  # new metadata runs the send loop
+    async with Bench({"clicks": [1]}, linger_ms=5, **no_refresh) as bench:
         loop = asyncio.get_running_loop()
         for _ in range(3):
             await bench.producer.send("clicks", b"v")
             await asyncio.sleep(1)
-        patience = bench.config.delivery_timeout_ms / 1000
-        looks = 0
+        timeout = bench.config.delivery_timeout_ms / 1000
+        runs = 0
         tick = Accumulator.tick
 
         def counted(accumulator: Accumulator, now: float) -> bool:
-            nonlocal looks
-            looks += 1
+            nonlocal runs
+            runs += 1
             return tick(accumulator, now)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Accumulator, "tick", counted)
-            begun = loop.time()
-            await asyncio.sleep(10 * patience)
-            assert loop.time() - begun == pytest.approx(10 * patience)
-        assert looks <= 3  # one for each batch, when its time would have been over
+            started = loop.time()
+            await asyncio.sleep(10 * timeout)
+            assert loop.time() - started == pytest.approx(10 * timeout)
+        assert runs <= 3  # one per batch, at its deadline
 
 
-async def test_a_throttled_broker_is_looked_at_again_when_it_may_be_asked(
+async def test_sends_to_a_throttled_broker_after_the_throttle_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with Bench({"clicks": [1]}) as bench:
