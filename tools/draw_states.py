@@ -114,7 +114,7 @@ def make() -> str:
         TRANSACTIONS,
         generated_page.table(
             ["State", "What a call is told"],
-            ((state.value, why) for state, why in transaction_state.REASONS.items()),
+            ((state.value, why) for state, why in transaction_state.STATE_ERRORS.items()),
         ),
         "",
         transitions(transaction_state.TRANSITIONS),

@@ -209,7 +209,7 @@ class Instruments:
 
     def _count_records(self) -> None:
         meter: Meter = self._meter
-        append_run: Callable[..., list[Delivery]] = getattr(RecordWriter, "_append_run")  # noqa: B009
+        append_values: Callable[..., list[Delivery]] = getattr(RecordWriter, "_append_values")  # noqa: B009
         reader, parse_records, parse_columns = (
             kernel.RecordReader,
             kernel.parse_records,
@@ -217,7 +217,7 @@ class Instruments:
         )
 
         def counted_run(*arguments: Any) -> list[Delivery]:
-            deliveries = append_run(*arguments)
+            deliveries = append_values(*arguments)
             meter.now.records += len(deliveries)
             return deliveries
 
@@ -244,7 +244,7 @@ class Instruments:
             meter.now.records += columns.rows
             return columns
 
-        self._patch.setattr(RecordWriter, "_append_run", counted_run)
+        self._patch.setattr(RecordWriter, "_append_values", counted_run)
         self._patch.setattr(kernel, "RecordReader", CountedReader)
         self._patch.setattr(kernel, "parse_records", counted_records)
         self._patch.setattr(kernel, "parse_columns", counted_columns)

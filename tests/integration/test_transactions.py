@@ -203,7 +203,7 @@ async def test_a_new_epoch_ends_an_open_transaction(
         txn = await producer.begin()
         await txn.send(topic, b"aborted")
         with monkeypatch.context() as patch:
-            patch.setattr(producer.driver, "_say_end", refused)
+            patch.setattr(producer.transaction_manager, "_send_end_txn", refused)
             await txn.abort()
         async with producer.transaction() as txn:
             await txn.send(topic, b"committed")
