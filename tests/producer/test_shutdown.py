@@ -30,7 +30,7 @@ def producer_of(stage: Stage, **options: Any) -> Producer:
 
 
 async def stop_all(stage: Stage) -> None:
-    for broker in stage.cluster.alive():
+    for broker in stage.cluster.alive_broker_ids():
         await stage.cluster.stop_broker(broker)
 
 
