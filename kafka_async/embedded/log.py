@@ -89,7 +89,7 @@ class PartitionLog:
         self._segments = LogSegments()
         self._leader_epochs: list[EpochAndOffset] = [EpochAndOffset(0, 0)]  # start offsets
 
-    # -- configuration and leader epochs -----------------------------------------------------------
+    # -- configuration and leader epochs ----------------------------------------------------------
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Apply the topic's configurations; `configs` has all of them (see configs.py)."""
@@ -270,7 +270,7 @@ class PartitionLog:
         if began:
             self._apply_retention(min_timestamp=-1)
 
-    # -- reads ----------------------------------------------------------------------------------
+    # -- reads ------------------------------------------------------------------------------------
 
     @property
     def allocated_bytes(self) -> int:

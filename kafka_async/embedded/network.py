@@ -191,7 +191,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._request_available.set()
         self._writable.set()
 
-    # -- for the cluster -------------------------------------------------------------------
+    # -- for the cluster --------------------------------------------------------------------------
 
     def abort(self) -> None:
         """Reset the connection; the request that is being handled continues."""

@@ -18,7 +18,7 @@ from kafka_async.kernel import RecordReader
 from kafka_async.records import compression
 from kafka_async.records.batch import RecordBatch, assign_offsets
 from kafka_async.types import ProducerRecord
-from tests.hostile.feed import BAD, GOOD, Feed, Reader
+from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -152,7 +152,7 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
-    feed = Feed()
+    feed = ScriptedFetch()
     for partition in (BAD, GOOD):  # neither of which is
         data = b"".join(assign_offsets(single, offset, 0) for offset in range(5_000))
         feed.data[partition] = {0: data}
@@ -190,7 +190,7 @@ async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
-    feed = Feed()
+    feed = ScriptedFetch()
     data = b"".join(assign_offsets(single, offset, 0) for offset in range(1_000))
     feed.data[BAD] = {0: data, 990: data}
     begun = asyncio.Event()

@@ -298,7 +298,7 @@ def mutants() -> list[Mutant]:
     return found
 
 
-# -- the scenarios that reach a line ---------------------------------------------------------------
+# -- the scenarios that reach a line --------------------------------------------------------------
 
 
 def reached() -> dict[str, list[str]]:

@@ -611,7 +611,7 @@ def test_transactional_commit_may_omit_member() -> None:  # before KIP-447
     assert validate(member, None, 2, 0, transactional=True) is ErrorCode.NONE
 
 
-# -- reload after a move ---------------------------------------------------------------------------
+# -- reload after a move --------------------------------------------------------------------------
 
 
 def test_stable_group_keeps_assignments_on_reload() -> None:

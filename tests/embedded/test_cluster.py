@@ -90,7 +90,7 @@ async def test_unstopped_cluster_warns() -> None:
     await supervisor.stop()
 
 
-# -- starting and stopping brokers-----------------------------------------------------------------
+# -- starting and stopping brokers ----------------------------------------------------------------
 
 
 @virtual
@@ -190,7 +190,7 @@ async def test_move_leader_elects_requested_broker(start_harness: StartHarness) 
         await cluster.move_leader(tp, 1)
 
 
-# -- control methods ----------------------------------------------------------------------------
+# -- control methods ------------------------------------------------------------------------------
 
 
 async def test_control_methods_work_from_other_event_loop() -> None:

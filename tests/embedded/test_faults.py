@@ -217,7 +217,7 @@ async def test_invalid_rule_is_rejected(harness: ClusterHarness) -> None:
         harness.cluster.faults.add(api="NoSuchApi")
 
 
-# -- error fields by API -----------------------------------------------------------------------
+# -- error fields by API --------------------------------------------------------------------------
 
 
 async def test_error_of_selected_topic(harness: ClusterHarness) -> None:
@@ -290,7 +290,7 @@ async def test_error_response_exists_for_apis_with_error_field(harness: ClusterH
     assert without.isdisjoint({"JoinGroup", "SyncGroup", "Heartbeat", "InitProducerId", "EndTxn"})
 
 
-# -- internal errors ---------------------------------------------------------------------------
+# -- internal errors ------------------------------------------------------------------------------
 
 
 async def test_exception_of_handler_is_recorded_and_returned(

@@ -78,7 +78,7 @@ async def test_reads_records_in_every_version(harness: ClusterHarness, version: 
         assert response.session_id == 0
 
 
-# -- waiting ------------------------------------------------------------------------------------
+# -- waiting --------------------------------------------------------------------------------------
 
 
 async def test_empty_response_after_max_wait(harness: ClusterHarness) -> None:
@@ -139,7 +139,7 @@ async def test_topic_deletion_ends_wait(harness: ClusterHarness) -> None:
     assert partitions_of(await waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-# -- limits -------------------------------------------------------------------------------------
+# -- limits ---------------------------------------------------------------------------------------
 
 
 async def test_limits_apply_except_to_first_batch(harness: ClusterHarness) -> None:
@@ -169,7 +169,7 @@ async def test_offset_outside_log_is_rejected(harness: ClusterHarness, offset: i
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-# -- isolation ----------------------------------------------------------------------------------
+# -- isolation ------------------------------------------------------------------------------------
 
 
 async def test_read_committed_excludes_ongoing_transaction(harness: ClusterHarness) -> None:
@@ -205,7 +205,7 @@ async def test_read_committed_waits_for_marker(harness: ClusterHarness) -> None:
     assert values(partitions_of(await waiting)[0]) == [b"b"]
 
 
-# -- epochs -------------------------------------------------------------------------------------
+# -- epochs ---------------------------------------------------------------------------------------
 
 
 async def test_validates_leader_epoch_and_detects_divergence(start_harness: StartHarness) -> None:
@@ -231,7 +231,7 @@ async def test_validates_leader_epoch_and_detects_divergence(start_harness: Star
     assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 2)
 
 
-# -- sessions -----------------------------------------------------------------------------------
+# -- sessions -------------------------------------------------------------------------------------
 
 
 async def test_session_returns_changed_partitions_only(harness: ClusterHarness) -> None:

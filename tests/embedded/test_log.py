@@ -123,7 +123,7 @@ def test_rejects_offset_outside_log() -> None:
             log.check_offset(offset)
 
 
-# -- transactions -------------------------------------------------------------------------------
+# -- transactions ---------------------------------------------------------------------------------
 
 
 def append_transactional(log: PartitionLog, producer_id: int, sequence: int = 0) -> int:
@@ -176,7 +176,7 @@ def test_marker_of_fenced_epoch_is_rejected() -> None:
     assert log.end_offset == 1
 
 
-# -- deletion and epochs ------------------------------------------------------------------------
+# -- deletion and epochs --------------------------------------------------------------------------
 
 
 def test_deleting_records_advances_log_start_offset() -> None:
@@ -226,7 +226,7 @@ def test_batches_have_leader_epoch() -> None:
     assert [view.header.leader_epoch for view in views] == [0, 4]
 
 
-# -- time ---------------------------------------------------------------------------------------
+# -- time -----------------------------------------------------------------------------------------
 
 
 def test_finds_first_record_at_or_after_timestamp() -> None:

@@ -187,7 +187,7 @@ async def test_creates_partitions(harness: ClusterHarness) -> None:
     assert await add("t", 5, assignments=[{"broker_ids": [1]}]) == 0
 
 
-# -- settings -----------------------------------------------------------------------------------
+# -- settings -------------------------------------------------------------------------------------
 
 
 async def described(

@@ -594,7 +594,7 @@ async def test_offsets_are_committed_by_topic_id() -> None:
         assert await committed_offset(it) == (ErrorCode.NONE, 5)
 
 
-# -- other APIs------------------------------------------------------------------------------------
+# -- other APIs -----------------------------------------------------------------------------------
 
 
 async def test_any_broker_allocates_producer_ids() -> None:

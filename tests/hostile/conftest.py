@@ -1,4 +1,4 @@
-"""Every refusal holds for both kernels, whichever the run was started with."""
+"""Fixture that runs a test with each kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kernel import kernels
 
 @pytest.fixture(params=kernels.NAMES)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The records and messages of a test are read by this kernel."""
+    """Read the records and messages of a test with one kernel."""
     module = kernels.load(request.param)
     names = ("Record", "RecordReader", "parse_records", "parse_columns")
     for name in ("OpenBatch", "Delivery", "murmur2", *names):

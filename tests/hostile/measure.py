@@ -1,4 +1,4 @@
-"""How much memory something takes at its worst, and all that an error carries."""
+"""Measures peak memory, and finds input bytes in errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MIB = 1024 * 1024
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-_CARRIED = 64
+_MAX_CONTAINED_BYTES = 64
 
 
 @contextlib.contextmanager
-def allocating_at_most(limit: int) -> Generator[None]:
-    """What runs inside may have so many bytes more of Python's memory than before, at any time."""
+def allocates_at_most(limit: int) -> Generator[None]:
+    """Fail if the block allocates more than this many bytes of Python memory at its peak."""
     tracemalloc.start()
     try:
         yield
@@ -33,10 +33,10 @@ def allocating_at_most(limit: int) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def growing_at_most(limit: int) -> Generator[None]:
-    """The process may be so many bytes larger than before, at any time; libraries included.
+def grows_at_most(limit: int) -> Generator[None]:
+    """Fail if the process grows by more than this many bytes at its peak, libraries included.
 
-    Where that cannot be measured it skips, and fails where CI=true.
+    Skips the test if the peak cannot be measured; fails with CI=true.
     """
     try:
         _CLEAR.write_text(_RESET_PEAK)
@@ -59,26 +59,26 @@ def _status(field: str) -> int:
     raise LookupError(field)
 
 
-def carried(error: BaseException) -> Iterator[bytes | str]:
-    """Every text and every bytes that can be reached from an error: what a log may show of it."""
+def contents_of(error: BaseException) -> Iterator[bytes | str]:
+    """Yield every text and bytes that can be reached from an error, and so from logs."""
     seen: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+    pending: list[BaseException] = [error]
+    while pending:
+        current = pending.pop()
+        if id(current) in seen:
             continue
-        seen.add(id(one))
-        yield str(one)
-        yield repr(one)
-        yield from _within((one.args, vars(one), getattr(one, "object", None)))
-        waiting += [follower for follower in (one.__cause__, one.__context__) if follower]
+        seen.add(id(current))
+        yield str(current)
+        yield repr(current)
+        yield from _within((current.args, vars(current), getattr(current, "object", None)))
+        pending += [related for related in (current.__cause__, current.__context__) if related]
 
 
 def _within(value: Any) -> Iterator[bytes | str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, bytes | bytearray | memoryview):
-        yield bytes(value)  # pyright: ignore[reportUnknownArgumentType] any shape will do
+        yield bytes(value)  # pyright: ignore[reportUnknownArgumentType] of any shape
     elif isinstance(value, dict):
         for item in value.values():  # pyright: ignore[reportUnknownVariableType]
             yield from _within(item)
@@ -87,16 +87,18 @@ def _within(value: Any) -> Iterator[bytes | str]:
             yield from _within(item)
 
 
-def assert_it_carries_little(error: BaseException, data: bytes) -> None:
-    """No run of more than 64 bytes of the input is in the error, as it is or spelt in some way."""
-    texts = [part if isinstance(part, str) else part.decode("latin-1") for part in carried(error)]
-    whole = "\n".join(text for text in texts if len(text) > _CARRIED)
-    for at in range(len(data) - _CARRIED):
-        run = data[at : at + _CARRIED + 1]
+def assert_contains_little_of(error: BaseException, data: bytes) -> None:
+    """Check that an error has no 65 consecutive bytes of the input, in any usual encoding."""
+    texts = [
+        part if isinstance(part, str) else part.decode("latin-1") for part in contents_of(error)
+    ]
+    whole = "\n".join(text for text in texts if len(text) > _MAX_CONTAINED_BYTES)
+    for at in range(len(data) - _MAX_CONTAINED_BYTES):
+        run = data[at : at + _MAX_CONTAINED_BYTES + 1]
         for spelling in (
             run.decode("latin-1"),
             run.decode("utf-8", "replace"),
             repr(run)[2:-1],
             run.hex(),
         ):
-            assert spelling not in whole, f"{type(error).__name__} carries {run[:16]!r}..."
+            assert spelling not in whole, f"{type(error).__name__} contains {run[:16]!r}..."

@@ -1,4 +1,4 @@
-"""Compressed batches that are none, or far larger than they look: refused at the cap's cost."""
+"""Malformed compressed batches and decompression bombs are rejected within the memory limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import cramjam
-import lz4.frame  # pyright: ignore[reportMissingTypeStubs] it has none
+import lz4.frame  # pyright: ignore[reportMissingTypeStubs] no stubs
 import pytest
 import zstandard
 
@@ -33,21 +33,21 @@ from kafka_async.records.compression import (
     decompress,
     decompress_frames,
 )
-from tests.hostile.feed import BAD, GOOD, Feed, Reader
-from tests.hostile.lies import SECRET, batch, records
-from tests.hostile.measure import MIB, allocating_at_most, growing_at_most
+from tests.hostile.malformed_batches import SECRET, batch, records
+from tests.hostile.measure import MIB, allocates_at_most, grows_at_most
+from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
 from tests.kernel.wire import record
 
 if TYPE_CHECKING:
     from kafka_async.types import Headers
 
-PACKED = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
+COMPRESSED_CODECS = [Codec.gzip, Codec.snappy, Codec.lz4, Codec.zstd]
 DATA = b"".join(records())
 XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 CAP = 128 * MIB
 
 
-def test_the_cap_is_128_mib() -> None:
+def test_limit_is_128_mib() -> None:
     assert MAX_DECOMPRESSED_BYTES_PER_BATCH == CAP
     assert MAX_DECOMPRESSED_BYTES_PER_CALL == 4 * CAP
     assert ENOUGH == CAP
@@ -63,7 +63,7 @@ def gzip_bomb(size: int) -> bytes:
 
 
 def zstd_bomb(size: int, window_log: int = 21) -> bytes:
-    """Without its size, so that nobody can refuse it by that."""
+    """Return zeros compressed without the content size, which would reveal the bomb."""
     made = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
     stream = zstandard.ZstdCompressor(compression_params=made).compressobj()
     parts = [stream.compress(bytes(MIB)) for _ in range(size // MIB)]
@@ -79,17 +79,17 @@ def raw_snappy(data: bytes) -> bytes:
 
 
 @functools.cache
-def eight(codec: Codec) -> bytes:
-    """A stream that becomes 8 MiB."""
+def eight_mib_stream(codec: Codec) -> bytes:
+    """Return a stream that decompresses to 8 MiB."""
     make = {Codec.gzip: gzip_bomb, Codec.zstd: zstd_bomb, Codec.lz4: lz4_bomb}
     return make[codec](8 * MIB)
 
 
-# The codec, the compressed bytes, and how many times as large they are at least. No codec packs
-# denser than zstd's 32,768 to 1; what claims more than that lies (below).
+# The codec, the compressed bytes and the minimum ratio. The highest possible ratio is zstd's
+# 32,768 to 1; data that claims more is malformed (below).
 BOMBS: dict[str, tuple[Codec, Callable[[], bytes], int]] = {
     "gzip bomb 1:1,000": (Codec.gzip, lambda: gzip_bomb(200 * MIB), 1_000),
-    "gzip bomb of many members": (Codec.gzip, lambda: 25 * eight(Codec.gzip), 1_000),
+    "gzip bomb of many members": (Codec.gzip, lambda: 25 * eight_mib_stream(Codec.gzip), 1_000),
     "snappy bomb 1:20": (Codec.snappy, lambda: raw_snappy(bytes(200 * MIB)), 20),
     "snappy bomb of many blocks": (
         Codec.snappy,
@@ -97,9 +97,9 @@ BOMBS: dict[str, tuple[Codec, Callable[[], bytes], int]] = {
         20,
     ),
     "lz4 bomb 1:240": (Codec.lz4, lambda: lz4_bomb(200 * MIB), 240),
-    "lz4 bomb of many frames": (Codec.lz4, lambda: 25 * eight(Codec.lz4), 240),
+    "lz4 bomb of many frames": (Codec.lz4, lambda: 25 * eight_mib_stream(Codec.lz4), 240),
     "zstd bomb 1:32,000": (Codec.zstd, lambda: zstd_bomb(200 * MIB), 32_000),
-    "zstd bomb of many frames": (Codec.zstd, lambda: 25 * eight(Codec.zstd), 20_000),
+    "zstd bomb of many frames": (Codec.zstd, lambda: 25 * eight_mib_stream(Codec.zstd), 20_000),
     "zstd bomb with a window of 128 MiB": (Codec.zstd, lambda: zstd_bomb(200 * MIB, 27), 32_000),
 }
 
@@ -110,23 +110,23 @@ def bomb(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_stops_at_the_cap_and_costs_no_more(name: str) -> None:
+def test_bomb_stops_at_limit_with_bounded_memory(name: str) -> None:
     codec, _, ratio = BOMBS[name]
-    packed = bomb(name)
-    assert 200 * MIB // len(packed) >= ratio
-    with growing_at_most(CAP * 6 // 5), pytest.raises(CorruptRecordError, match=codec.name):
-        decompress(codec, packed)
+    compressed = bomb(name)
+    assert 200 * MIB // len(compressed) >= ratio
+    with grows_at_most(CAP * 6 // 5), pytest.raises(CorruptRecordError, match=codec.name):
+        decompress(codec, compressed)
 
 
-@pytest.mark.parametrize("codec", PACKED)
-def test_what_is_just_below_the_cap_costs_no_more_than_it_is(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", COMPRESSED_CODECS)
+def test_batch_below_limit_takes_its_size(codec: Codec) -> None:
     size = CAP - MIB
-    packed = zstd_bomb(size) if codec is Codec.zstd else compress(codec, bytes(size))
-    with growing_at_most(CAP * 6 // 5):
-        assert len(decompress(codec, packed)) == size
+    compressed = zstd_bomb(size) if codec is Codec.zstd else compress(codec, bytes(size))
+    with grows_at_most(CAP * 6 // 5):
+        assert len(decompress(codec, compressed)) == size
 
 
-def test_together_nothing_is_decompressed_that_may_be_a_bomb() -> None:
+def test_bombs_have_no_content_size() -> None:
     for codec, make, _ in BOMBS.values():
         assert content_size(codec, memoryview(make())) == 0
     size = MAX_SCANNED_BLOCKS * BLOCK
@@ -136,19 +136,19 @@ def test_together_nothing_is_decompressed_that_may_be_a_bomb() -> None:
     assert content_size(Codec.zstd, memoryview(compress(Codec.zstd, bytes(size + 1)))) == 0
 
 
-# -- in the loop ----------------------------------------------------------------------------------
+# -- event loop -----------------------------------------------------------------------------------
 
-BLOCK = 128 * 1024  # the most of a zstd block
+BLOCK = 128 * 1024  # maximum of a zstd block
 
 
 def zstd_of_empty_blocks(count: int) -> bytes:
-    """A frame that holds one byte, as it says, in its last block; before it are empty ones."""
+    """Return a frame of one byte in its last block, after empty blocks."""
     header = b"\x28\xb5\x2f\xfd" + b"\xa0" + struct.pack("<I", 1)  # one segment, 4 bytes of size
     return header + bytes(3 * (count - 1)) + ((1 << 3) | 1).to_bytes(3, "little") + b"x"
 
 
-def looks(function: Callable[[], object]) -> int:
-    """How many functions of C it calls, such as one for each block that it looks at."""
+def c_calls(function: Callable[[], object]) -> int:
+    """Return the number of C functions that a call uses; scanning a block uses at least one."""
     seen: list[str] = []
 
     def note(_: object, event: str, __: object) -> None:
@@ -163,12 +163,12 @@ def looks(function: Callable[[], object]) -> int:
     return len(seen)
 
 
-def view_of(packed: bytes, codec: Codec = Codec.zstd) -> BatchView:
-    (view,) = iter_batches(batch(codec=codec, payload=packed), topic="t", partition=0)
+def view_of(compressed: bytes, codec: Codec = Codec.zstd) -> BatchView:
+    (view,) = iter_batches(batch(codec=codec, payload=compressed), topic="t", partition=0)
     return view
 
 
-# So many pieces that hold nothing, the way that takes the fewest bytes, and one that holds a byte.
+# This many empty pieces, in the smallest encoding, and one of a single byte.
 PIECES: dict[Codec, Callable[[int], bytes]] = {
     Codec.snappy: lambda count: XERIAL + count * b"\0\0\0\1\0" + xerial_block(b"x"),
     Codec.lz4: lambda count: count * lz4_bomb(0) + compress(Codec.lz4, b"x"),
@@ -177,21 +177,19 @@ PIECES: dict[Codec, Callable[[int], bytes]] = {
 
 
 def xerial_block(data: bytes) -> bytes:
-    packed = raw_snappy(data)
-    return struct.pack(">i", len(packed)) + packed
+    compressed = raw_snappy(data)
+    return struct.pack(">i", len(compressed)) + compressed
 
 
 @pytest.mark.parametrize("codec", PIECES)
 @pytest.mark.parametrize("pieces", [MAX_SCANNED_BLOCKS, 20_000])
-def test_what_has_many_pieces_is_not_walked_through_before_it_is_left_to_a_thread(
-    codec: Codec, pieces: int
-) -> None:
-    packed = PIECES[codec](pieces)
-    assert decompress(codec, packed) == b"x"
-    view = view_of(packed, codec)
-    assert looks(lambda: view.content_size) <= 2 * MAX_SCANNED_BLOCKS
-    assert looks(lambda: view.decompression_cost) <= 6 * MAX_SCANNED_BLOCKS
-    assert looks(lambda: view.decompression_cost) <= 6  # once is enough
+def test_scan_of_many_blocks_is_limited(codec: Codec, pieces: int) -> None:
+    compressed = PIECES[codec](pieces)
+    assert decompress(codec, compressed) == b"x"
+    view = view_of(compressed, codec)
+    assert c_calls(lambda: view.content_size) <= 2 * MAX_SCANNED_BLOCKS
+    assert c_calls(lambda: view.decompression_cost) <= 6 * MAX_SCANNED_BLOCKS
+    assert c_calls(lambda: view.decompression_cost) <= 6  # once is enough
     assert view.content_size == 0
     assert view.decompression_cost >= LARGE_EFFORT
 
@@ -199,15 +197,15 @@ def test_what_has_many_pieces_is_not_walked_through_before_it_is_left_to_a_threa
 @pytest.mark.parametrize(
     ("module", "maker"), [(zlib, "decompressobj"), (lz4.frame, "LZ4FrameDecompressor")]
 )
-def test_what_follows_a_short_stream_is_not_copied_again_and_again(
+def test_many_short_streams_are_copied_linearly(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, maker: str
 ) -> None:
     codec = Codec.gzip if module is zlib else Codec.lz4
-    packed = 5_000 * compress(codec, b"x")
+    compressed = 5_000 * compress(codec, b"x")
     copied = 0
     make = getattr(module, maker)
 
-    class Watched:
+    class CountingStream:
         def __init__(self, *options: int) -> None:
             self._stream = make(*options)
 
@@ -220,17 +218,17 @@ def test_what_follows_a_short_stream_is_not_copied_again_and_again(
             copied += len(self._stream.unused_data or b"")
             return part
 
-    monkeypatch.setattr(module, maker, Watched)
-    assert decompress(codec, packed) == 5_000 * b"x"
-    assert 0 < copied <= 8 * len(packed)
+    monkeypatch.setattr(module, maker, CountingStream)
+    assert decompress(codec, compressed) == 5_000 * b"x"
+    assert 0 < copied <= 8 * len(compressed)
 
 
-def test_a_batch_of_few_blocks_says_its_size() -> None:
+def test_few_blocks_have_content_size() -> None:
     view = view_of(zstd_of_empty_blocks(MAX_SCANNED_BLOCKS))
     assert (view.content_size, view.decompression_cost) == (1, 1)
 
 
-ASIDE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
+EXPENSIVE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
     "a large zstd frame that says its size": (
         Codec.zstd,
         lambda: compress(Codec.zstd, bytes(CAP)),
@@ -246,9 +244,9 @@ ASIDE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASIDE)
-def test_what_may_take_long_is_left_to_a_thread(name: str) -> None:
-    codec, make = ASIDE[name]
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_expensive_batch_is_decompressed_in_thread(name: str) -> None:
+    codec, make = EXPENSIVE[name]
     assert view_of(make(), codec).decompression_cost >= LARGE_EFFORT
 
 
@@ -260,53 +258,51 @@ def lz4_frame(data: bytes, size: int = 4, *, sums: bool = False) -> bytes:
 
 @pytest.mark.parametrize("sums", [True, False])
 @pytest.mark.parametrize("size", [4, 5, 6, 7])
-def test_a_small_batch_of_lz4_is_read_in_the_loop_whatever_its_frame_says(
-    size: int, sums: bool
-) -> None:
-    """Of 64 KiB to 4 MiB are its blocks; some clients write the largest."""
+def test_small_lz4_batch_is_decompressed_in_event_loop(size: int, sums: bool) -> None:
+    """The maximum block size is 64 KiB to 4 MiB; some clients declare the largest."""
     view = view_of(lz4_frame(bytes(300_000), size, sums=sums), Codec.lz4)
     assert 0 < view.decompression_cost <= 300_000 < LARGE_EFFORT
 
 
-def test_what_java_compresses_is_not() -> None:
-    """It does not say its size: a batch of 16 KiB, the producer's default."""
+def test_small_java_zstd_batch_is_decompressed_in_event_loop() -> None:
+    """Java writes no content size; 16 KiB is its default batch size."""
     made = zstandard.ZstdCompressor(write_content_size=False)
     view = view_of(made.compress(random.Random(1).randbytes(8 * 1024).hex().encode()))
     assert view.content_size == 0
     assert 0 < view.decompression_cost <= BLOCK
 
 
-# -- what lies ------------------------------------------------------------------------------------
+# -- malformed data -------------------------------------------------------------------------------
 
 
-def zstd_claiming(size: int) -> bytes:
-    """A frame of one block of one byte, repeated once, that claims to hold `size` bytes."""
-    header = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", size)  # one segment, 8 bytes of size
+def zstd_with_content_size(size: int) -> bytes:
+    """Return a frame of one block of one byte, repeated once, that declares `size` bytes."""
+    header = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", size)  # one segment, 8-byte size
     return header + ((1 << 3) | (1 << 1) | 1).to_bytes(3, "little") + b"x"
 
 
 def zstd_blocks(size: int) -> bytes:
-    """A frame of 63 blocks of one byte each, repeated so many times."""
+    """Return a frame of 63 blocks of one byte each, repeated `size` times."""
     first = ((size << 3) | (1 << 1)).to_bytes(3, "little") + b"x"
     return b"\x28\xb5\x2f\xfd\0\x58" + 62 * first + bytes([first[0] | 1]) + first[1:]
 
 
 def zstd_with_window(exponent: int) -> bytes:
-    """A frame of one byte whose window is 2**(10 + exponent) bytes."""
+    """Return a frame of one byte with a window of 2**(10 + exponent) bytes."""
     return b"\x28\xb5\x2f\xfd\0" + bytes([exponent << 3]) + b"\x09\0\0x"
 
 
-def zstd_needing(dictionary: int) -> bytes:
+def zstd_with_dictionary(dictionary: int) -> bytes:
     return b"\x28\xb5\x2f\xfd\x03" + b"\x58" + struct.pack("<I", dictionary) + b"\x09\0\0x"
 
 
-def lz4_claiming(size: int) -> bytes:
+def lz4_with_content_size(size: int) -> bytes:
     frame = bytearray(lz4.frame.compress(DATA, store_size=True))  # pyright: ignore
     struct.pack_into("<Q", frame, 6, size)
     return with_checksum(frame, 14)
 
 
-def lz4_needing(dictionary: int) -> bytes:
+def lz4_with_dictionary(dictionary: int) -> bytes:
     frame = bytearray(lz4.frame.compress(DATA, store_size=False))  # pyright: ignore
     frame[4] |= 1
     frame[6:6] = struct.pack("<I", dictionary)
@@ -314,7 +310,7 @@ def lz4_needing(dictionary: int) -> bytes:
 
 
 def with_checksum(frame: bytearray, end: int) -> bytes:
-    """The frame with the checksum that makes its header right: of 256 one does."""
+    """Return the frame with the valid header checksum, found among all 256."""
     for value in range(256):
         frame[end] = value
         try:
@@ -345,12 +341,12 @@ NO_STREAM = {
     Codec.lz4: "is no lz4 frame .*frameType",
     Codec.zstd: "is no zstd frame .*frame parameters",
 }
-GARBAGE = SECRET[6:]  # nothing in it looks like the flag of a dictionary
+GARBAGE = SECRET[6:]  # without the flag of a dictionary
 
 CASES: dict[str, tuple[Codec, bytes, str]] = {
     **{
-        f"{c.name} cut off": (c, compress(c, DATA)[:-10], sentence)
-        for c, sentence in (
+        f"{c.name} cut off": (c, compress(c, DATA)[:-10], expected_message)
+        for c, expected_message in (
             (Codec.gzip, NO_MARK),
             (Codec.snappy, "block of an impossible length"),
             (Codec.lz4, NO_MARK),
@@ -367,9 +363,9 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
             compress(c, DATA) + GARBAGE[:99],
             "block of an impossible length" if c is Codec.snappy else NO_STREAM[c],
         )
-        for c in PACKED
+        for c in COMPRESSED_CODECS
     },
-    **{f"{c.name} that is none": (c, GARBAGE, NO_STREAM[c]) for c in PACKED},
+    **{f"{c.name} of random bytes": (c, GARBAGE, NO_STREAM[c]) for c in COMPRESSED_CODECS},
     "gzip without its end mark": (Codec.gzip, compress(Codec.gzip, DATA)[:-8], NO_MARK),
     "gzip with a wrong length": (
         Codec.gzip,
@@ -387,14 +383,18 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
         flipped(compress(Codec.lz4, DATA), 6),
         "is no lz4 frame .*headerChecksum",
     ),
-    "lz4 with lying content size 10": (Codec.lz4, lz4_claiming(10), "frameSize_wrong"),
-    "lz4 with lying content size 1:1,000,000": (
+    "lz4 with wrong content size 10": (Codec.lz4, lz4_with_content_size(10), "frameSize_wrong"),
+    "lz4 with wrong content size 1:1,000,000": (
         Codec.lz4,
-        lz4_claiming(len(DATA) * 10**6),
+        lz4_with_content_size(len(DATA) * 10**6),
         "frameSize_wrong",
     ),
-    "lz4 with lying content size 2^63-1": (Codec.lz4, lz4_claiming(2**63 - 1), "frameSize_wrong"),
-    "lz4 with a dictionary id": (Codec.lz4, lz4_needing(7), "needs a dictionary"),
+    "lz4 with wrong content size 2^63-1": (
+        Codec.lz4,
+        lz4_with_content_size(2**63 - 1),
+        "frameSize_wrong",
+    ),
+    "lz4 with a dictionary id": (Codec.lz4, lz4_with_dictionary(7), "needs a dictionary"),
     "zstd without its last block": (
         Codec.zstd,
         b"\x28\xb5\x2f\xfd\0\x58\x08\0\0x",
@@ -406,19 +406,19 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
         "impossible kind or size",
     ),
     "zstd with blocks of 2 MiB": (Codec.zstd, zstd_blocks(2 * MIB - 1), "impossible kind or size"),
-    "zstd with lying content size 2": (
+    "zstd with wrong content size 2": (
         Codec.zstd,
-        zstd_claiming(2),
+        zstd_with_content_size(2),
         "declares 2 bytes, more than it may hold",
     ),
-    "zstd with lying content size 1:1,000,000": (
+    "zstd with wrong content size 1:1,000,000": (
         Codec.zstd,
-        zstd_claiming(17 * 10**6),
+        zstd_with_content_size(17 * 10**6),
         "declares .* more than it may hold",
     ),
-    "zstd with lying content size 2^63-1": (
+    "zstd with wrong content size 2^63-1": (
         Codec.zstd,
-        zstd_claiming(2**63 - 1),
+        zstd_with_content_size(2**63 - 1),
         "declares .* more than it may hold",
     ),
     "zstd with a window of 2^41": (
@@ -431,7 +431,7 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
         zstd_with_window(18),
         "decompression error: Frame requires too much memory",
     ),
-    "zstd with a dictionary id": (Codec.zstd, zstd_needing(7), "needs a dictionary"),
+    "zstd with a dictionary id": (Codec.zstd, zstd_with_dictionary(7), "needs a dictionary"),
     "xerial negative block": (
         Codec.snappy,
         blocks((-1, GOOD_BLOCK)),
@@ -453,27 +453,27 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
         blocks() + b"\0\0",
         "ends inside a block's length",
     ),
-    "xerial from the future": (
+    "xerial of a newer version": (
         Codec.snappy,
         b"\x82SNAPPY\0" + struct.pack(">ii", 2, 2),
         "needs a reader of version 2",
     ),
-    "snappy with lying size 2^32-1": (
+    "snappy with wrong size 2^32-1": (
         Codec.snappy,
         HUGE + GOOD_BLOCK,
         "declares more than it can hold",
     ),
-    "snappy with lying size 1:1,000,000": (
+    "snappy with wrong size 1:1,000,000": (
         Codec.snappy,
         b"\x80\x80\x80\x20" + SECRET[:60],
         "declares more than it can hold",
     ),
-    "snappy with lying size too large": (
+    "snappy with wrong size too large": (
         Codec.snappy,
         b"\x80\x20" + GOOD_BLOCK[2:],
         "is no snappy block .*mismatch",
     ),
-    "snappy with lying size too small": (
+    "snappy with wrong size too small": (
         Codec.snappy,
         b"\x80\x01" + GOOD_BLOCK[2:],
         "is no snappy block .*literal",
@@ -481,46 +481,49 @@ CASES: dict[str, tuple[Codec, bytes, str]] = {
 }
 
 
-def test_together_nothing_is_decompressed_that_lies() -> None:
+def test_malformed_data_has_no_content_size() -> None:
     assert [n for n, (c, data, _) in CASES.items() if content_size(c, memoryview(data))] == []
 
 
 @pytest.mark.parametrize("wrong", [-1, 1, MIB])
-def test_together_none_has_another_size_than_it_says(wrong: int) -> None:
-    packed, size = memoryview(compress(Codec.zstd, DATA)), len(DATA)
-    assert content_size(Codec.zstd, packed) == size
-    assert [bytes(made) for made in decompress_frames([packed] * 2, [size] * 2)] == [DATA] * 2
+def test_wrong_content_size_is_corrupt(wrong: int) -> None:
+    compressed, size = memoryview(compress(Codec.zstd, DATA)), len(DATA)
+    assert content_size(Codec.zstd, compressed) == size
+    assert [bytes(made) for made in decompress_frames([compressed] * 2, [size] * 2)] == [DATA] * 2
     with pytest.raises(CorruptRecordError, match="damaged frame"):
-        decompress_frames([packed] * 2, [size, size + wrong])
+        decompress_frames([compressed] * 2, [size, size + wrong])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_no_stream_is_corrupt_and_costs_nothing(name: str) -> None:
-    codec, packed, sentence = CASES[name]
+def test_malformed_stream_is_corrupt_and_allocates_little(name: str) -> None:
+    codec, compressed, expected_message = CASES[name]
     decompress(codec, compress(codec, b"load the package first"))
-    with allocating_at_most(2 * MIB), pytest.raises(CorruptRecordError, match=sentence) as caught:
-        decompress(codec, packed)
+    with (
+        allocates_at_most(2 * MIB),
+        pytest.raises(CorruptRecordError, match=expected_message) as caught,
+    ):
+        decompress(codec, compressed)
     assert caught.value.message.startswith(f"the {codec.name} data ")
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_in_a_batch_it_says_where(kernel: ModuleType, name: str) -> None:
-    codec, packed, sentence = CASES[name]
-    (view,) = iter_batches(batch(codec=codec, payload=packed), topic="t", partition=3)
-    with pytest.raises(CorruptRecordError, match=sentence) as caught:
+def test_malformed_stream_in_batch_has_position(kernel: ModuleType, name: str) -> None:
+    codec, compressed, expected_message = CASES[name]
+    (view,) = iter_batches(batch(codec=codec, payload=compressed), topic="t", partition=3)
+    with pytest.raises(CorruptRecordError, match=expected_message) as caught:
         view.records()
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 5)
 
 
-def test_a_window_that_java_writes_is_read() -> None:
-    """Level 22 of zstd asks for 128 MiB when the size is not known to it."""
+def test_reads_largest_window_of_java() -> None:
+    """Level 22 of zstd uses a window of 128 MiB if it does not know the size."""
     stream = zstandard.ZstdCompressor(level=22, write_content_size=False).compressobj()
     assert decompress(Codec.zstd, stream.compress(DATA) + stream.flush()) == DATA
 
 
-def test_the_output_is_fresh_and_cut_to_what_was_produced() -> None:
-    """CVE-2025-66566: what was in a reused buffer came out behind what was produced."""
-    for codec in PACKED:
+def test_output_has_only_decompressed_bytes() -> None:
+    """CVE-2025-66566: the output ended with old contents of a reused buffer."""
+    for codec in COMPRESSED_CODECS:
         first = decompress(codec, compress(codec, SECRET))
         second = decompress(codec, compress(codec, b"ab"))
         assert bytes(first) == SECRET
@@ -533,14 +536,17 @@ def test_the_output_is_fresh_and_cut_to_what_was_produced() -> None:
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", [*CASES, *(name for name in BOMBS if "1:" in name)])
-async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
-    codec, packed = CASES[name][:2] if name in CASES else (BOMBS[name][0], bomb(name))
-    feed = Feed()
-    feed.data[BAD] = {0: batch(base=0) + batch(codec=codec, payload=packed), 10: batch(base=10)}
-    feed.data[GOOD] = {0: batch(base=0), 5: batch()}
-    async with feed.consumer() as consumer:
+async def test_consumer_raises_at_malformed_batch_and_continues(name: str) -> None:
+    codec, compressed = CASES[name][:2] if name in CASES else (BOMBS[name][0], bomb(name))
+    script = ScriptedFetch()
+    script.data[BAD] = {
+        0: batch(base=0) + batch(codec=codec, payload=compressed),
+        10: batch(base=10),
+    }
+    script.data[GOOD] = {0: batch(base=0), 5: batch()}
+    async with script.consumer() as consumer:
         reader = Reader(consumer)
-        await reader.until_raised(2)
+        await reader.until_errors(2)
         for error in reader.errors:
             assert (error.topic, error.partition, error.offset) == (*BAD, 5)
         await reader.until(GOOD, list(range(10)))
@@ -548,11 +554,11 @@ async def test_a_consumer_raises_it_in_its_place_and_goes_on(name: str) -> None:
         await reader.until(BAD, [0, 1, 2, 3, 4, 10, 11, 12, 13, 14])
 
 
-# -- many that are each below the cap -------------------------------------------------------------
+# -- many batches below the limit -----------------------------------------------------------------
 
 
 def message(offset: int, key: bytes | None, value: bytes | None, attributes: int = 0) -> bytes:
-    """An entry of a message set of magic 1."""
+    """Return an entry of a message set of magic 1."""
     fields = [b"\xff" * 4 if f is None else struct.pack(">i", len(f)) + f for f in (key, value)]
     covered = b"".join((struct.pack(">bbq", 1, attributes, 9_000), *fields))
     return struct.pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
@@ -560,22 +566,22 @@ def message(offset: int, key: bytes | None, value: bytes | None, attributes: int
 
 @functools.cache
 def large_message_set(base: int, in_key: bool) -> bytes:
-    """As `large_batch`, of magic 1; the 100 MiB are the record's key or its value."""
+    """Return the same as `large_batch` in magic 1; the 100 MiB are the key or the value."""
     large = bytes(100 * MIB)
     one = message(0, large, None) if in_key else message(0, None, large)
     return message(base, None, compress(Codec.gzip, one), Codec.gzip)
 
 
 @functools.cache
-def message_set_of_the_past(base: int) -> bytes:
-    """A message set of 100 MiB in what lies before `base`, and a small record there."""
+def message_set_before(base: int) -> bytes:
+    """Return a message set with a record of 100 MiB before `base` and a small one at it."""
     both = message(0, None, bytes(100 * MIB)) + message(1, b"key", b"value")
     return message(base, None, compress(Codec.gzip, both), Codec.gzip)
 
 
 @functools.cache
 def large_batch(base: int) -> bytes:
-    """A few kilobytes that become one record of 100 MiB."""
+    """Return a few kilobytes that decompress to one record of 100 MiB."""
     section = record(value=bytes(100 * MIB))
     return batch(base=base, count=1, codec=Codec.zstd, payload=compress(Codec.zstd, section))
 
@@ -587,7 +593,7 @@ LARGE: dict[str, Callable[[int], bytes]] = {
 }
 
 
-def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
+def identity(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
     return data
 
 
@@ -601,14 +607,14 @@ def as_it_is(topic: str, headers: Headers, data: bytes | None) -> bytes | None:
         for name, make in LARGE.items()
     ],
 )
-async def test_one_poll_decompresses_little_more_than_the_cap(
+async def test_poll_decompresses_limit_and_one_batch(
     make: Callable[[int], bytes], deserializes: bool
 ) -> None:
-    feed = Feed()
+    script = ScriptedFetch()
     for partition in (BAD, GOOD):
-        feed.data[partition] = {0: b"".join(make(5 * n) for n in range(4))}
-    options = {"value_deserializer": as_it_is} if deserializes else {}
-    async with feed.consumer(**options) as consumer:
+        script.data[partition] = {0: b"".join(make(5 * n) for n in range(4))}
+    options = {"value_deserializer": identity} if deserializes else {}
+    async with script.consumer(**options) as consumer:
         taken = 0
         while taken < 8:
             records = await consumer.poll(max_records=100, timeout=5)
@@ -616,8 +622,8 @@ async def test_one_poll_decompresses_little_more_than_the_cap(
             taken += len(records)
 
 
-def test_what_is_decompressed_and_not_asked_for_counts() -> None:
-    (view,) = iter_batches(message_set_of_the_past(6), topic="t", partition=0)
+def test_skipped_records_count_towards_limit() -> None:
+    (view,) = iter_batches(message_set_before(6), topic="t", partition=0)
     assert [record.offset for record in view.records(start=6)] == [6]
     assert view.decompressed_bytes > 100 * MIB
 
@@ -627,24 +633,24 @@ def views(count: int) -> PartitionBatch:
     return PartitionBatch(BAD, list(iter_batches(data, topic="t", partition=0)), 0, 5 * count)
 
 
-def test_records_of_batches_are_decompressed_one_batch_at_a_time() -> None:
+def test_batches_are_decompressed_one_at_a_time() -> None:
     read = views(5)
-    with allocating_at_most(350 * MIB):  # a record, the next batch and the record in it
+    with allocates_at_most(350 * MIB):  # a record, the next batch and its record
         for number, record in enumerate(read.records()):
             assert record.offset == 5 * number
 
 
-def test_batches_that_become_arrow_together_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_arrow_limits_decompressed_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow, "MAX_DECOMPRESSED_BYTES_PER_CALL", 150 * MIB)
     with pytest.raises(RecordTooLargeError, match="narrow them with start and end") as caught:
         views(3).to_arrow()
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 5)
-    for number in range(3):  # what is outside of the range is not even decompressed
+    for number in range(3):  # batches outside the range are not decompressed
         rows = views(3).to_arrow(start=5 * number, end=5 * number + 5)
         assert rows.num_rows == 1
 
 
-def test_records_count_is_compared_with_what_was_decompressed(kernel: ModuleType) -> None:
+def test_record_count_is_checked_against_decompressed_bytes(kernel: ModuleType) -> None:
     section = Section(DATA, 10**6, 5, 4, 0, 0, 0)
-    with allocating_at_most(64 * 1024), pytest.raises(CorruptRecordError):
+    with allocates_at_most(64 * 1024), pytest.raises(CorruptRecordError):
         kernel.parse_records(section, "t", 0)

@@ -1,4 +1,4 @@
-"""Markers and lists of aborted transactions that lie: nothing aborted is shown, nothing crashes."""
+"""Malformed markers and lists of aborted transactions: aborted records stay hidden."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kafka_async.records.batch import (
 )
 from kafka_async.records.compression import Codec
 from kafka_async.records.control import encode_control_batch
-from tests.hostile.feed import BAD, GOOD, Feed, Reader
-from tests.hostile.lies import COUNT, SECRET, batch, changed
+from tests.hostile.malformed_batches import COUNT, SECRET, batch, with_field
+from tests.hostile.scripted_fetch import BAD, GOOD, Reader, ScriptedFetch
 from tests.kernel.wire import record
 
 OURS, OTHERS = 7, 8
@@ -29,7 +29,7 @@ LISTED = [(0, OURS)]
 
 
 def data(offset: int, producer: int = OURS) -> bytes:
-    """A transactional batch of one record."""
+    """Return a transactional batch of one record."""
     made = encode_batch(
         record(value=b"of %d" % producer),
         codec=Codec.none,
@@ -52,7 +52,7 @@ def marker(offset: int, kind: Literal["commit", "abort"] = "abort", producer: in
 
 
 def control(offset: int, *pairs: tuple[bytes | None, bytes | None]) -> bytes:
-    """A control batch of our producer that holds whatever is said."""
+    """Return a control batch of our producer with these keys and values."""
     parts = [record(delta=n, key=key, value=value) for n, (key, value) in enumerate(pairs)]
     made = encode_batch(
         b"".join(parts),
@@ -65,18 +65,18 @@ def control(offset: int, *pairs: tuple[bytes | None, bytes | None]) -> bytes:
         transactional=True,
         control=True,
     )
-    if not pairs:  # compaction may leave a batch its offsets and nothing else
-        made = changed(made, COUNT, ">i", 0)
+    if not pairs:  # compaction may leave a batch without records
+        made = with_field(made, COUNT, ">i", 0)
     return assign_offsets(made, offset, 0)
 
 
-def shown(log: Sequence[bytes], aborted: Iterable[tuple[int, int]] = LISTED) -> list[int]:
+def visible_offsets(log: Sequence[bytes], aborted: Iterable[tuple[int, int]] = LISTED) -> list[int]:
     views = iter_batches(b"".join(log), topic="t", partition=0)
     ranges = [AbortedRange(*each) for each in aborted]
-    return [view.base_offset for view, handed in committed(views, ranges) if handed]
+    return [view.base_offset for view, returned in committed(views, ranges) if returned]
 
 
-# The log, the list of aborted transactions, and the offsets that are shown.
+# The log, the list of aborted transactions, and the visible offsets.
 CASES: dict[str, tuple[list[bytes], list[tuple[int, int]], list[int]]] = {
     "0 abort markers": ([data(0), data(1), data(2, OTHERS)], LISTED, [2]),
     "0 records in the marker": ([data(0), control(1), data(2), data(3, OTHERS)], LISTED, [3]),
@@ -132,43 +132,42 @@ CASES: dict[str, tuple[list[bytes], list[tuple[int, int]], list[int]]] = {
     ),
     "aborted list from before the fetch": ([data(5), marker(6), data(7)], [(-(2**63), OURS)], [7]),
     "aborted list beyond the fetch": ([data(0), data(1)], [(2**63 - 1, OURS)], [0, 1]),
-    "aborted list of nobody": ([data(0), data(1)], [(0, -1), (0, 2**63 - 1)], [0, 1]),
+    "aborted list of unknown producers": ([data(0), data(1)], [(0, -1), (0, 2**63 - 1)], [0, 1]),
     "aborted list that is empty": ([data(0), marker(1), data(2)], [], [0, 2]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_aborted_is_shown(kernel: ModuleType, name: str) -> None:
+def test_hides_aborted_records(kernel: ModuleType, name: str) -> None:
     log, aborted, visible = CASES[name]
-    assert shown(log, aborted) == visible
+    assert visible_offsets(log, aborted) == visible
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nothing_crashes_for_who_reads_uncommitted(kernel: ModuleType, name: str) -> None:
+def test_read_uncommitted_accepts_any_markers(kernel: ModuleType, name: str) -> None:
     log, _, visible = CASES[name]
     views = iter_batches(b"".join(log), topic="t", partition=0)
-    handed = [view.base_offset for view, handed in everything(views) if handed]
-    assert set(visible) <= set(handed)
+    returned = [view.base_offset for view, returned in everything(views) if returned]
+    assert set(visible) <= set(returned)
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", CASES)
-async def test_a_consumer_shows_nothing_aborted(name: str) -> None:
+async def test_consumer_hides_aborted_records(name: str) -> None:
     log, aborted, visible = CASES[name]
     end = 10
-    feed = Feed()
-    feed.aborted = aborted
-    feed.data[BAD] = {0: b"".join([*log, batch(base=end)])}
-    feed.data[GOOD] = {0: batch(base=0)}
-    async with feed.consumer(isolation_level="read_committed") as consumer:
+    script = ScriptedFetch()
+    script.aborted = aborted
+    script.data[BAD] = {0: b"".join([*log, batch(base=end)])}
+    script.data[GOOD] = {0: batch(base=0)}
+    async with script.consumer(isolation_level="read_committed") as consumer:
         reader = Reader(consumer)
         await reader.until(BAD, [*visible, *range(end, end + 5)])
         await reader.until(GOOD, [0, 1, 2, 3, 4])
 
 
-# Lists that are absurd are as likely from a hostile broker as any other; the records that they
-# hide stay hidden, and those of producers that are not in them are all there.
+# Any list hides the records of the producers in it, and no others.
 LOGS = st.lists(
     st.tuples(st.sampled_from([OURS, OTHERS]), st.sampled_from(["data", "abort", "commit"])),
     max_size=12,
@@ -181,14 +180,14 @@ RANGES = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(log=LOGS, ranges=RANGES)
-def test_any_list_hides_what_it_names_and_no_other_producers_records(
+def test_aborted_list_hides_only_listed_producers(
     kernel: ModuleType, log: list[tuple[int, str]], ranges: list[tuple[int, int]]
 ) -> None:
     made = [
         data(n, producer) if kind == "data" else marker(n, kind, producer)  # type: ignore[arg-type]  # one of the two
         for n, (producer, kind) in enumerate(log)
     ]
-    visible = shown(made, ranges)
+    visible = visible_offsets(made, ranges)
     assert {
         n for n, (producer, kind) in enumerate(log) if (producer, kind) == (OTHERS, "data")
     } <= {*visible}
@@ -199,9 +198,9 @@ def test_any_list_hides_what_it_names_and_no_other_producers_records(
         assert not [n for n in visible if n in hidden and log[n][0] == producer]
 
 
-# -- markers that cannot be read ------------------------------------------------------------------
+# -- malformed markers ----------------------------------------------------------------------------
 
-DAMAGED = {
+MALFORMED_MARKERS = {
     "marker without a key": control(1, (None, EPOCH)),
     "marker with a key cut off": control(1, (b"\0\0\0", EPOCH)),
     "marker without a value": control(1, (ABORT, None)),
@@ -210,34 +209,34 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_marker_that_cannot_be_read_is_corrupt(kernel: ModuleType, name: str) -> None:
+@pytest.mark.parametrize("name", MALFORMED_MARKERS)
+def test_malformed_marker_is_corrupt(kernel: ModuleType, name: str) -> None:
     with pytest.raises(CorruptRecordError) as caught:
-        shown([data(0), DAMAGED[name], data(2)])
+        visible_offsets([data(0), MALFORMED_MARKERS[name], data(2)])
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, 1)
 
 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
-@pytest.mark.parametrize("name", DAMAGED)
-async def test_a_consumer_raises_it_and_shows_nothing_aborted(name: str) -> None:
-    feed = Feed()
-    feed.aborted = LISTED
-    feed.data[BAD] = {0: data(0) + DAMAGED[name] + data(2), 3: batch(base=3)}
-    feed.data[GOOD] = {0: batch(base=0)}
-    async with feed.consumer(isolation_level="read_committed") as consumer:
+@pytest.mark.parametrize("name", MALFORMED_MARKERS)
+async def test_consumer_raises_at_malformed_marker_and_hides_aborted_records(name: str) -> None:
+    script = ScriptedFetch()
+    script.aborted = LISTED
+    script.data[BAD] = {0: data(0) + MALFORMED_MARKERS[name] + data(2), 3: batch(base=3)}
+    script.data[GOOD] = {0: batch(base=0)}
+    async with script.consumer(isolation_level="read_committed") as consumer:
         reader = Reader(consumer)
-        await reader.until_raised(2)
+        await reader.until_errors(2)
         for error in reader.errors:
             assert (error.topic, error.partition, error.offset) == (*BAD, 1)
         assert reader.offsets[BAD] == []
         await reader.until(GOOD, [0, 1, 2, 3, 4])
         consumer.seek(BAD, 3)
-        feed.aborted = []
+        script.aborted = []
         await reader.until(BAD, [3, 4, 5, 6, 7])
 
 
-# -- offsets of the log that lie ------------------------------------------------------------------
+# -- wrong watermarks -----------------------------------------------------------------------------
 
 
 @pytest.mark.asyncio
@@ -247,14 +246,14 @@ async def test_a_consumer_raises_it_and_shows_nothing_aborted(name: str) -> None
     [(10, 20), (-1, -1), (0, 2**63 - 1), (2**63 - 1, -(2**63))],
     ids=["LSO>HW", "both unknown", "LSO far beyond HW", "LSO far below"],
 )
-async def test_watermarks_that_lie_change_nothing_that_is_read(
+async def test_wrong_watermarks_do_not_affect_reads(
     high_watermark: int, last_stable_offset: int
 ) -> None:
-    feed = Feed()
-    feed.aborted = LISTED
-    feed.high_watermark, feed.last_stable_offset = high_watermark, last_stable_offset
-    feed.data[BAD] = {0: data(0) + marker(1) + batch(base=2)}
-    async with feed.consumer(isolation_level="read_committed") as consumer:
+    script = ScriptedFetch()
+    script.aborted = LISTED
+    script.high_watermark, script.last_stable_offset = high_watermark, last_stable_offset
+    script.data[BAD] = {0: data(0) + marker(1) + batch(base=2)}
+    async with script.consumer(isolation_level="read_committed") as consumer:
         reader = Reader(consumer)
         await reader.until(BAD, [2, 3, 4, 5, 6])
         assert await consumer.position(BAD) == 7

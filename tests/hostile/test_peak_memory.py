@@ -36,7 +36,7 @@ else:
     buffer.position = count = 0
     while count < most and (taken := buffer.take(500, lambda: False)):
         count += len(taken)
-# Not ru_maxrss, which begins with the memory of the process that started this one.
+# Not ru_maxrss, which starts with the memory of the parent process.
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())
 print(count, int(peak[1]) // 1024)
 """
@@ -44,7 +44,7 @@ print(count, int(peak[1]) // 1024)
 
 @pytest.fixture(scope="module")
 def tiny_records(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A file with a batch that decompresses to 127 MiB of records without key or value."""
+    """Write a batch that decompresses to 127 MiB of records without key or value."""
     section = OpenBatch(None, PARTS * MIB)
     while section.append(1_000, None, None, ()) is not None:
         pass
@@ -53,13 +53,13 @@ def tiny_records(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     return path, section.count
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak as Linux tells it")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("way", ["records", "poll"])
-def test_a_batch_of_128_mib_of_tiny_records_is_read_below_400_mib(
+def test_reads_128_mib_of_tiny_records_below_400_mib(
     tiny_records: tuple[Path, int], way: str
 ) -> None:
     path, count = tiny_records
-    # The kernel in plain Python would take minutes for all; parsing ahead shows with the first.
+    # The Python kernel would take minutes for all; the first records show parsing ahead too.
     most = count if IMPLEMENTATION == "c" else count // 50
     done = subprocess.run(
         [sys.executable, "-c", READ, path, way, str(most)],

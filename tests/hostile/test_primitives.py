@@ -1,6 +1,6 @@
-"""Messages whose lengths, counts, texts and tags lie: DecodeError, and nothing taken on their word.
+"""Malformed lengths, counts, strings and tags of messages raise DecodeError and take no memory.
 
-Bytes are written out, one primitive after the other, so that each can be made to lie.
+The tests write each primitive separately, so that any of them can be malformed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResp
 from kafka_async.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafka_async.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from kafka_async.protocol.spec import Array, Fixed, Sized
-from tests.hostile.measure import allocating_at_most
+from tests.hostile.measure import allocates_at_most
 from tests.protocol.samples import all_classes
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def uvarint(value: int) -> bytes:
 
 
 def tags(*fields: tuple[int, bytes], count: int | None = None, size: int | None = None) -> bytes:
-    """A tagged section; `count` and `size` replace the right ones."""
+    """Return a tagged section; `count` and `size` replace the valid ones."""
     out = uvarint(len(fields) if count is None else count)
     for tag, payload in fields:
         out += uvarint(tag) + uvarint(len(payload) if size is None else size) + payload
@@ -58,7 +58,7 @@ def tags(*fields: tuple[int, bytes], count: int | None = None, size: int | None 
 
 
 def heartbeat(section: bytes) -> bytes:
-    """A HeartbeatRequest of version 4 with this tagged section."""
+    """Return a HeartbeatRequest of version 4 with this tagged section."""
     return uvarint(2) + b"g" + integer(1) + uvarint(2) + b"m" + uvarint(0) + section
 
 
@@ -66,24 +66,24 @@ EPOCH = struct.pack(">q", 7)
 
 
 def api_versions(section: bytes) -> bytes:
-    """An ApiVersionsResponse of version 3; tag 1 is finalized_features_epoch, an int64."""
+    """Return an ApiVersionsResponse of version 3; tag 1 is finalized_features_epoch, an int64."""
     return short(0) + uvarint(1) + integer(0) + section
 
 
 def acknowledgement(count: int) -> bytes:
-    """A ShareAcknowledgeRequest of version 1 whose array of bytes has so many."""
+    """Return a ShareAcknowledgeRequest of version 1 with an array of this many bytes."""
     partition = integer(0) + uvarint(2) + bytes(16) + uvarint(count + 1) + bytes(count)
     topic = uvarint(2) + bytes(16) + uvarint(2) + partition + b"\0\0\0"
     return uvarint(0) + uvarint(0) + integer(0) + topic + b"\0"
 
 
 class Case(NamedTuple):
-    """A message, its version, bytes that are none, and what is said of them."""
+    """Holds a message, its version, malformed bytes and the expected error message."""
 
     message: type[Message]
     version: int
     data: bytes
-    says: str
+    error: str
 
 
 COORDINATOR, TOPICS, AUTH = FindCoordinatorRequest, MetadataRequest, SaslAuthenticateRequest
@@ -101,13 +101,13 @@ CASES: dict[str, Case] = {
     "string beyond the end": Case(COORDINATOR, 0, short(101) + TAIL, "key claims 101 .* 100 "),
     "compact string beyond the end": Case(COORDINATOR, 3, uvarint(102) + TAIL, "key claims 101"),
     "compact string above 32767": Case(COORDINATOR, 3, uvarint(32769) + bytes(40_000), "32768"),
-    "string null where none may be": Case(COORDINATOR, 0, short(-1) + TAIL, "key is null"),
+    "string null where not nullable": Case(COORDINATOR, 0, short(-1) + TAIL, "key is null"),
     "compact string null": Case(COORDINATOR, 3, uvarint(0) + TAIL, "key is null"),
     "string of length -2": Case(COORDINATOR, 0, short(-2) + TAIL, "key claims -2"),
     "nullable string of length -2": Case(HeartbeatRequest, 3, b"\0\1g" + integer(0) + b"\0\1m"
                                          + short(-2) + TAIL, "group_instance_id claims -2"),
     "bytes of length -2": Case(AUTH, 0, integer(-2) + TAIL, "auth_bytes claims -2"),
-    "bytes null where none may be": Case(AUTH, 0, integer(-1) + TAIL, "auth_bytes is null"),
+    "bytes null where not nullable": Case(AUTH, 0, integer(-1) + TAIL, "auth_bytes is null"),
     "bytes beyond the end": Case(AUTH, 0, integer(2**31 - 1) + TAIL, "auth_bytes claims 21474"),
     "compact bytes beyond the end": Case(AUTH, 2, uvarint(2**31) + TAIL, "auth_bytes claims"),
     "UTF-8 with a bad byte": Case(COORDINATOR, 0, short(100) + b"a" * 99 + b"\xff", "utf-8"),
@@ -120,10 +120,10 @@ CASES: dict[str, Case] = {
     "array count 2^31-1": Case(TOPICS, 1, integer(2**31 - 1) + TAIL, "topics claims 21474"),
     "array count -2": Case(TOPICS, 1, integer(-2) + TAIL, "topics claims -2"),
     "array count -2^31": Case(TOPICS, 1, integer(-(2**31)) + TAIL, "topics claims -21474"),
-    "array null where none may be": Case(TOPICS, 0, integer(-1) + TAIL, "topics is null"),
-    "array in an array that lies": Case(MetadataResponse, 0, integer(0) + integer(1) + short(0)
-                                        + short(1) + b"t" + integer(2**30) + TAIL,
-                                        "partitions claims 1073741824"),
+    "array null where not nullable": Case(TOPICS, 0, integer(-1) + TAIL, "topics is null"),
+    "nested array count above what is left": Case(MetadataResponse, 0, integer(0) + integer(1)
+                                                  + short(0) + short(1) + b"t" + integer(2**30)
+                                                  + TAIL, "partitions claims 1073741824"),
     "more than 1,000,000 elements": Case(ShareAcknowledgeRequest, 1, acknowledgement(1_000_001),
                                          "acknowledge_types claims 1000001"),
     # Structures.
@@ -168,26 +168,26 @@ CASES: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_lies_is_a_decode_error(kernel: ModuleType, name: str) -> None:
+def test_malformed_message_is_decode_error(kernel: ModuleType, name: str) -> None:
     case = CASES[name]
-    with pytest.raises(DecodeError, match=case.says) as caught:
+    with pytest.raises(DecodeError, match=case.error) as caught:
         case.message.decode(case.data, case.version)
     assert f"{case.message.__name__} version {case.version}" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_lies_costs_no_memory(kernel: ModuleType, name: str) -> None:
+def test_malformed_message_allocates_little(kernel: ModuleType, name: str) -> None:
     case = CASES[name]
-    with pytest.raises(DecodeError):  # the decoder is made now
+    with pytest.raises(DecodeError):  # creates the decoder
         case.message.decode(case.data, case.version)
-    with allocating_at_most(8 * len(case.data) + 64 * KIB), pytest.raises(DecodeError):
+    with allocates_at_most(8 * len(case.data) + 64 * KIB), pytest.raises(DecodeError):
         case.message.decode(case.data, case.version)
 
 
-# -- what is at the limit, or odd, and allowed ----------------------------------------------------
+# -- at a limit or unusual, but valid -------------------------------------------------------------
 
 ALLOWED: dict[str, tuple[type[Message], int, bytes, Callable[[Any], bool]]] = {
-    # Java's reader takes these too: a varint may have bytes that add nothing.
+    # Java accepts these too: varints with redundant bytes.
     "overlong compact length": (COORDINATOR, 3, b"\x82\x80\x80\x80\0k\0\0", lambda m: m.key == "k"),
     "overlong null": (TOPICS, 9, b"\x80\0\0\0\0\0", lambda m: m.topics is None),
     "overlong count of tags": (HeartbeatRequest, 4, heartbeat(b"\x80\x80\0"),
@@ -205,22 +205,22 @@ ALLOWED: dict[str, tuple[type[Message], int, bytes, Callable[[Any], bool]]] = {
 
 
 @pytest.mark.parametrize("name", ALLOWED)
-def test_what_is_odd_but_kafkas_is_read(kernel: ModuleType, name: str) -> None:
-    message, version, data, right = ALLOWED[name]
-    assert right(message.decode(data, version))
+def test_unusual_valid_encodings_are_read(kernel: ModuleType, name: str) -> None:
+    message, version, data, is_expected = ALLOWED[name]
+    assert is_expected(message.decode(data, version))
 
 
 # -- headers --------------------------------------------------------------------------------------
 
 HEADERS = {
     "response without a correlation id": lambda: decode_response(b"abc", HeartbeatResponse, 0),
-    "response header's tags lie": lambda: decode_response(
+    "response header's tags above what is left": lambda: decode_response(
         integer(1) + tags(count=2**32 - 1) + TAIL, HeartbeatResponse, 4
     ),
     "response header's tag twice": lambda: decode_response(
         integer(1) + tags((5, b"x" * 80), (5, b"")) + TAIL, HeartbeatResponse, 4
     ),
-    "request header's client id lies": lambda: decode_request(
+    "request header's client id beyond the end": lambda: decode_request(
         struct.pack(">hhih", 12, 0, 1, 2000) + TAIL
     ),
     "request header's client id of length -2": lambda: decode_request(
@@ -233,7 +233,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_that_lies_is_a_decode_error(kernel: ModuleType, name: str) -> None:
+def test_malformed_header_is_decode_error(kernel: ModuleType, name: str) -> None:
     with pytest.raises(DecodeError):
         HEADERS[name]()
 
@@ -241,8 +241,8 @@ def test_a_header_that_lies_is_a_decode_error(kernel: ModuleType, name: str) -> 
 # -- nesting --------------------------------------------------------------------------------------
 
 
-def test_no_message_nests_without_end() -> None:
-    """What is in a message is bounded by its schema: no structure holds another of its own kind."""
+def test_message_nesting_is_bounded() -> None:
+    """The schema bounds the depth of a message: no structure contains itself."""
     assert max(depth(message, ()) for message in all_classes()) <= 6
 
 
@@ -273,7 +273,7 @@ VARINTS = {
 
 
 @pytest.mark.parametrize("name", VARINTS)
-def test_a_records_varint_that_lies_is_corrupt(kernel: ModuleType, name: str) -> None:
+def test_malformed_varint_of_record_is_corrupt(kernel: ModuleType, name: str) -> None:
     data, bits = VARINTS[name]
     with pytest.raises(CorruptRecordError):
         kernel.decode_varint(data, 0, bits)
@@ -288,7 +288,7 @@ def test_a_records_varint_that_lies_is_corrupt(kernel: ModuleType, name: str) ->
         (b"\xff" * 9 + b"\x01", 64, -(2**63)),
     ],
 )
-def test_an_overlong_varint_of_a_record_is_read_as_java_does(
+def test_overlong_varint_of_record_is_read_as_in_java(
     kernel: ModuleType, data: bytes, bits: int, value: int
 ) -> None:
     assert kernel.decode_varint(data, 0, bits) == (value, len(data))

@@ -1,4 +1,4 @@
-"""The rules that other clients' security holes have taught (CVEs by number), one test each."""
+"""Rules from vulnerabilities of other clients, with their CVE numbers."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def on_virtual_time(function: Any) -> Any:
     return pytest.mark.virtual_clock(pytest.mark.asyncio(function))
 
 
-# -- CVE-2026-35554: a buffer that was handed over changes no more --------------------------------
+# -- CVE-2026-35554: buffers do not change after they were passed on ------------------------------
 
 
 @on_virtual_time
 @pytest.mark.parametrize("size", [100, 200_000])
-async def test_what_was_handed_to_the_transport_never_changes(
+async def test_buffers_passed_to_transport_never_change(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Batches expire while they are on the wire, others are made: no byte of theirs moves."""
-    handed: list[tuple[BytesLike, bytes]] = []
+    """Expired batches in flight are not overwritten by new ones."""
+    passed: list[tuple[BytesLike, bytes]] = []
     write = Stream.write
 
-    def watched(self: Stream, parts: Sequence[BytesLike], hurry: bool) -> None:
-        handed.extend((part, bytes(part)) for part in parts)
+    def recording(self: Stream, parts: Sequence[BytesLike], hurry: bool) -> None:
+        passed.extend((part, bytes(part)) for part in parts)
         write(self, parts, hurry)
 
-    monkeypatch.setattr(Stream, "write", watched)
+    monkeypatch.setattr(Stream, "write", recording)
     values = [random.randbytes(size) for _ in range(6)]
     async with InMemory() as memory:
         await memory.cluster.create_topic("clicks")
@@ -71,16 +71,16 @@ async def test_what_was_handed_to_the_transport_never_changes(
             await asyncio.sleep(5)
             for delivery in expired:
                 assert isinstance(delivery.exception(), KafkaTimeoutError)
-            assert any(values[0] in copy for _, copy in handed)
+            assert any(values[0] in copy for _, copy in passed)
             held.remove()
             for number in range(50):
                 await producer.send("other", b"%d" % number * (size // 2))
-    for part, copy in handed:
+    for part, copy in passed:
         assert type(part) is bytes or memoryview(part).readonly
         assert part == copy
 
 
-# -- CVE-2024-31141: nothing in the configuration is looked up anywhere ----------------------------
+# -- CVE-2024-31141: values of the configuration are not expanded ---------------------------------
 
 
 @pytest.mark.parametrize("role", [ClientConfig, ProducerConfig, ConsumerConfig])
@@ -88,7 +88,7 @@ async def test_what_was_handed_to_the_transport_never_changes(
     "text",
     ["${file:/etc/passwd:root}", "${env:PATH}", "$PATH", "%(path)s", "{0.__class__}", "~/secret"],
 )
-def test_configuration_is_taken_as_it_is(
+def test_configuration_values_are_not_expanded(
     role: type[ClientConfig], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "leaked")
@@ -97,11 +97,11 @@ def test_configuration_is_taken_as_it_is(
     assert "leaked" not in repr(read)
 
 
-# -- CVE-2023-25194 and its kin: no code comes out of data ----------------------------------------
+# -- CVE-2023-25194 and similar: data is never executed -------------------------------------------
 
 
-def test_nothing_that_runs_code_is_fed_with_data() -> None:
-    """No pickle, no marshal, no eval; the one exec is that of codecs made from our own schemas."""
+def test_data_is_never_executed() -> None:
+    """No pickle, marshal or eval; the only exec compiles codecs from the schemas."""
     found: list[tuple[str, str]] = []
     for path in PACKAGE.rglob("*.py"):
         name = path.relative_to(PACKAGE).as_posix()
@@ -116,12 +116,12 @@ def test_nothing_that_runs_code_is_fed_with_data() -> None:
     assert [one for one in found if one[1] in dangerous] == [("protocol/compiler.py", "exec()")]
 
 
-# -- CVE-2026-33558: secrets are hidden by the schema ---------------------------------------------
+# -- CVE-2026-33558: the schema marks secrets -----------------------------------------------------
 
 SECRET_FIELDS = {"auth_bytes", "hmac", "salt", "salted_password"}
 
 
-def test_every_field_that_holds_a_secret_is_marked() -> None:
+def test_secret_fields_are_marked() -> None:
     seen: set[str] = set()
     for kind in every_structure():
         for field in kind.SPEC.fields:
@@ -136,12 +136,12 @@ def test_every_field_that_holds_a_secret_is_marked() -> None:
 
 def every_structure() -> set[type[Struct]]:
     found: set[type[Struct]] = set()
-    waiting: list[type[Struct]] = list(all_classes())
-    while waiting:
-        kind = waiting.pop()
+    pending: list[type[Struct]] = list(all_classes())
+    while pending:
+        kind = pending.pop()
         if kind not in found:
             found.add(kind)
-            waiting += filter(None, (structure_in(field.type) for field in kind.SPEC.fields))
+            pending += filter(None, (structure_in(field.type) for field in kind.SPEC.fields))
     return found
 
 
@@ -152,7 +152,7 @@ def structure_in(kind: FieldType) -> type[Struct] | None:
 
 
 @on_virtual_time
-async def test_no_log_shows_a_record_on_its_way_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_contain_no_produced_record(caplog: pytest.LogCaptureFixture) -> None:
     secret = "planted-record-" + "x" * 50
     options: dict[str, Any] = {"delivery_timeout_ms": 3_000, "request_timeout_ms": 2_000}
     async with InMemory() as memory:
@@ -169,7 +169,7 @@ async def test_no_log_shows_a_record_on_its_way_out(caplog: pytest.LogCaptureFix
     assert "planted" not in caplog.text + str(error) + repr(error) + repr(delivery)
 
 
-# -- a broker cannot send a client, and its credentials, anywhere ---------------------------------
+# -- brokers cannot redirect a client to arbitrary hosts ------------------------------------------
 
 ALLOWED = ["127.0.0.?", "*.corp"]
 
@@ -178,7 +178,7 @@ ALLOWED = ["127.0.0.?", "*.corp"]
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "corp", "169.254.169.254", ""]
 )
-async def test_metadata_sends_a_client_only_where_it_may_go(host: str) -> None:
+async def test_metadata_hosts_are_checked_against_allowed_hosts(host: str) -> None:
     async with (
         InMemory(2, advertised_hosts={2: host}) as memory,
         memory.client(1, allowed_broker_hosts=ALLOWED) as client,
@@ -190,7 +190,7 @@ async def test_metadata_sends_a_client_only_where_it_may_go(host: str) -> None:
 
 
 @on_virtual_time
-async def test_a_leader_hint_sends_a_client_only_where_it_may_go() -> None:
+async def test_leader_hints_are_checked_against_allowed_hosts() -> None:
     partition = TopicPartition("t", 0)
     async with InMemory() as memory:
         await memory.cluster.create_topic("t")

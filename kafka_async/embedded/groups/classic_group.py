@@ -75,7 +75,7 @@ class ClassicGroup:
         self._persisted = _PersistedGroup()
         self._responses: list[GroupResponse] = []
 
-    # -- requests ------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, request_id: int, now: float) -> None:
         """Handle JoinGroup; the response may have to wait for the rebalance."""
@@ -186,7 +186,7 @@ class ClassicGroup:
         self._transition_to(ClassicGroupState.DEAD)
         return ErrorCode.NONE
 
-    # -- time ----------------------------------------------------------------------------------
+    # -- time -------------------------------------------------------------------------------------
 
     @property
     def deadline(self) -> float:
@@ -238,7 +238,7 @@ class ClassicGroup:
         self._load_deadline = now + load_time
         self.expire(now)
 
-    # -- joining -------------------------------------------------------------------------------
+    # -- joining ----------------------------------------------------------------------------------
 
     def _join_new_member(self, request: JoinRequest, request_id: int, now: float) -> None:
         member_id = self._new_id(
@@ -345,7 +345,7 @@ class ClassicGroup:
             and self.members.supports_protocols(request.protocols)
         )
 
-    # -- rebalancing ---------------------------------------------------------------------------
+    # -- rebalancing ------------------------------------------------------------------------------
 
     def _apply_action(self, action: GroupAction | ErrorCode, now: float) -> None:
         """Start or continue a rebalance after a change of members."""
@@ -436,7 +436,7 @@ class ClassicGroup:
                     self._remove_member(member_id)
             self._prepare_rebalance(now)
 
-    # -- members -------------------------------------------------------------------------------
+    # -- members ----------------------------------------------------------------------------------
 
     def _validate_member(
         self,
@@ -481,7 +481,7 @@ class ClassicGroup:
             self._responses.append((member.awaiting_sync, SyncResult(code=code)))
             member.awaiting_sync = None
 
-    # -- responses -------------------------------------------------------------------------------
+    # -- responses --------------------------------------------------------------------------------
 
     def _fail_join(self, request_id: int, code: ErrorCode, member_id: str) -> None:
         self._responses.append((request_id, JoinResult(code=code, member_id=member_id)))
@@ -517,7 +517,7 @@ class ClassicGroup:
         member.awaiting_sync = None
         member.deadline = now + member.session_timeout
 
-    # -- state ---------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     def _transition_to(self, state: ClassicGroupState) -> None:
         assert state is self.state or state in TRANSITIONS[self.state], (self.state, state)

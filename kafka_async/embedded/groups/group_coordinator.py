@@ -48,7 +48,7 @@ class GroupCoordinator:
         self._member_ids = itertools.count(1)
         self.offsets = OffsetMetadataManager()
 
-    # -- coordinators ----------------------------------------------------------------------------
+    # -- coordinators -----------------------------------------------------------------------------
 
     def check_coordinator(
         self, broker_id: int, group_id: str, *, allow_empty_group_id: bool = False
@@ -80,7 +80,7 @@ class GroupCoordinator:
         for future in self._pending.values():
             future.cancel()
 
-    # -- membership ----------------------------------------------------------------------------
+    # -- membership -------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
         """Handle JoinGroup; wait for the rebalance."""
@@ -129,7 +129,7 @@ class GroupCoordinator:
         self._update(group)
         return code
 
-    # -- offsets -------------------------------------------------------------------------------
+    # -- offsets ----------------------------------------------------------------------------------
 
     def validate_offset_commit(
         self,
@@ -177,7 +177,7 @@ class GroupCoordinator:
         """Delete the offsets of a deleted topic."""
         self.offsets.delete_topic(topic)
 
-    # -- groups --------------------------------------------------------------------------------
+    # -- groups -----------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> ClassicGroup | None:
         """Return a group; None if it does not exist."""
@@ -203,7 +203,7 @@ class GroupCoordinator:
             self._cancel_timer(group_id)
         return code
 
-    # -- pending requests ------------------------------------------------------------------------
+    # -- pending requests -------------------------------------------------------------------------
 
     def _create_group(self, group_id: str) -> ClassicGroup:
         group = ClassicGroup(group_id, self._config, self._new_member_id)

@@ -52,7 +52,7 @@ class TransactionCoordinator:
         self._loaded_at: dict[str, float] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    # -- coordinators ----------------------------------------------------------------------------
+    # -- coordinators -----------------------------------------------------------------------------
 
     def check_coordinator(self, broker_id: int, transactional_id: str) -> ErrorCode:
         """Return NONE if this broker coordinates the transactional id and has loaded it."""
@@ -79,7 +79,7 @@ class TransactionCoordinator:
         """Drop the timers, which the cluster cancels."""
         self._timers.clear()
 
-    # -- requests ------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
@@ -148,7 +148,7 @@ class TransactionCoordinator:
             self._schedule_markers(metadata)
         return code, metadata.producer if code is ErrorCode.NONE else ProducerIdAndEpoch()
 
-    # -- transactional writes --------------------------------------------------------------------
+    # -- transactional writes ---------------------------------------------------------------------
 
     def check_produce(
         self,
@@ -202,7 +202,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_TXN_STATE
         return code
 
-    # -- transactional ids ---------------------------------------------------------------------
+    # -- transactional ids ------------------------------------------------------------------------
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """Return a transactional id's metadata; None if it does not exist or has expired."""
@@ -232,7 +232,7 @@ class TransactionCoordinator:
         self._coordinators[transactional_id] = self._cluster.coordinator_for(transactional_id)
         return metadata
 
-    # -- markers -------------------------------------------------------------------------------
+    # -- markers ----------------------------------------------------------------------------------
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> None:
         """Abort a transaction that has timed out, or whose producer was replaced."""

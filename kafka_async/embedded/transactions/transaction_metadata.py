@@ -55,7 +55,7 @@ class TransactionMetadata:
             return ProducerIdAndEpoch(self._next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
-    # -- requests ------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def init_producer_id(
         self,
@@ -166,7 +166,7 @@ class TransactionMetadata:
         self.state = next_state
         return True
 
-    # -- epochs --------------------------------------------------------------------------------
+    # -- epochs -----------------------------------------------------------------------------------
 
     def _validate_producer(self, producer: ProducerIdAndEpoch) -> ErrorCode:
         if producer.producer_id != self.producer_id:

@@ -1,6 +1,6 @@
-"""A broker that responds to Fetch with the bytes of a test, and a consumer of it.
+"""A scripted broker that responds to Fetch with given bytes, and a consumer of it.
 
-The broker is scripted, since the embedded cluster refuses malformed batches when they are produced.
+The embedded cluster would reject malformed batches when they are produced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.protocol.header import RequestHeader
 
-assert Engine  # loaded here, and codecs too: not while a test watches its loop
+assert Engine  # loads it and the codecs before a test measures its event loop
 for _codec in Codec:
     compress(_codec, b"")
 
@@ -39,10 +39,11 @@ FETCH, LIST_OFFSETS = 1, 2
 BAD, GOOD = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Feed:
-    """Two partitions of a topic, of which the first has something hostile in it.
+class ScriptedFetch:
+    """Scripts the fetch responses for two partitions of a topic; the first has malformed data.
 
-    `data` is what a fetch from an offset gets, by partition; where there is nothing it waits.
+    Attributes:
+        data: Bytes by partition and fetch offset; other fetches wait.
     """
 
     def __init__(self) -> None:
@@ -51,52 +52,56 @@ class Feed:
         self.data: dict[TopicPartition, dict[int, bytes]] = {BAD: {}, GOOD: {}}
         self.aborted: list[tuple[int, int]] = []
         self.high_watermark, self.last_stable_offset = 1 << 40, 1 << 40
-        self.world.handlers[FETCH] = self._fetched
-        self.world.handlers[LIST_OFFSETS] = self._listed
+        self.world.handlers[FETCH] = self._on_fetch
+        self.world.handlers[LIST_OFFSETS] = self._on_list_offsets
 
     def consumer(self, **options: Any) -> Consumer:
-        """One that reads both from their beginning."""
+        """Return a consumer of both partitions from the earliest offset."""
         given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
         return Consumer(
             self.world.servers, partitions=[BAD, GOOD], dialer=self.world.network, **given
         )
 
-    def _fetched(self, peer: Peer, header: RequestHeader, request: FetchRequest) -> None:
+    def _on_fetch(self, peer: Peer, header: RequestHeader, request: FetchRequest) -> None:
         rows = [
             PartitionData(
-                partition_index=asked.partition,
+                partition_index=requested.partition,
                 high_watermark=self.high_watermark,
                 last_stable_offset=self.last_stable_offset,
                 aborted_transactions=[
                     AbortedTransaction(first_offset=first, producer_id=producer)
                     for first, producer in self.aborted
                 ],
-                records=self.data[TopicPartition("t", asked.partition)].get(asked.fetch_offset),
+                records=self.data[TopicPartition("t", requested.partition)].get(
+                    requested.fetch_offset
+                ),
             )
             for topic in request.topics
-            for asked in topic.partitions
+            for requested in topic.partitions
         ]
         row = FetchableTopicResponse(topic="t", topic_id=self.world.ids["t"], partitions=rows)
-        answer = FetchResponse(responses=[row] if rows else [])
+        response = FetchResponse(responses=[row] if rows else [])
         delay = 0.0 if any(row.records for row in rows) else 0.1
-        asyncio.get_running_loop().call_later(delay, say, peer, header, answer)
+        asyncio.get_running_loop().call_later(delay, send_if_open, peer, header, response)
 
-    def _listed(self, peer: Peer, header: RequestHeader, request: Any) -> ListOffsetsResponse:
+    def _on_list_offsets(
+        self, peer: Peer, header: RequestHeader, request: Any
+    ) -> ListOffsetsResponse:
         rows = [
-            ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=0)
+            ListOffsetsPartitionResponse(partition_index=requested.partition_index, offset=0)
             for topic in request.topics
-            for asked in topic.partitions
+            for requested in topic.partitions
         ]
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=rows)])
 
 
-def say(peer: Peer, header: RequestHeader, answer: FetchResponse) -> None:
+def send_if_open(peer: Peer, header: RequestHeader, response: FetchResponse) -> None:
     if peer.open:
-        peer.respond(header, answer)
+        peer.respond(header, response)
 
 
 class Reader:
-    """Polls a consumer: what came of each partition, and what was raised."""
+    """Polls a consumer and collects offsets by partition, values and errors."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -105,27 +110,27 @@ class Reader:
         self.errors: list[CorruptRecordError] = []
 
     async def poll(self) -> None:
-        """Once."""
+        """Poll once."""
         records: list[Record] = []
         try:
             records = await self.consumer.poll(timeout=1)
         except CorruptRecordError as error:
             self.errors.append(error)
-            await asyncio.sleep(0.01)  # as an application would: virtual time passes only in waits
+            await asyncio.sleep(0.01)  # virtual time advances only in waits
         for record in records:
             self.offsets[TopicPartition(record.topic, record.partition)].append(record.offset)
             self.values.append(record.value)
 
     async def until(self, partition: TopicPartition, offsets: list[int]) -> None:
-        """Poll until exactly these have come of a partition."""
+        """Poll until a partition has returned exactly these offsets."""
         for _ in range(50):
             if len(self.offsets[partition]) >= len(offsets):
                 break
             await self.poll()
         assert self.offsets[partition] == offsets
 
-    async def until_raised(self, count: int) -> None:
-        """Poll until so many errors were raised."""
+    async def until_errors(self, count: int) -> None:
+        """Poll until this many errors were raised."""
         for _ in range(50):
             if len(self.errors) >= count:
                 return

@@ -1,4 +1,4 @@
-"""Batches of which one field lies, and whose CRC is right all the same."""
+"""Batches with one malformed field and a valid CRC."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafka_async.records.compression import Codec, compress
 from tests.kernel.wire import record
 
 SECRET = random.Random(64).randbytes(600)
-"""What the records hold: bytes that are recognised in an error."""
+"""Contents of the records, which can be recognised in an error."""
 
 LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, COUNT = 8, 16, 17, 21, 23, 27, 57
 
 
 def records(count: int = 5) -> list[bytes]:
-    """Records with deltas from 0 on, each with a hundred secret bytes."""
+    """Return records with deltas from 0 on, each with 100 secret bytes."""
     return [record(delta=n, value=SECRET[100 * n : 100 * n + 100]) for n in range(count)]
 
 
@@ -29,7 +29,7 @@ def batch(
     codec: Codec = Codec.none,
     payload: bytes | None = None,
 ) -> bytes:
-    """Five records' worth of offsets from `base` on; `payload` replaces what is in it."""
+    """Return a batch with five offsets from `base` on; `payload` replaces its records."""
     section = b"".join(parts or records())
     made = encode_batch(
         compress(codec, section) if payload is None else payload,
@@ -38,11 +38,11 @@ def batch(
         base_timestamp=5_000,
         max_timestamp=9_000,
     )
-    return assign_offsets(changed(made, LAST_DELTA, ">i", 4), base, 0)
+    return assign_offsets(with_field(made, LAST_DELTA, ">i", 4), base, 0)
 
 
-def changed(made: bytes, at: int, code: str, value: int) -> bytes:
-    """The batch with one field changed and its CRC made right again."""
+def with_field(made: bytes, at: int, code: str, value: int) -> bytes:
+    """Return a batch with one field changed and the CRC updated."""
     out = bytearray(made)
     struct.pack_into(code, out, at, value)
     struct.pack_into(">I", out, CRC, crc32c.crc32c(bytes(out[ATTRIBUTES:])))

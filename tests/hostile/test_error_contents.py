@@ -1,8 +1,8 @@
-"""Whatever is wrong with some bytes, the error is ours, and shows at most 64 of them.
+"""Errors for malformed input are KafkaError and contain at most 64 consecutive bytes of it.
 
-An error travels: into logs, into trackers, into answers of web services. What a record holds, or a
-secret, must not travel with it; so this looks at all that can be reached from an error: its text,
-arguments, attributes, notes, causes and contexts.
+Errors are written to logs, error trackers and web responses, where records and secrets must not
+appear. The tests search everything that can be reached from an error: text, arguments, attributes,
+notes, causes and contexts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tests.hostile import test_batches as batches
 from tests.hostile import test_compression as compression
 from tests.hostile import test_control_records as control_records
 from tests.hostile import test_primitives as primitives
-from tests.hostile.feed import BAD, Feed, Reader
-from tests.hostile.lies import SECRET, batch, changed
-from tests.hostile.measure import assert_it_carries_little
+from tests.hostile.malformed_batches import SECRET, batch, with_field
+from tests.hostile.measure import assert_contains_little_of
+from tests.hostile.scripted_fetch import BAD, Reader, ScriptedFetch
 from tests.protocol.samples import all_versions, label, sample
 
 if TYPE_CHECKING:
@@ -51,20 +51,20 @@ def read_view(view: BatchView) -> None:
         view.records()
 
 
-def hear(data: bytes) -> None:
-    """What a connection does with bytes, while one request (of the id 0) is under way."""
+def receive(data: bytes) -> None:
+    """Receive bytes as a connection does with one request, of correlation id 0, in flight."""
     reader = FrameReader(1000, ReceiveBudget(1 << 20), deque[bool]().append)
-    answers: list[Frame] = []
+    frames: list[Frame] = []
 
-    def answered(exchange: InFlightRequest[None], frame: Frame) -> None:
-        answers.append(frame)
+    def on_response(exchange: InFlightRequest[None], frame: Frame) -> None:
+        frames.append(frame)
 
-    channel: InFlightRequests[None] = InFlightRequests("me", reader, answered)
-    channel.encode(HeartbeatRequest(), 4)
-    channel.add(InFlightRequest(0, 12, 4, None, 0.0, 1.0, 2.0))
-    room = channel.room()
+    in_flight: InFlightRequests[None] = InFlightRequests("me", reader, on_response)
+    in_flight.encode(HeartbeatRequest(), 4)
+    in_flight.add(InFlightRequest(0, 12, 4, None, 0.0, 1.0, 2.0))
+    room = in_flight.room()
     room[: len(data)] = data
-    channel.received(len(data))
+    in_flight.received(len(data))
 
 
 def framed(size: int, correlation_id: int) -> bytes:
@@ -81,13 +81,13 @@ FRAMES = {
 }
 
 CORPUS: dict[str, tuple[bytes, Read, type[KafkaError]]] = {
-    **{name: (data, hear, ProtocolError) for name, data in FRAMES.items()},
+    **{name: (data, receive, ProtocolError) for name, data in FRAMES.items()},
     **{
         name: (case.data, partial(case.message.decode, version=case.version), DecodeError)
         for name, case in primitives.CASES.items()
     },
     **{
-        name: (batches.BEFORE + data, read_all, CorruptRecordError)
+        name: (batches.PREVIOUS + data, read_all, CorruptRecordError)
         for name, (data, _) in batches.CASES.items()
     },
     **{
@@ -99,78 +99,81 @@ CORPUS: dict[str, tuple[bytes, Read, type[KafkaError]]] = {
         for name, (codec, data, _) in compression.CASES.items()
     },
     **{
-        name: (data, read_all, CorruptRecordError) for name, data in control_records.DAMAGED.items()
+        name: (data, read_all, CorruptRecordError)
+        for name, data in control_records.MALFORMED_MARKERS.items()
     },
 }
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_an_error_is_ours_and_carries_little(kernel: ModuleType, name: str) -> None:
-    data, read, kind = CORPUS[name]
-    with pytest.raises(kind) as caught:
+def test_error_is_kafka_error_with_little_input(kernel: ModuleType, name: str) -> None:
+    data, read, error_class = CORPUS[name]
+    with pytest.raises(error_class) as caught:
         read(data)
-    assert_it_carries_little(caught.value, data[:50_000])
+    assert_contains_little_of(caught.value, data[:50_000])
 
 
 @pytest.mark.parametrize("name", primitives.HEADERS)
-def test_a_headers_error_carries_little(kernel: ModuleType, name: str) -> None:
+def test_header_error_has_little_input(kernel: ModuleType, name: str) -> None:
     with pytest.raises(DecodeError) as caught:
         primitives.HEADERS[name]()
-    assert_it_carries_little(caught.value, b"\xff" * 100)
-    assert_it_carries_little(caught.value, b"\0" * 100)
+    assert_contains_little_of(caught.value, b"\xff" * 100)
+    assert_contains_little_of(caught.value, b"\0" * 100)
 
 
 @pytest.mark.parametrize(("message", "version"), all_versions()[::7], ids=label)
-def test_spoilt_messages_fail_with_errors_that_carry_little(
+def test_errors_of_corrupted_messages_have_little_input(
     message: type[Message], version: int, seeded: int
 ) -> None:
     rng = random.Random(seeded)
     body = sample(message, version, seeded).encode(version)
     failed = 0
     for _ in range(10):
-        spoilt = bytearray(body or b"\0")
+        corrupted = bytearray(body or b"\0")
         for _ in range(3):
-            spoilt[rng.randrange(len(spoilt))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
-        cut = bytes(spoilt[: rng.randrange(len(spoilt))])
+            corrupted[rng.randrange(len(corrupted))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        cut = bytes(corrupted[: rng.randrange(len(corrupted))])
         error = failure(partial(message.decode, version=version), cut)
         if error is not None:
             failed += 1
-            assert_it_carries_little(error, cut[:2000])
+            assert_contains_little_of(error, cut[:2000])
     assert failed or len(body) < 8
 
 
 @pytest.mark.parametrize("name", [name for name, (data, _) in batches.CASES.items() if data])
-def test_spoilt_batches_fail_with_errors_that_carry_little(
+def test_errors_of_corrupted_batches_have_little_input(
     kernel: ModuleType, name: str, seeded: int
 ) -> None:
-    """The CRC is made right again each time, so that what is behind it is reached."""
+    """The CRC is updated each time, so that the fields after it are validated."""
     rng = random.Random(seeded)
     for _ in range(10):
-        spoilt = batch()
+        corrupted = batch()
         for _ in range(2):
-            spoilt = changed(spoilt, rng.randrange(21, len(spoilt)), ">B", rng.randrange(256))
-        error = failure(read_all, spoilt)
+            corrupted = with_field(
+                corrupted, rng.randrange(21, len(corrupted)), ">B", rng.randrange(256)
+            )
+        error = failure(read_all, corrupted)
         if error is not None:
             assert isinstance(error, CorruptRecordError)
-            assert_it_carries_little(error, spoilt)
+            assert_contains_little_of(error, corrupted)
 
 
-@pytest.mark.parametrize("codec", compression.PACKED)
-def test_spoilt_streams_fail_with_errors_that_carry_little(codec: object, seeded: int) -> None:
+@pytest.mark.parametrize("codec", compression.COMPRESSED_CODECS)
+def test_errors_of_corrupted_streams_have_little_input(codec: object, seeded: int) -> None:
     assert isinstance(codec, compression.Codec)
     rng = random.Random(seeded)
     whole = compress(codec, SECRET + bytes(2000))
     for _ in range(200):
-        spoilt = bytearray(whole)
-        spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
-        error = failure(partial(decompress, codec), bytes(spoilt))
+        corrupted = bytearray(whole)
+        corrupted[rng.randrange(len(corrupted))] = rng.randrange(256)
+        error = failure(partial(decompress, codec), bytes(corrupted))
         if error is not None:
             assert isinstance(error, CorruptRecordError)
-            assert_it_carries_little(error, SECRET)
+            assert_contains_little_of(error, SECRET)
 
 
 def failure(read: Read, data: bytes) -> KafkaError | None:
-    """The error of reading; None if there is none. One that is not ours fails the test."""
+    """Return the KafkaError of reading, None without one; other errors fail the test."""
     try:
         read(data)
     except KafkaError as error:
@@ -179,11 +182,11 @@ def failure(read: Read, data: bytes) -> KafkaError | None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_message_set_fails_with_an_error_that_carries_little(magic: int) -> None:
-    data = changed(batch(), 16, ">b", magic)
+def test_error_of_old_message_set_has_little_input(magic: int) -> None:
+    data = with_field(batch(), 16, ">b", magic)
     with pytest.raises(CorruptRecordError) as caught:
         read_records(memoryview(data), "t", 0, 0, 1 << 20)
-    assert_it_carries_little(caught.value, data)
+    assert_contains_little_of(caught.value, data)
 
 
 # -- logs -----------------------------------------------------------------------------------------
@@ -192,27 +195,27 @@ def test_an_old_message_set_fails_with_an_error_that_carries_little(magic: int) 
 @pytest.mark.asyncio
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("name", ["CRC-32C mismatch in a record", "codec 5", "key length -2"])
-async def test_neither_error_nor_log_of_a_consumer_shows_a_record(
+async def test_consumer_errors_and_logs_contain_no_record(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     data, _ = batches.CASES[name]
-    feed = Feed()
-    feed.data[BAD] = {0: batch(base=0) + data}
+    script = ScriptedFetch()
+    script.data[BAD] = {0: batch(base=0) + data}
     with caplog.at_level(logging.DEBUG):
-        async with feed.consumer() as consumer:
+        async with script.consumer() as consumer:
             reader = Reader(consumer)
-            await reader.until_raised(1)
+            await reader.until_errors(1)
     assert reader.values
     for error in reader.errors:
-        assert_it_carries_little(error, SECRET)
+        assert_contains_little_of(error, SECRET)
     logged = KafkaError(caplog.text)
-    for start in range(0, len(SECRET), 16):  # of a record that is well not one byte is logged
+    for start in range(0, len(SECRET), 16):  # no byte of a valid record is logged
         assert repr(SECRET[start : start + 8])[2:-1] not in caplog.text
-    assert_it_carries_little(logged, SECRET)
+    assert_contains_little_of(logged, SECRET)
 
 
-def test_this_test_sees_what_is_carried() -> None:
-    """It would be worth nothing if it looked past what an error holds."""
+def test_check_finds_input_in_errors() -> None:
+    """The check finds input in each part of an error."""
     data = bytes(range(256))
     hidden = ValueError("short")
     hidden.__context__ = UnicodeDecodeError("utf-8", data, 0, 1, "bad")
@@ -227,6 +230,6 @@ def test_this_test_sees_what_is_carried() -> None:
         noted,
         attribute,
     ):
-        with pytest.raises(AssertionError, match="carries"):
-            assert_it_carries_little(error, data)
-    assert_it_carries_little(ValueError(f"{data[:64]!r}"), data)
+        with pytest.raises(AssertionError, match="contains"):
+            assert_contains_little_of(error, data)
+    assert_contains_little_of(ValueError(f"{data[:64]!r}"), data)
