@@ -19,7 +19,7 @@ from kafka_async.protocol.messages.list_offsets import ListOffsetsRequest
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.types import TopicPartition
 from tests.embedded.raw_connection import batch
-from tests.integration.raw_wire import RawCluster
+from tests.integration.raw_cluster import RawCluster
 
 if TYPE_CHECKING:
     from tests.embedded.conftest import StartHarness

@@ -1,8 +1,8 @@
-"""One well-formed request of every API that a broker answers, as plain fields.
+"""The fields of a well-formed request of every API.
 
-A request touches only what its test made, or says to validate only, or names what is not there. An
-answer with an error code is an answer; what is asked for is chosen so that most have none, since an
-answer with contents shows more of the format.
+A request changes only resources of its test, only validates, or names resources that do not exist.
+A response with an error code is enough; most requests are chosen to succeed, since their responses
+have more fields with contents.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tests.embedded.raw_connection import batch
 
 Fields: TypeAlias = dict[str, Any]
 
-NOBODY = 4711
-"""The id of a broker, controller or voter that no cluster has."""
+UNKNOWN_ID = 4711
+"""The id of a broker, controller or voter that does not exist."""
 TIMEOUT = 5_000
 TOPIC, BROKER = 2, 4
-"""Types of resources."""
+"""Resource types."""
 
 
 @dataclass
-class Surroundings:
-    """What requests may refer to; the broker that is asked leads and coordinates all of it."""
+class Resources:
+    """Holds the resources that requests refer to; one broker leads and coordinates all of them."""
 
     broker_id: int
     topic: str
     topic_id: uuid.UUID
     groups: Iterator[str]
-    """Ids of groups that nobody has used."""
+    """Ids of unused groups."""
     group: str
-    """A group without members, which commits offsets."""
+    """A group without members that commits offsets."""
     consumer_group: str
     share_group: str
     streams_group: str
@@ -42,11 +42,11 @@ class Surroundings:
     producer_id: int
     producer_epoch: int
     joined: list[str] = field(default_factory=list[str])
-    """The groups that JoinGroup has made."""
+    """The groups that JoinGroup has created."""
 
     @property
     def missing(self) -> str:
-        """The name of a topic or group that is not there."""
+        """Name of a topic or group that does not exist."""
         return f"{self.topic}-missing"
 
     @property
@@ -58,25 +58,25 @@ def _batch() -> bytes:
     return batch(b"value", timestamp=int(time.time() * 1000))
 
 
-def _produce(at: Surroundings, version: int) -> Fields:
+def _produce(at: Resources, version: int) -> Fields:
     data = {"index": 0, "records": _batch()}
     topic = {"name": at.topic, "topic_id": at.topic_id, "partition_data": [data]}
     return {"acks": -1, "timeout_ms": TIMEOUT, "topic_data": [topic]}
 
 
-def _fetch(at: Surroundings, version: int) -> Fields:
+def _fetch(at: Resources, version: int) -> Fields:
     partition = {"partition": 0, "partition_max_bytes": 1 << 20}
     topic = {"topic": at.topic, "topic_id": at.topic_id, "partitions": [partition]}
     return {"max_bytes": 1 << 20, "session_epoch": -1, "topics": [topic]}
 
 
-def _list_offsets(at: Surroundings, version: int) -> Fields:
+def _list_offsets(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0, "timestamp": -1}]
     return {"replica_id": -1, "topics": [{"name": at.topic, "partitions": rows}]}
 
 
-def _metadata(at: Surroundings, version: int) -> Fields:
-    if version < 4:  # which would create what is missing
+def _metadata(at: Resources, version: int) -> Fields:
+    if version < 4:  # These versions would create the missing topic.
         return {"topics": [{"name": at.topic}]}
     return {
         "topics": [{"name": at.topic}, {"name": at.missing}],
@@ -85,25 +85,25 @@ def _metadata(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _offset_commit(at: Surroundings, version: int) -> Fields:
+def _offset_commit(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}]
     topic = {"name": at.topic, "topic_id": at.topic_id, "partitions": rows}
     return {"group_id": at.group, "topics": [topic]}
 
 
-def _offset_fetch(at: Surroundings, version: int) -> Fields:
+def _offset_fetch(at: Resources, version: int) -> Fields:
     topic = {"name": at.topic, "partition_indexes": at.partitions}
     if version < 8:
         return {"group_id": at.group, "topics": [topic]}
     return {"groups": [{"group_id": at.group, "topics": [{**topic, "topic_id": at.topic_id}]}]}
 
 
-def _find_coordinator(at: Surroundings, version: int) -> Fields:
+def _find_coordinator(at: Resources, version: int) -> Fields:
     return {"key": at.group} if version < 4 else {"coordinator_keys": [at.group]}
 
 
-def _join_group(at: Surroundings, version: int) -> Fields:
-    """A group of its own each time: a second member would wait for the first to join again."""
+def _join_group(at: Resources, version: int) -> Fields:
+    """Join a new group each time, since a second member would wait for the first to rejoin."""
     at.joined.append(next(at.groups))
     return {
         "group_id": at.joined[-1],
@@ -114,32 +114,32 @@ def _join_group(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _leave_group(at: Surroundings, version: int) -> Fields:
-    member = {"member_id": "nobody"}
+def _leave_group(at: Resources, version: int) -> Fields:
+    member = {"member_id": "unknown"}
     return {"group_id": at.group, **(member if version < 3 else {"members": [member]})}
 
 
-def _create_topics(at: Surroundings, version: int) -> Fields:
+def _create_topics(at: Resources, version: int) -> Fields:
     topic = {"name": at.missing, "num_partitions": 1, "replication_factor": 1}
     return {"topics": [topic], "timeout_ms": TIMEOUT, "validate_only": True}
 
 
-def _delete_topics(at: Surroundings, version: int) -> Fields:
+def _delete_topics(at: Resources, version: int) -> Fields:
     named = {"topic_names": [at.missing]} if version < 6 else {"topics": [{"name": at.missing}]}
     return {**named, "timeout_ms": TIMEOUT}
 
 
-def _delete_records(at: Surroundings, version: int) -> Fields:
+def _delete_records(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0, "offset": 0}]
     return {"topics": [{"name": at.topic, "partitions": rows}], "timeout_ms": TIMEOUT}
 
 
-def _offset_for_leader_epoch(at: Surroundings, version: int) -> Fields:
+def _offset_for_leader_epoch(at: Resources, version: int) -> Fields:
     rows = [{"partition": 0, "leader_epoch": 0}]
     return {"topics": [{"topic": at.topic, "partitions": rows}]}
 
 
-def _transaction(at: Surroundings) -> Fields:
+def _transaction(at: Resources) -> Fields:
     return {
         "transactional_id": at.transactional_id,
         "producer_id": at.producer_id,
@@ -147,7 +147,7 @@ def _transaction(at: Surroundings) -> Fields:
     }
 
 
-def _add_partitions_to_txn(at: Surroundings, version: int) -> Fields:
+def _add_partitions_to_txn(at: Resources, version: int) -> Fields:
     topics = [{"name": at.topic, "partitions": at.partitions}]
     if version < 4:
         return {
@@ -157,26 +157,26 @@ def _add_partitions_to_txn(at: Surroundings, version: int) -> Fields:
     return {"transactions": [{**_transaction(at), "verify_only": True, "topics": topics}]}
 
 
-def _add_offsets_to_txn(at: Surroundings, version: int) -> Fields:
+def _add_offsets_to_txn(at: Resources, version: int) -> Fields:
     return {**_transaction(at), "group_id": at.group}
 
 
-def _end_txn(at: Surroundings, version: int) -> Fields:
+def _end_txn(at: Resources, version: int) -> Fields:
     return {**_transaction(at), "committed": True}
 
 
-def _write_txn_markers(at: Surroundings, version: int) -> Fields:
+def _write_txn_markers(at: Resources, version: int) -> Fields:
     topics = [{"name": at.topic, "partition_indexes": at.partitions}]
-    return {"markers": [{"producer_id": NOBODY, "producer_epoch": 0, "topics": topics}]}
+    return {"markers": [{"producer_id": UNKNOWN_ID, "producer_epoch": 0, "topics": topics}]}
 
 
-def _txn_offset_commit(at: Surroundings, version: int) -> Fields:
+def _txn_offset_commit(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}]
     topic = {"name": at.topic, "topic_id": at.topic_id, "partitions": rows}
     return {**_transaction(at), "group_id": at.group, "topics": [topic]}
 
 
-def _acl_filter(at: Surroundings, version: int) -> Fields:
+def _acl_filter(at: Resources, version: int) -> Fields:
     return {
         "resource_type_filter": TOPIC,
         "resource_name_filter": at.topic,
@@ -186,12 +186,12 @@ def _acl_filter(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _create_acls(at: Surroundings, version: int) -> Fields:
+def _create_acls(at: Resources, version: int) -> Fields:
     entry = {
         "resource_type": TOPIC,
         "resource_name": at.topic,
         "resource_pattern_type": 3,
-        "principal": "User:nobody",
+        "principal": "User:unknown",
         "host": "*",
         "operation": 3,
         "permission_type": 3,
@@ -199,7 +199,7 @@ def _create_acls(at: Surroundings, version: int) -> Fields:
     return {"creations": [entry]}
 
 
-def _describe_configs(at: Surroundings, version: int) -> Fields:
+def _describe_configs(at: Resources, version: int) -> Fields:
     resources = [
         {"resource_type": TOPIC, "resource_name": at.topic, "configuration_keys": None},
         {"resource_type": BROKER, "resource_name": str(at.broker_id), "configuration_keys": None},
@@ -208,60 +208,60 @@ def _describe_configs(at: Surroundings, version: int) -> Fields:
     return {"resources": resources, **flags}
 
 
-def _alter_configs(at: Surroundings, version: int) -> Fields:
+def _alter_configs(at: Resources, version: int) -> Fields:
     config = {"name": "retention.ms", "value": "1000"}
     resource = {"resource_type": TOPIC, "resource_name": at.topic, "configs": [config]}
     return {"resources": [resource], "validate_only": True}
 
 
-def _alter_replica_log_dirs(at: Surroundings, version: int) -> Fields:
+def _alter_replica_log_dirs(at: Resources, version: int) -> Fields:
     topic = {"name": at.missing, "partitions": at.partitions}
     return {"dirs": [{"path": "/nowhere", "topics": [topic]}]}
 
 
-def _create_partitions(at: Surroundings, version: int) -> Fields:
+def _create_partitions(at: Resources, version: int) -> Fields:
     topic = {"name": at.topic, "count": 2, "assignments": None}
     return {"topics": [topic], "timeout_ms": TIMEOUT, "validate_only": True}
 
 
-def _elect_leaders(at: Surroundings, version: int) -> Fields:
+def _elect_leaders(at: Resources, version: int) -> Fields:
     rows = [{"topic": at.topic, "partitions": at.partitions}]
     return {"topic_partitions": rows, "timeout_ms": TIMEOUT}
 
 
-def _alter_partition_reassignments(at: Surroundings, version: int) -> Fields:
-    """Without replicas: to cancel a reassignment, of which there is none."""
+def _alter_partition_reassignments(at: Resources, version: int) -> Fields:
+    """Cancel a reassignment that does not exist."""
     rows = [{"partition_index": 0, "replicas": None}]
     return {"topics": [{"name": at.topic, "partitions": rows}], "timeout_ms": TIMEOUT}
 
 
-def _offset_delete(at: Surroundings, version: int) -> Fields:
+def _offset_delete(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0}]
     return {"group_id": at.group, "topics": [{"name": at.missing, "partitions": rows}]}
 
 
-def _alter_client_quotas(at: Surroundings, version: int) -> Fields:
-    entity = [{"entity_type": "user", "entity_name": "nobody"}]
+def _alter_client_quotas(at: Resources, version: int) -> Fields:
+    entity = [{"entity_type": "user", "entity_name": "unknown"}]
     ops = [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}]
     return {"entries": [{"entity": entity, "ops": ops}], "validate_only": True}
 
 
-def _describe_quorum(at: Surroundings, version: int) -> Fields:
+def _describe_quorum(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0}]
     return {"topics": [{"topic_name": "__cluster_metadata", "partitions": rows}]}
 
 
-def _update_features(at: Surroundings, version: int) -> Fields:
+def _update_features(at: Resources, version: int) -> Fields:
     update = {"feature": "no.such.feature", "max_version_level": 1}
     flag = {"validate_only": True} if version else {}
     return {"feature_updates": [update], "timeout_ms": TIMEOUT, **flag}
 
 
-def _describe_producers(at: Surroundings, version: int) -> Fields:
+def _describe_producers(at: Resources, version: int) -> Fields:
     return {"topics": [{"name": at.topic, "partition_indexes": at.partitions}]}
 
 
-def _consumer_group_heartbeat(at: Surroundings, version: int) -> Fields:
+def _consumer_group_heartbeat(at: Resources, version: int) -> Fields:
     return {
         "group_id": at.consumer_group,
         "member_id": str(uuid.uuid4()),
@@ -271,12 +271,12 @@ def _consumer_group_heartbeat(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _share_group_heartbeat(at: Surroundings, version: int) -> Fields:
+def _share_group_heartbeat(at: Resources, version: int) -> Fields:
     names = {"subscribed_topic_names": [at.topic]}
     return {"group_id": at.share_group, "member_id": str(uuid.uuid4()), **names}
 
 
-def _share_fetch(at: Surroundings, version: int) -> Fields:
+def _share_fetch(at: Resources, version: int) -> Fields:
     partition = {"partition_index": 0}
     return {
         "group_id": at.share_group,
@@ -287,7 +287,7 @@ def _share_fetch(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _share_acknowledge(at: Surroundings, version: int) -> Fields:
+def _share_acknowledge(at: Resources, version: int) -> Fields:
     batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}]
     rows = [{"partition_index": 0, "acknowledgement_batches": batches}]
     return {
@@ -298,27 +298,27 @@ def _share_acknowledge(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _voter(at: Surroundings, version: int) -> Fields:
-    return {"cluster_id": "another", "voter_id": NOBODY, "voter_directory_id": uuid.uuid4()}
+def _voter(at: Resources, version: int) -> Fields:
+    return {"cluster_id": "another", "voter_id": UNKNOWN_ID, "voter_directory_id": uuid.uuid4()}
 
 
-def _add_raft_voter(at: Surroundings, version: int) -> Fields:
+def _add_raft_voter(at: Resources, version: int) -> Fields:
     listener = {"name": "CONTROLLER", "host": "127.0.0.1", "port": 9}
     return {**_voter(at, version), "listeners": [listener], "timeout_ms": TIMEOUT}
 
 
-def _share_state(at: Surroundings, version: int, **fields: Any) -> Fields:
-    """The state of a share group, which its coordinator keeps for partition leaders."""
+def _share_state(at: Resources, version: int, **fields: Any) -> Fields:
+    """Name the state of a share group, which its coordinator keeps for partition leaders."""
     rows = [{"partition": 0, **fields}]
     return {"group_id": at.group, "topics": [{"topic_id": at.topic_id, "partitions": rows}]}
 
 
-def _write_share_group_state(at: Surroundings, version: int) -> Fields:
+def _write_share_group_state(at: Resources, version: int) -> Fields:
     delivered = {"first_offset": 0, "last_offset": 0, "delivery_state": 2, "delivery_count": 1}
     return _share_state(at, version, start_offset=0, state_batches=[delivered])
 
 
-def _streams_group_heartbeat(at: Surroundings, version: int) -> Fields:
+def _streams_group_heartbeat(at: Resources, version: int) -> Fields:
     empty: list[Any] = []
     topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": [at.topic]}]}
     return {
@@ -334,27 +334,27 @@ def _streams_group_heartbeat(at: Surroundings, version: int) -> Fields:
     }
 
 
-def _streams_topology(at: Surroundings, version: int) -> Fields:
+def _streams_topology(at: Resources, version: int) -> Fields:
     node = {"name": "source", "node_type": 1, "source_topics": [at.topic]}
     parts = [{"subtopology_id": "0", "nodes": [node]}]
     return {
         "group_id": at.missing,
-        "member_id": "nobody",
+        "member_id": "unknown",
         "topology_description": {"subtopologies": parts},
     }
 
 
-def _describe_share_group_offsets(at: Surroundings, version: int) -> Fields:
+def _describe_share_group_offsets(at: Resources, version: int) -> Fields:
     rows = [{"topic_name": at.topic, "partitions": at.partitions}]
     return {"groups": [{"group_id": at.share_group, "topics": rows}]}
 
 
-def _alter_share_group_offsets(at: Surroundings, version: int) -> Fields:
+def _alter_share_group_offsets(at: Resources, version: int) -> Fields:
     rows = [{"partition_index": 0, "start_offset": 0}]
     return {"group_id": at.share_group, "topics": [{"topic_name": at.topic, "partitions": rows}]}
 
 
-REQUESTS: dict[str, Callable[[Surroundings, int], Fields]] = {
+REQUESTS: dict[str, Callable[[Resources, int], Fields]] = {
     "Produce": _produce,
     "Fetch": _fetch,
     "ListOffsets": _list_offsets,
@@ -363,9 +363,9 @@ REQUESTS: dict[str, Callable[[Surroundings, int], Fields]] = {
     "OffsetFetch": _offset_fetch,
     "FindCoordinator": _find_coordinator,
     "JoinGroup": _join_group,
-    "Heartbeat": lambda at, _: {"group_id": at.group, "member_id": "nobody"},
+    "Heartbeat": lambda at, _: {"group_id": at.group, "member_id": "unknown"},
     "LeaveGroup": _leave_group,
-    "SyncGroup": lambda at, _: {"group_id": at.group, "member_id": "nobody"},
+    "SyncGroup": lambda at, _: {"group_id": at.group, "member_id": "unknown"},
     "DescribeGroups": lambda at, _: {"groups": [at.missing, *at.joined]},
     "ListGroups": lambda _, __: {},
     "SaslHandshake": lambda _, __: {"mechanism": "PLAIN"},
@@ -387,7 +387,7 @@ REQUESTS: dict[str, Callable[[Surroundings, int], Fields]] = {
     "AlterConfigs": _alter_configs,
     "AlterReplicaLogDirs": _alter_replica_log_dirs,
     "DescribeLogDirs": lambda _, __: {"topics": None},
-    "SaslAuthenticate": lambda _, __: {"auth_bytes": b"\0nobody\0nothing"},
+    "SaslAuthenticate": lambda _, __: {"auth_bytes": b"\0user\0password"},
     "CreatePartitions": _create_partitions,
     "CreateDelegationToken": lambda _, __: {"max_lifetime_ms": -1},
     "RenewDelegationToken": lambda _, __: {"hmac": b"h", "renew_period_ms": 1},
@@ -401,13 +401,13 @@ REQUESTS: dict[str, Callable[[Surroundings, int], Fields]] = {
     "OffsetDelete": _offset_delete,
     "DescribeClientQuotas": lambda _, __: {"strict": False},
     "AlterClientQuotas": _alter_client_quotas,
-    "DescribeUserScramCredentials": lambda _, __: {"users": [{"name": "nobody"}]},
-    "AlterUserScramCredentials": lambda _, __: {"deletions": [{"name": "nobody", "mechanism": 1}]},
+    "DescribeUserScramCredentials": lambda _, __: {"users": [{"name": "unknown"}]},
+    "AlterUserScramCredentials": lambda _, __: {"deletions": [{"name": "unknown", "mechanism": 1}]},
     "DescribeQuorum": _describe_quorum,
     "UpdateFeatures": _update_features,
     "DescribeCluster": lambda _, __: {"include_cluster_authorized_operations": True},
     "DescribeProducers": _describe_producers,
-    "UnregisterBroker": lambda _, __: {"broker_id": NOBODY},
+    "UnregisterBroker": lambda _, __: {"broker_id": UNKNOWN_ID},
     "DescribeTransactions": lambda at, _: {"transactional_ids": [at.transactional_id]},
     "ListTransactions": lambda _, __: {},
     "ConsumerGroupHeartbeat": _consumer_group_heartbeat,
@@ -439,6 +439,6 @@ REQUESTS: dict[str, Callable[[Surroundings, int], Fields]] = {
         "topics": [{"topic_name": at.topic}],
     },
     "StreamsGroupTopologyDescriptionUpdate": _streams_topology,
-    "UnregisterController": lambda _, __: {"controller_id": NOBODY},
+    "UnregisterController": lambda _, __: {"controller_id": UNKNOWN_ID},
 }
-"""Fields by API and version; every API that a broker advertises has a row."""
+"""Functions that return fields, by API; every API that a broker advertises has one."""

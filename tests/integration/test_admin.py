@@ -38,7 +38,7 @@ async def admin(kafka_cluster: ClusterHandle) -> AsyncIterator[Admin]:
         yield started
 
 
-async def test_a_topic_from_its_creation_to_its_end(
+async def test_creates_describes_extends_and_deletes_a_topic(
     admin: Admin, kafka_cluster: ClusterHandle
 ) -> None:
     name = kafka_cluster.topic()
@@ -61,7 +61,7 @@ async def test_a_topic_from_its_creation_to_its_end(
         await admin.delete_topics([name])
 
 
-async def test_of_several_topics_the_good_ones_are_created(
+async def test_creates_the_valid_topics_of_a_request(
     admin: Admin, kafka_cluster: ClusterHandle
 ) -> None:
     first, second = kafka_cluster.topic("first"), kafka_cluster.topic("second")
@@ -74,7 +74,9 @@ async def test_of_several_topics_the_good_ones_are_created(
     await admin.delete_topics([first, second])
 
 
-async def test_what_cannot_be_created_is_said(admin: Admin, kafka_cluster: ClusterHandle) -> None:
+async def test_error_names_a_topic_that_cannot_be_created(
+    admin: Admin, kafka_cluster: ClusterHandle
+) -> None:
     name = kafka_cluster.topic()
     with pytest.raises(InvalidReplicationFactorError, match=name):
         await admin.create_topics([NewTopic(name, 1, 99)])
@@ -84,7 +86,7 @@ async def test_what_cannot_be_created_is_said(admin: Admin, kafka_cluster: Clust
     assert name not in await admin.list_topics()
 
 
-async def test_the_cluster_describes_itself(admin: Admin, kafka_cluster: ClusterHandle) -> None:
+async def test_describes_the_cluster(admin: Admin, kafka_cluster: ClusterHandle) -> None:
     cluster = await admin.describe_cluster()
     addresses = {f"{node.host}:{node.port}" for node in cluster.brokers}
     assert addresses == set(kafka_cluster.bootstrap_servers.split(","))
@@ -92,7 +94,7 @@ async def test_the_cluster_describes_itself(admin: Admin, kafka_cluster: Cluster
     assert cluster.controller_id in {node.id for node in cluster.brokers}
 
 
-async def test_configuration_says_where_it_comes_from(
+async def test_describes_configurations_with_their_source(
     admin: Admin, kafka_cluster: ClusterHandle
 ) -> None:
     name = kafka_cluster.topic()
@@ -111,7 +113,7 @@ async def test_configuration_says_where_it_comes_from(
         await admin.describe_configs([missing], timeout=1.0)
 
 
-async def test_offsets_of_an_empty_topic(admin: Admin, kafka_cluster: ClusterHandle) -> None:
+async def test_lists_offsets_of_an_empty_topic(admin: Admin, kafka_cluster: ClusterHandle) -> None:
     name = kafka_cluster.topic()
     await admin.create_topics([NewTopic(name, 3)])
     zero, one, two = (TopicPartition(name, index) for index in range(3))
@@ -122,7 +124,7 @@ async def test_offsets_of_an_empty_topic(admin: Admin, kafka_cluster: ClusterHan
     assert found[two] == OffsetAndTimestamp(-1, -1, None)
 
 
-async def test_a_group_that_is_not_there(admin: Admin, kafka_cluster: ClusterHandle) -> None:
+async def test_error_names_a_missing_group(admin: Admin, kafka_cluster: ClusterHandle) -> None:
     group = kafka_cluster.group()
     assert group not in await admin.list_groups()
     with pytest.raises(GroupIdNotFoundError, match=group):

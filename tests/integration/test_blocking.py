@@ -1,4 +1,4 @@
-"""The blocking clients: the same behaviour for callers without a loop, in any thread or fork."""
+"""The blocking API: the behaviour of the asyncio clients, in any thread or forked process."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def read(cluster: ClusterHandle, topic: str, count: int) -> list[tuple[bytes | N
     return found
 
 
-def test_what_is_sent_is_read(kafka_cluster: ClusterHandle) -> None:
+def test_produces_and_consumes(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
-        receipt = producer.send(topic, b"one", key=b"k")
-        assert (receipt.topic, receipt.partition, receipt.offset) == (topic, 0, 0)
+        metadata = producer.send(topic, b"one", key=b"k")
+        assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 0)
         producer.send_many(topic, [b"two", b"three"], keys=[b"a", b"b"])
         producer.send_records([ProducerRecord(topic, b"four")])
         producer.flush()
@@ -66,12 +66,12 @@ def test_what_is_sent_is_read(kafka_cluster: ClusterHandle) -> None:
     ]
 
 
-def test_every_call_that_waits_ends_at_its_time_out(kafka_cluster: ClusterHandle) -> None:
-    """With a cluster that accepts requests and does not respond; a call that waits on would hang.
+def test_every_call_ends_at_its_timeout(kafka_cluster: ClusterHandle) -> None:
+    """Calls a cluster that accepts requests and does not respond.
 
-    Calls without a `timeout` end by an option, and iteration over a consumer is documented not to.
+    Calls without a `timeout` are bounded by an option; iteration over a consumer is not bounded.
     """
-    faults = kafka_cluster.faults  # a skip where there are none
+    faults = kafka_cluster.faults  # Skips the test on a backend without faults.
     topic = create(kafka_cluster)
     servers, partition = kafka_cluster.bootstrap_servers, TopicPartition(topic, 0)
     brief: dict[str, Any] = {"close_timeout_ms": 200, "request_timeout_ms": 300}
@@ -82,8 +82,9 @@ def test_every_call_that_waits_ends_at_its_time_out(kafka_cluster: ClusterHandle
                 servers, max_block_ms=200, delivery_timeout_ms=400, buffer_memory=2_000, **brief
             )
         )
-        keeper = blocking.Consumer(servers, partitions=[partition], group_id="g", **brief)
-        consumer = stack.enter_context(keeper)
+        consumer = stack.enter_context(
+            blocking.Consumer(servers, partitions=[partition], group_id="g", **brief)
+        )
         admin = stack.enter_context(blocking.Admin(servers, **brief))
         send_until_acknowledged(producer, topic)
         faults.add(hang=True, count=None)
@@ -108,10 +109,10 @@ def test_every_call_that_waits_ends_at_its_time_out(kafka_cluster: ClusterHandle
                 call()
             assert isinstance(raised.value, TimeoutError), (name, raised.value)
         assert consumer.poll(timeout=0.1) == consumer.poll_batches(timeout=0.1) == []
-        at_once = {"assign", "seek", "high_watermark", "last_stable_offset", "health"}
-        tried = {*calls, *at_once, "poll", "poll_batches", "start", "stop", "transaction"}
+        immediate = {"assign", "seek", "high_watermark", "last_stable_offset", "health"}
+        tested = {*calls, *immediate, "poll", "poll_batches", "start", "stop", "transaction"}
         clients = (blocking.Producer, blocking.Consumer, blocking.Admin)
-        assert tried == {
+        assert tested == {
             name
             for client in clients
             for name, _ in inspect.getmembers(client, inspect.isfunction)
@@ -123,14 +124,14 @@ def test_every_call_that_waits_ends_at_its_time_out(kafka_cluster: ClusterHandle
 
 
 def send_until_acknowledged(producer: blocking.Producer, topic: str) -> None:
-    """Send a record by a producer whose time-outs are shorter than a busy machine may need."""
+    """Send a record, with retries since the producer's time-outs are short for a busy machine."""
     while True:
         with suppress(KafkaTimeoutError):
             producer.send(topic, b"first")
             return
 
 
-def test_arguments_that_do_not_exist_raise_with_the_ones_that_do(
+def test_unknown_arguments_raise_with_the_existing_ones(
     kafka_cluster: ClusterHandle,
 ) -> None:
     topic = create(kafka_cluster)
@@ -142,7 +143,7 @@ def test_arguments_that_do_not_exist_raise_with_the_ones_that_do(
             producer.flush(timeout_ms=wrong["timeout_ms"])
 
 
-def test_health_watermarks_and_arguments_are_those_of_the_asyncio_clients(
+def test_health_watermarks_and_arguments_match_the_asyncio_clients(
     kafka_cluster: ClusterHandle,
 ) -> None:
     topic = create(kafka_cluster)
@@ -166,7 +167,7 @@ def test_health_watermarks_and_arguments_are_those_of_the_asyncio_clients(
         assert admin.health().state == "running"
 
 
-def test_a_transaction_is_a_with_block(kafka_cluster: ClusterHandle) -> None:
+def test_transaction_block_commits_or_aborts(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     name = kafka_cluster.transactional_id()
     with blocking.Producer(kafka_cluster.bootstrap_servers, transactional_id=name) as producer:
@@ -178,7 +179,7 @@ def test_a_transaction_is_a_with_block(kafka_cluster: ClusterHandle) -> None:
     assert read(kafka_cluster, topic, 1) == [(None, b"committed")]
 
 
-def test_iterating_a_group_consumer_commits_what_was_handed_out(
+def test_iteration_commits_the_returned_records(
     kafka_cluster: ClusterHandle,
 ) -> None:
     topic = create(kafka_cluster)
@@ -196,19 +197,19 @@ def test_iterating_a_group_consumer_commits_what_was_handed_out(
         ) as consumer:
             return [record.value for _, record in zip(range(count), consumer, strict=False)]
 
-    # Leaving the block in good order commits what was in hand too.
+    # Leaving the block without an exception commits the last returned record too.
     assert take(2) == [b"0", b"1"]
     assert take(1) == [b"2"]
 
 
-def test_errors_are_raised_in_the_callers_thread(kafka_cluster: ClusterHandle) -> None:
+def test_raises_errors_in_the_calling_thread(kafka_cluster: ClusterHandle) -> None:
     with blocking.Consumer(kafka_cluster.bootstrap_servers, partitions=()) as consumer:
         with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"):
             consumer.partitions_for("no-such-topic", timeout=1)
         assert consumer.topics() == sorted(consumer.topics())
 
 
-def test_one_loop_serves_every_thread(kafka_cluster: ClusterHandle) -> None:
+def test_one_event_loop_serves_all_threads(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
         threads = [
@@ -223,13 +224,13 @@ def test_one_loop_serves_every_thread(kafka_cluster: ClusterHandle) -> None:
     ]
 
 
-def test_a_forked_child_gets_a_loop_of_its_own(kafka_cluster: ClusterHandle) -> None:
+def test_forked_child_gets_a_new_event_loop(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     with blocking.Producer(kafka_cluster.bootstrap_servers) as producer:
         producer.send(topic, b"parent")
         child = os.fork()
         if child == 0:
-            os._exit(_in_the_child(kafka_cluster.bootstrap_servers, topic, producer))
+            os._exit(_run_child(kafka_cluster.bootstrap_servers, topic, producer))
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         producer.send(topic, b"parent again")
@@ -237,8 +238,8 @@ def test_a_forked_child_gets_a_loop_of_its_own(kafka_cluster: ClusterHandle) -> 
     assert values == {b"parent", b"child", b"parent again"}
 
 
-def _in_the_child(bootstrap: str, topic: str, inherited: blocking.Producer) -> int:
-    """0 if the parent's producer is refused and one of the child's own works."""
+def _run_child(bootstrap: str, topic: str, inherited: blocking.Producer) -> int:
+    """Return 0 if the parent's producer raises and a new one works."""
     try:
         inherited.send(topic, b"never")
     except IllegalStateError:

@@ -1,4 +1,4 @@
-"""Rules of Kafka's brokers that clients depend on, by raw requests: both backends follow them."""
+"""Rules of Kafka's brokers that clients depend on, checked by raw requests on every backend."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataResp
 from kafka_async.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord
-from tests.integration.raw_wire import NOT_READY, PATIENCE, RawCluster
+from tests.integration.raw_cluster import NOT_READY, TIMEOUT, RawCluster
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -64,7 +64,7 @@ def described(cluster: RawCluster, topic: str) -> MetadataResponseTopic:
 
 
 def create(cluster: RawCluster, topic: str, configs: Mapping[str, str] = NO_CONFIGS) -> None:
-    """Make a topic with one partition, and wait until its leader is known."""
+    """Create a topic with one partition, and wait until its leader is known."""
     assert creation(cluster, topic, configs).error_code == ErrorCode.NONE
     cluster.leader(topic)
 
@@ -81,11 +81,11 @@ def produced(
             "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": raw}]}],
         }
     )
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
-        [answer] = cluster.leader(topic).call(request, version).responses[0].partition_responses
-        if answer.error_code not in NOT_READY or time.monotonic() > deadline:
-            return answer
+        [response] = cluster.leader(topic).call(request, version).responses[0].partition_responses
+        if response.error_code not in NOT_READY or time.monotonic() > deadline:
+            return response
         time.sleep(0.05)
 
 
@@ -137,12 +137,12 @@ def test_refuses_records_without_key_in_compacted_topics(
     topic = kafka_cluster.topic("compacted")
     create(cluster, topic, {"cleanup.policy": "compact"})
     rows = record(b"k"), record(None), record(b"k"), record(None)
-    answer = produced(cluster, topic, version, *rows)
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+    response = produced(cluster, topic, version, *rows)
+    assert (response.error_code, response.base_offset) == (ErrorCode.INVALID_RECORD, -1)
     if version >= 8:
-        assert [row.batch_index for row in answer.record_errors] == [1, 3]
-        assert answer.error_message is not None
-        assert answer.error_message.startswith("One or more records have been rejected")
+        assert [row.batch_index for row in response.record_errors] == [1, 3]
+        assert response.error_message is not None
+        assert response.error_message.startswith("One or more records have been rejected")
     assert produced(cluster, topic, version, record(b"k")).base_offset == 0
 
 
@@ -151,9 +151,9 @@ def test_refuses_records_with_a_time_in_the_future(
 ) -> None:
     topic = kafka_cluster.topic("clock")
     create(cluster, topic)
-    answer = produced(cluster, topic, 12, record(None), record(None, later_ms=2 * HOUR_MS))
-    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [row.batch_index for row in answer.record_errors] == [1]
+    response = produced(cluster, topic, 12, record(None), record(None, later_ms=2 * HOUR_MS))
+    assert response.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [row.batch_index for row in response.record_errors] == [1]
     assert produced(cluster, topic, 12, record(None, later_ms=HOUR_MS // 2)).base_offset == 0
 
 

@@ -46,24 +46,24 @@ async def test_requests_reach_every_kind_of_destination(
     request = DescribeClusterRequest()
     places = [AnyBroker(), Controller(), GroupCoordinator("g"), *map(Broker, (1, 2, 3))]
     for to in [*places, Leader(TopicPartition(name, 2))]:
-        answer = await client.request(request, to=to)
-        assert answer.cluster_id == client.metadata.cluster_id
+        response = await client.request(request, to=to)
+        assert response.cluster_id == client.metadata.cluster_id
     found = await client.coordinators(CoordinatorKind.GROUP, ["a", "b", "c"], timeout=10.0)
     assert set(found) == {"a", "b", "c"}
     assert set(found.values()) <= {1, 2, 3}
 
 
-async def test_every_broker_tells_its_finalized_features(
+async def test_reads_the_finalized_features_of_the_cluster(
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:
-    """Transactions of version 2 came with Kafka 4.0: before, the transaction tests speak 1."""
+    """Checks transaction.version, which is 2 since Kafka 4.0."""
     before = kafka_cluster.cluster.name.startswith("apache 3.")
     assert client.finalized_feature("transaction.version") == (0 if before else 2)
     assert client.finalized_feature("no.such.feature") == 0
 
 
 async def test_connects_to_the_second_bootstrap_server(kafka_cluster: ClusterHandle) -> None:
-    """The id of a bootstrap server is not a broker's: Kafka 4.4 refuses it in ApiVersions."""
+    """Checks that ApiVersions has no broker id, since Kafka 4.4 refuses a bootstrap server's."""
     servers = kafka_cluster.bootstrap_servers.split(",")
     for alive in servers:
         async with Client(f"127.0.0.1:1,{alive}", default_api_timeout_ms=20_000) as client:
@@ -79,24 +79,24 @@ async def test_rebootstraps_from_the_second_bootstrap_server(kafka_cluster: Clus
         f"127.0.0.1:1,{alive}",
         hooks=hooks,
         default_api_timeout_ms=20_000,
-        metadata_recovery_rebootstrap_trigger_ms=0,  # every metadata request begins there
+        metadata_recovery_rebootstrap_trigger_ms=0,  # Every metadata request rebootstraps.
     ) as client:
         assert set((await client.refresh_metadata()).brokers) == {1, 2, 3}
     assert events
 
 
-async def test_requests_are_answered_in_order_on_one_connection(client: Client) -> None:
+async def test_receives_pipelined_responses_in_order(client: Client) -> None:
     connection = client.connection(1, ConnectionKind.FETCH, client)
     await connection.connect(10.0)
     futures = [connection.submit(MetadataRequest(topics=[]), timeout=10.0) for _ in range(50)]
     futures[7].cancel()
-    answers = await asyncio.gather(*futures, return_exceptions=True)
-    assert isinstance(answers[7], asyncio.CancelledError)
-    assert sum(isinstance(answer, BaseException) for answer in answers) == 1
+    responses = await asyncio.gather(*futures, return_exceptions=True)
+    assert isinstance(responses[7], asyncio.CancelledError)
+    assert sum(isinstance(response, BaseException) for response in responses) == 1
     await connection.close()
 
 
-async def test_topics_are_known_by_their_ids(client: Client, kafka_cluster: ClusterHandle) -> None:
+async def test_finds_the_name_of_a_topic_id(client: Client, kafka_cluster: ClusterHandle) -> None:
     name = kafka_cluster.topic()
     async with Admin(client) as admin:
         topic_id = (await admin.create_topics([NewTopic(name, 1)]))[name].topic_id
@@ -105,7 +105,7 @@ async def test_topics_are_known_by_their_ids(client: Client, kafka_cluster: Clus
     assert cluster.topic_name(topic_id) == name
 
 
-async def test_a_leader_that_goes_down_is_followed_to_the_next(
+async def test_sends_to_the_new_leader_after_the_old_one_stopped(
     client: Client, kafka_cluster: ClusterHandle
 ) -> None:
     name = kafka_cluster.topic()

@@ -1,4 +1,4 @@
-"""Clients that are cancelled, or whose cluster is away, close in time and leave nothing behind."""
+"""Clients close in bounded time after a cancellation and without a cluster, and free sockets."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ WAYS: list[Leave] = [by_move_on_after, by_cancelled_task_group, by_timeout, by_c
 
 
 def sockets() -> int:
-    """Open sockets of this process; those of an embedded cluster are among them."""
+    """Return the number of open sockets of this process, including those of embedded clusters."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
         try:
             found += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
         except OSError:
-            continue  # the one that listed them
+            continue  # The descriptor that listed the directory.
     return found
 
 
 async def until_no_more_than(count: int) -> None:
     async with asyncio.timeout(10):
-        while await asyncio.to_thread(sockets) > count:  # noqa: ASYNC110  # the kernel's count
+        while await asyncio.to_thread(sockets) > count:  # noqa: ASYNC110  # There is no event.
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("leave", WAYS)
-async def test_a_cancelled_consumer_has_left_its_group(
+async def test_cancelled_consumer_leaves_its_group(
     kafka_cluster: ClusterHandle, leave: Leave
 ) -> None:
     topic, group, ready = kafka_cluster.topic(), kafka_cluster.group(), asyncio.Event()
@@ -109,7 +109,7 @@ async def test_a_cancelled_consumer_has_left_its_group(
 
 @pytest.mark.parametrize("kind", [Client, Admin, Producer])
 @pytest.mark.parametrize("leave", WAYS)
-async def test_a_cancelled_client_closes_its_sockets(
+async def test_cancelled_client_closes_its_sockets(
     kafka_cluster: ClusterHandle, leave: Leave, kind: type[Client | Admin | Producer]
 ) -> None:
     before, ready = await asyncio.to_thread(sockets), asyncio.Event()
@@ -126,7 +126,7 @@ async def test_a_cancelled_client_closes_its_sockets(
 
 @pytest.mark.slow
 async def test_stop_is_bounded_while_all_brokers_are_frozen() -> None:
-    """Frozen by SIGSTOP: connections stay, and nothing answers."""
+    """Freezes the broker by SIGSTOP: its connections stay open without responses."""
     cluster = ApacheBackend(brokers=1)
     await asyncio.to_thread(cluster.start)
     try:
@@ -145,7 +145,7 @@ async def test_stop_is_bounded_while_all_brokers_are_frozen() -> None:
         await idle.commit()
         await busy.poll(timeout=0)
         cluster.pause_broker(1)
-        async with asyncio.timeout(12):  # 2 s and 3 s; it was 5 s and 65 s
+        async with asyncio.timeout(12):  # 2 s and 3 s are expected.
             await idle.stop()
             await busy.stop(3.0)
         cluster.resume_broker(1)

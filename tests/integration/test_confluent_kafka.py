@@ -1,4 +1,4 @@
-"""librdkafka, through confluent-kafka: what it writes we read, and it reads what we write."""
+"""Interoperability with librdkafka (confluent-kafka): each client reads the other's records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafka_async.admin import NewTopic
 from kafka_async.records.compression import Codec
 from kafka_async.types import ProducerRecord, TopicPartition
 from tests.integration.raw_batches import batches_of
-from tests.integration.raw_wire import PATIENCE
+from tests.integration.raw_cluster import TIMEOUT
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
@@ -33,7 +33,7 @@ with warnings.catch_warnings():
 
 
 class Row(NamedTuple):
-    """What is written, and must be read."""
+    """Holds a record to write and read."""
 
     key: bytes | None
     value: bytes | None
@@ -60,7 +60,7 @@ def create(cluster: ClusterHandle, **configs: str) -> str:
     return topic
 
 
-# -- their side -----------------------------------------------------------------------------------
+# -- confluent-kafka -------------------------------------------------------------------------------
 
 
 def their_producer(cluster: ClusterHandle, **options: Any) -> Any:
@@ -68,13 +68,13 @@ def their_producer(cluster: ClusterHandle, **options: Any) -> Any:
     return confluent.Producer({"bootstrap.servers": cluster.bootstrap_servers, **named})
 
 
-def they_write(producer: Any, topic: str, rows: list[Row]) -> None:
+def write_with_theirs(producer: Any, topic: str, rows: list[Row]) -> None:
     for key, value, headers, timestamp in rows:
         producer.produce(topic, value, key=key, headers=headers, timestamp=timestamp, partition=0)
 
 
-def delivered(producer: Any) -> None:
-    assert producer.flush(PATIENCE) == 0
+def flush(producer: Any) -> None:
+    assert producer.flush(TIMEOUT) == 0
 
 
 @contextmanager
@@ -95,12 +95,12 @@ def their_consumer(cluster: ClusterHandle, topic: str, isolation: str) -> Genera
         consumer.close()
 
 
-def they_read(
+def read_with_theirs(
     cluster: ClusterHandle, topic: str, count: int, isolation: str = "read_uncommitted"
 ) -> list[tuple[int, Row]]:
-    """The type of each record's timestamp as Kafka numbers it, and the record."""
+    """Return the records, each with Kafka's number of its timestamp type."""
     found: list[tuple[int, Row]] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with their_consumer(cluster, topic, isolation) as consumer:
         while len(found) < count and time.monotonic() < deadline:
             for message in consumer.consume(count - len(found), timeout=1):
@@ -112,10 +112,10 @@ def they_read(
     return found
 
 
-# -- our side -------------------------------------------------------------------------------------
+# -- kafka_async -----------------------------------------------------------------------------------
 
 
-def we_write(cluster: ClusterHandle, topic: str, rows: list[Row], **options: Any) -> None:
+def write_with_ours(cluster: ClusterHandle, topic: str, rows: list[Row], **options: Any) -> None:
     with blocking.Producer(cluster.bootstrap_servers, linger_ms=50, **options) as producer:
         producer.send_records(
             ProducerRecord(topic, value, key, headers, partition=0, timestamp=timestamp)
@@ -124,11 +124,11 @@ def we_write(cluster: ClusterHandle, topic: str, rows: list[Row], **options: Any
         producer.flush()
 
 
-def we_read(
+def read_with_ours(
     cluster: ClusterHandle, topic: str, count: int, isolation: str = "read_uncommitted"
 ) -> list[tuple[int, Row]]:
     found: list[tuple[int, Row]] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     with blocking.Consumer(
         cluster.bootstrap_servers,
         partitions=[TopicPartition(topic, 0)],
@@ -142,61 +142,63 @@ def we_read(
     return found
 
 
-# -- both -----------------------------------------------------------------------------------------
+# -- both ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_we_read_what_they_write(kafka_cluster: ClusterHandle, codec: str) -> None:
+def test_reads_records_of_confluent_kafka(kafka_cluster: ClusterHandle, codec: str) -> None:
     topic = create(kafka_cluster)
     producer = their_producer(kafka_cluster, compression_type=codec, linger_ms=50)
-    they_write(producer, topic, ROWS)
-    delivered(producer)
-    assert we_read(kafka_cluster, topic, len(ROWS)) == [(CREATE_TIME, row) for row in ROWS]
+    write_with_theirs(producer, topic, ROWS)
+    flush(producer)
+    assert read_with_ours(kafka_cluster, topic, len(ROWS)) == [(CREATE_TIME, row) for row in ROWS]
     written = {view.header.codec for view in batches_of(kafka_cluster, topic)}
     assert Codec[codec] in written
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_they_read_what_we_write(kafka_cluster: ClusterHandle, codec: str) -> None:
+def test_confluent_kafka_reads_records_of_this_client(
+    kafka_cluster: ClusterHandle, codec: str
+) -> None:
     topic = create(kafka_cluster)
-    we_write(kafka_cluster, topic, ROWS, compression_type=codec)
-    assert they_read(kafka_cluster, topic, len(ROWS)) == [(CREATE_TIME, row) for row in ROWS]
+    write_with_ours(kafka_cluster, topic, ROWS, compression_type=codec)
+    assert read_with_theirs(kafka_cluster, topic, len(ROWS)) == [(CREATE_TIME, row) for row in ROWS]
     assert {view.header.codec for view in batches_of(kafka_cluster, topic)} == {Codec[codec]}
 
 
-def test_the_brokers_time_is_the_same_to_both(kafka_cluster: ClusterHandle) -> None:
+def test_both_read_the_brokers_timestamp(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster, message_timestamp_type="LogAppendTime")
     before = int(time.time() * 1000)
-    we_write(kafka_cluster, topic, ROWS, compression_type="lz4")
+    write_with_ours(kafka_cluster, topic, ROWS, compression_type="lz4")
     producer = their_producer(kafka_cluster, compression_type="zstd", linger_ms=50)
-    they_write(producer, topic, ROWS)
-    delivered(producer)
+    write_with_theirs(producer, topic, ROWS)
+    flush(producer)
     after = int(time.time() * 1000)
-    ours = we_read(kafka_cluster, topic, 2 * len(ROWS))
-    theirs = they_read(kafka_cluster, topic, 2 * len(ROWS))
+    ours = read_with_ours(kafka_cluster, topic, 2 * len(ROWS))
+    theirs = read_with_theirs(kafka_cluster, topic, 2 * len(ROWS))
     assert ours == theirs
     assert {kind for kind, _ in ours} == {LOG_APPEND_TIME}
     assert all(before <= row.timestamp <= after for _, row in ours)
     assert [row[:3] for _, row in ours] == [row[:3] for row in ROWS] * 2
 
 
-def test_transactions_of_theirs_are_whole_to_us(kafka_cluster: ClusterHandle) -> None:
+def test_reads_transactions_of_confluent_kafka(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     name = kafka_cluster.transactional_id("theirs")
     producer = their_producer(kafka_cluster, transactional_id=name, compression_type="snappy")
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(TIMEOUT)
     for part, commit in [(ROWS[:50], True), (ROWS[50:100], False), (ROWS[100:], True)]:
         producer.begin_transaction()
-        they_write(producer, topic, part)
-        delivered(producer)
-        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE)
+        write_with_theirs(producer, topic, part)
+        flush(producer)
+        (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT)
     kept = [*ROWS[:50], *ROWS[100:]]
-    found = we_read(kafka_cluster, topic, len(kept), "read_committed")
+    found = read_with_ours(kafka_cluster, topic, len(kept), "read_committed")
     assert [row for _, row in found] == kept
-    assert len(we_read(kafka_cluster, topic, len(ROWS))) == len(ROWS)
+    assert len(read_with_ours(kafka_cluster, topic, len(ROWS))) == len(ROWS)
 
 
-def test_transactions_of_ours_are_whole_to_them(kafka_cluster: ClusterHandle) -> None:
+def test_confluent_kafka_reads_transactions_of_this_client(kafka_cluster: ClusterHandle) -> None:
     topic = create(kafka_cluster)
     name = kafka_cluster.transactional_id("ours")
     servers = kafka_cluster.bootstrap_servers
@@ -210,5 +212,5 @@ def test_transactions_of_ours_are_whole_to_them(kafka_cluster: ClusterHandle) ->
                 if not commit:
                     raise ZeroDivisionError
     kept = [*ROWS[:50], *ROWS[100:]]
-    found = they_read(kafka_cluster, topic, len(kept), "read_committed")
+    found = read_with_theirs(kafka_cluster, topic, len(kept), "read_committed")
     assert [row for _, row in found] == kept

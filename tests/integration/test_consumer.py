@@ -1,4 +1,4 @@
-"""A consumer on every kind of cluster: what it reads, where it goes on, what it commits."""
+"""The consumer on every kind of cluster: records, positions and commits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def make(cluster: ClusterHandle, partitions: int, prefix: str = "t") -> li
 
 
 async def fill(cluster: ClusterHandle, partitions: list[TopicPartition], each: int) -> None:
-    """So many records in each partition: the values are their numbers."""
+    """Write `each` records to each partition, with their number as value."""
     async with Producer(cluster.bootstrap_servers) as producer:
         for topic, partition in partitions:
             for number in range(each):
@@ -51,7 +51,7 @@ def consumer(cluster: ClusterHandle, **options: Any) -> Consumer:
 
 
 async def read(reader: Consumer, count: int) -> list[tuple[int, int]]:
-    """So many records, as (partition, offset)."""
+    """Read `count` records and return each as (partition, offset)."""
     seen: list[tuple[int, int]] = []
     async with asyncio.timeout(30):
         while len(seen) < count:
@@ -60,7 +60,7 @@ async def read(reader: Consumer, count: int) -> list[tuple[int, int]]:
     return seen
 
 
-async def test_static_partitions_are_read_whole_and_in_order(kafka_cluster: ClusterHandle) -> None:
+async def test_reads_assigned_partitions_in_order(kafka_cluster: ClusterHandle) -> None:
     partitions = await make(kafka_cluster, 3)
     await fill(kafka_cluster, partitions, 100)
     async with consumer(kafka_cluster, partitions=partitions) as reader:
@@ -73,7 +73,7 @@ async def test_static_partitions_are_read_whole_and_in_order(kafka_cluster: Clus
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_every_codec_is_read(kafka_cluster: ClusterHandle, codec: Any) -> None:
+async def test_reads_every_codec(kafka_cluster: ClusterHandle, codec: Any) -> None:
     (partition,) = await make(kafka_cluster, 1, codec)
     async with Producer(kafka_cluster.bootstrap_servers, compression_type=codec) as producer:
         for number in range(50):
@@ -93,8 +93,8 @@ async def test_logs_an_offset_whose_records_were_deleted(
         row = DeleteRecordsPartition(partition_index=0, offset=4)
         topic = DeleteRecordsTopic(name=partition.topic, partitions=[row])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
-        answer = await reader.client.request(request, to=Leader(partition))
-        assert answer.topics[0].partitions[0].error_code == 0
+        response = await reader.client.request(request, to=Leader(partition))
+        assert response.topics[0].partitions[0].error_code == 0
         reader.seek(partition, 1)
         assert await read(reader, 5) == [(0, offset) for offset in range(4, 9)]
         assert (
@@ -104,7 +104,7 @@ async def test_logs_an_offset_whose_records_were_deleted(
         assert reader.statistics().offset_reset_total == 1
 
 
-async def test_seeking_and_pausing(kafka_cluster: ClusterHandle) -> None:
+async def test_seeks_and_pauses(kafka_cluster: ClusterHandle) -> None:
     first, second = await make(kafka_cluster, 2)
     await fill(kafka_cluster, [first, second], 10)
     async with consumer(kafka_cluster, partitions=[first, second]) as reader:
@@ -121,7 +121,7 @@ async def test_seeking_and_pausing(kafka_cluster: ClusterHandle) -> None:
         assert [await reader.position(p) for p in (first, second)] == [10, 10]
 
 
-async def test_seeking_by_time(kafka_cluster: ClusterHandle) -> None:
+async def test_seeks_by_time(kafka_cluster: ClusterHandle) -> None:
     (partition,) = await make(kafka_cluster, 1)
     now = int(time.time()) * 1000
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
@@ -133,7 +133,7 @@ async def test_seeking_by_time(kafka_cluster: ClusterHandle) -> None:
         assert await reader.offsets_for_times({partition: now / 1000 + 99}) == {partition: None}
 
 
-async def test_commits_are_found_by_the_next(kafka_cluster: ClusterHandle) -> None:
+async def test_next_consumer_starts_at_the_committed_offsets(kafka_cluster: ClusterHandle) -> None:
     partitions = await make(kafka_cluster, 2)
     await fill(kafka_cluster, partitions, 10)
     options: dict[str, Any] = {"topics": [partitions[0].topic], "group_id": kafka_cluster.group()}
@@ -151,7 +151,7 @@ async def test_commits_are_found_by_the_next(kafka_cluster: ClusterHandle) -> No
         assert committed.offset == 4
 
 
-async def test_auto_commit_as_a_stream_is_left(kafka_cluster: ClusterHandle) -> None:
+async def test_auto_commit_at_the_end_of_an_iteration(kafka_cluster: ClusterHandle) -> None:
     (partition,) = await make(kafka_cluster, 1)
     await fill(kafka_cluster, [partition], 10)
     options: dict[str, Any] = {
@@ -173,10 +173,10 @@ async def fail_at(offset: int, reader: Consumer) -> None:
     async with asyncio.timeout(30), reader:
         async for record in reader:
             if record.offset == offset:
-                raise RuntimeError("while it is in hand")
+                raise RuntimeError("while handling the record")
 
 
-async def test_readers_of_committed_data_see_no_aborted_record(
+async def test_read_committed_returns_no_aborted_records(
     kafka_cluster: ClusterHandle,
 ) -> None:
     (partition,) = await make(kafka_cluster, 1)
@@ -203,7 +203,7 @@ async def test_readers_of_committed_data_see_no_aborted_record(
         assert len(await read(reader, 12)) == 12
 
 
-async def test_offsets_in_a_transaction_come_with_it_or_not_at_all(
+async def test_offsets_are_committed_or_aborted_with_the_transaction(
     kafka_cluster: ClusterHandle,
 ) -> None:
     (source,), (target,) = await make(kafka_cluster, 1, "in"), await make(kafka_cluster, 1, "out")
@@ -240,7 +240,7 @@ async def read_records(reader: Consumer, count: int) -> list[Any]:
         return [await anext(reader) for _ in range(count)]
 
 
-async def test_batches_as_arrow(kafka_cluster: ClusterHandle) -> None:
+async def test_converts_batches_to_arrow(kafka_cluster: ClusterHandle) -> None:
     (partition,) = await make(kafka_cluster, 1)
     await fill(kafka_cluster, [partition], 20)
     async with consumer(kafka_cluster, partitions=[partition]) as reader:
@@ -253,7 +253,7 @@ async def test_batches_as_arrow(kafka_cluster: ClusterHandle) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-async def test_fetch_responses_carry_the_high_watermark_and_the_last_stable_offset(
+async def test_reports_high_watermark_and_last_stable_offset_of_fetches(
     kafka_cluster: ClusterHandle, isolation: Any
 ) -> None:
     (partition,) = await make(kafka_cluster, 1)
@@ -275,7 +275,9 @@ async def test_fetch_responses_carry_the_high_watermark_and_the_last_stable_offs
         assert reader.health().lag == {partition: 0}
 
 
-async def test_a_topic_that_must_not_be_created_is_an_error(kafka_cluster: ClusterHandle) -> None:
+async def test_missing_topic_raises_without_automatic_creation(
+    kafka_cluster: ClusterHandle,
+) -> None:
     name = kafka_cluster.topic("misspelt")
     async with consumer(
         kafka_cluster,

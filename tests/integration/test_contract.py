@@ -1,6 +1,6 @@
-"""Every request of the contract gets the recorded response, from Apache Kafka and the embedded one.
+"""The recorded responses of the contract, on Apache Kafka and on the embedded cluster.
 
-What the unit tests compare with the embedded cluster is thereby still what Apache Kafka responds.
+Unit tests compare the embedded cluster with the record; this test keeps the record correct.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every API that a broker advertises is asked once in each version that both of us know.
+"""Every version of every API that the broker and this project support, with one request each.
 
-The broker is the judge of our encoder, and the source of what our decoder must read to the last
-byte. Encoding the answer again must give the broker's own bytes.
+The broker checks the encoder's bytes, and the decoder has to read the response to the last byte.
+Encoding the response again has to give the broker's bytes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kafka_async.protocol.messages.find_coordinator import FindCoordinatorReques
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest
 from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.integration.api_requests import REQUESTS, Surroundings
-from tests.integration.raw_wire import NOT_READY, PATIENCE, RawCluster, RawConnection
+from tests.integration.api_requests import REQUESTS, Resources
+from tests.integration.raw_cluster import NOT_READY, TIMEOUT, RawCluster, RawConnection
 
 if TYPE_CHECKING:
     from kafka_async.protocol.registry import Api
@@ -39,8 +39,8 @@ def cluster(kafka_cluster: ClusterHandle) -> Iterator[RawCluster]:
 
 
 def coordinators(cluster: RawCluster, kind: int, prefix: str) -> dict[int, list[str]]:
-    """Many names, by the broker that coordinates them."""
-    cluster.coordinator(kind, prefix)  # which waits until there are coordinators
+    """Return many names by the broker that coordinates them."""
+    cluster.coordinator(kind, prefix)  # Waits until there are coordinators.
     names = [f"{prefix}-{number}" for number in range(128)]
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=names)
     found: dict[int, list[str]] = {}
@@ -50,18 +50,18 @@ def coordinators(cluster: RawCluster, kind: int, prefix: str) -> dict[int, list[
     return found
 
 
-def settled(broker: RawConnection, request: Any, version: int) -> Any:
-    """The first answer of a coordinator that has loaded."""
-    deadline = time.monotonic() + PATIENCE
+def call_when_ready(broker: RawConnection, request: Any, version: int) -> Any:
+    """Return the first response of a coordinator that has loaded its state."""
+    deadline = time.monotonic() + TIMEOUT
     while True:
-        answer = broker.call(request, version)
-        if answer.error_code not in NOT_READY or time.monotonic() > deadline:
-            return answer
+        response = broker.call(request, version)
+        if response.error_code not in NOT_READY or time.monotonic() > deadline:
+            return response
         time.sleep(0.1)
 
 
-def surroundings(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnection, Surroundings]:
-    """A topic, groups and a transactional id, and a connection to the broker that has them all."""
+def create_resources(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnection, Resources]:
+    """Create a topic, groups and a transactional id, and connect to the broker that has them."""
     by_broker = coordinators(cluster, 0, handle.group())
     broker_id, names = max(by_broker.items(), key=lambda item: len(item[1]))
     groups = iter(names)
@@ -69,15 +69,16 @@ def surroundings(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnect
     broker = cluster.create_topic(handle.topic(), leader=broker_id)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=handle.topic())])
     [topic] = broker.call(request, 12).topics
-    heartbeat = settled(broker, HeartbeatRequest(group_id=group, member_id="nobody"), 3)
+    heartbeat = call_when_ready(broker, HeartbeatRequest(group_id=group, member_id="unknown"), 3)
     assert heartbeat.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    # If it coordinates no transactions, as after a broker was down, it answers that it does not.
+    # A broker may coordinate no transactions, for example after another one was down; it responds
+    # with an error code then.
     ids = coordinators(cluster, 1, handle.transactional_id())
     transactional_id = ids.get(broker_id, [handle.transactional_id()])[0]
     init = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=10_000)
-    producer = settled(cluster.coordinator(1, transactional_id), init, 4)
+    producer = call_when_ready(cluster.coordinator(1, transactional_id), init, 4)
     assert producer.error_code == ErrorCode.NONE
-    return broker, Surroundings(
+    return broker, Resources(
         broker_id=broker_id,
         topic=handle.topic(),
         topic_id=topic.topic_id,
@@ -93,56 +94,56 @@ def surroundings(cluster: RawCluster, handle: ClusterHandle) -> tuple[RawConnect
 
 
 def advertised(broker: RawConnection) -> dict[int, range]:
-    """The versions of each API, by its key, that the broker says it has."""
+    """Return the versions that the broker advertises, by API key."""
     request = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
-    answer = broker.call(request, 3)
-    assert answer.error_code == ErrorCode.NONE
-    return {row.api_key: range(row.min_version, row.max_version + 1) for row in answer.api_keys}
+    response = broker.call(request, 3)
+    assert response.error_code == ErrorCode.NONE
+    return {row.api_key: range(row.min_version, row.max_version + 1) for row in response.api_keys}
 
 
-def knows(known: Api, version: int) -> bool:
-    """Whether we have the version; a broker advertises unreleased ones only if told to."""
+def is_supported(known: Api, version: int) -> bool:
+    """Return whether this project has a version, which may be an unstable one."""
     return known.versions.contains(version) or version == known.unstable
 
 
-def ask(broker: RawConnection, known: Api, version: int, at: Surroundings) -> None:
-    """Ask, read the answer, write it again as it came, and see that the broker still listens."""
+def check_version(broker: RawConnection, known: Api, version: int, at: Resources) -> None:
+    """Send a request, encode its response again, and check that the connection still works."""
     request = known.request.from_dict(REQUESTS[known.name](at, version))
-    answer, frame = broker.exchange(request, version)
+    response, frame = broker.exchange(request, version)
     correlation_id = int.from_bytes(frame[:4], "big")
-    again = b"".join(map(bytes, encode_response(answer, version, correlation_id)))
-    assert again[4:] == frame, f"we would write {answer} otherwise"
+    again = b"".join(map(bytes, encode_response(response, version, correlation_id)))
+    assert again[4:] == frame, f"encoding {response} gives other bytes"
     assert broker.call(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
 
 
 LEAST_APIS, LEAST_VERSIONS = 30, 190
-"""What the broker with the fewest, the embedded one, offers."""
+"""Numbers of the embedded cluster, which has the fewest."""
 
 
-def test_every_advertised_version_is_answered(
+def test_broker_responds_to_every_advertised_version(
     cluster: RawCluster, kafka_cluster: ClusterHandle
 ) -> None:
-    broker, at = surroundings(cluster, kafka_cluster)
-    offered = advertised(broker)
-    asked = 0
+    broker, at = create_resources(cluster, kafka_cluster)
+    apis = advertised(broker)
+    tested = 0
     removed = 0
     failed: list[str] = []
-    for key, versions in offered.items():
+    for key, versions in apis.items():
         known = api.lookup(key)
-        common = [version for version in versions if knows(known, version)]
+        common = [version for version in versions if is_supported(known, version)]
         assert common, f"{known} and the broker have no version in common"
         foreign = [version for version in versions if version not in common]
-        assert all(version < common[0] for version in foreign), f"we lack a new {known}"
+        assert all(version < common[0] for version in foreign), f"a new version of {known}"
         removed += len(foreign)
         for version in common:
-            asked += 1
+            tested += 1
             try:
-                ask(broker, known, version, at)
+                check_version(broker, known, version, at)
             except (AssertionError, OSError, KafkaError) as error:
                 failed.append(f"{known.name} {version}: {error!r}")
                 broker = RawConnection(*broker.address)
-    asked_for = f"asked {len(offered)} APIs in {asked} versions, {removed} removed ones left out"
-    print(f"{kafka_cluster.cluster.name}: {asked_for}")  # noqa: T201 what was covered is a result
+    coverage = f"tested {len(apis)} APIs in {tested} versions, {removed} removed ones left out"
+    print(f"{kafka_cluster.cluster.name}: {coverage}")  # noqa: T201  # part of the result
     assert failed == []
-    assert len(offered) >= LEAST_APIS
-    assert asked >= LEAST_VERSIONS
+    assert len(apis) >= LEAST_APIS
+    assert tested >= LEAST_VERSIONS

@@ -1,4 +1,4 @@
-"""The programs in examples/, run as their users would run them."""
+"""The programs in examples/."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 ROOT = Path(__file__).parents[2]
-LEAVERS = 50
+CANCELLED_REQUESTS = 50
 
 
 async def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
@@ -37,16 +37,16 @@ async def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]
     return values
 
 
-async def leave_after(turns: int, request: Coroutine[Any, Any, httpx.Response]) -> None:
-    """A caller that goes away when the loop has turned so often."""
+async def cancel_after(iterations: int, request: Coroutine[Any, Any, httpx.Response]) -> None:
+    """Cancel an HTTP request after a number of event loop iterations."""
     caller = asyncio.create_task(request)
-    for _ in range(turns):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     caller.cancel()
     await asyncio.wait({caller})
 
 
-async def test_web_service_stores_a_thousand_clicks_at_once_and_survives_a_caller_that_leaves(
+async def test_web_service_stores_concurrent_clicks_and_survives_cancelled_requests(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from examples import web_service
@@ -62,22 +62,24 @@ async def test_web_service_stores_a_thousand_clicks_at_once_and_survives_a_calle
         web_service.lifespan(app),
         httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as browser,
     ):
-        for turns in range(LEAVERS):
-            await leave_after(turns, browser.post("/clicks", content=b"leaves"))
-        answers = await asyncio.gather(
+        for iterations in range(CANCELLED_REQUESTS):
+            await cancel_after(iterations, browser.post("/clicks", content=b"leaves"))
+        responses = await asyncio.gather(
             *(browser.post("/clicks", content=str(n).encode()) for n in range(1000))
         )
         too_large = await browser.post("/clicks", content=bytes(2 << 20))
     assert too_large.status_code == 413
     assert "max_request_size" in too_large.json()["error"]
-    assert {answer.status_code for answer in answers} == {200}
-    offsets = {answer.json()["offset"] for answer in answers}
+    assert {response.status_code for response in responses} == {200}
+    offsets = {response.json()["offset"] for response in responses}
     assert len(offsets) == 1000
     values = await read_all(kafka_cluster.bootstrap_servers, topic, max(offsets) + 1)
     assert sorted(value or b"" for value in values if value != b"leaves") == sorted(
         str(n).encode() for n in range(1000)
     )
-    assert 0 < values.count(b"leaves") <= LEAVERS  # who leaves late enough leaves his record behind
+    assert (
+        0 < values.count(b"leaves") <= CANCELLED_REQUESTS
+    )  # A late cancellation leaves the record.
 
 
 async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> None:
@@ -101,9 +103,9 @@ async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> N
     invoices = await read_all(bootstrap, target, 100)
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(30):
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     assert process.returncode == 0
-    assert said == b"drained\n"
+    assert output == b"drained\n"
     assert [json.loads(invoice or b"") for invoice in invoices] == [
         {"order": number, "total": 2 * number} for number in range(100)
     ]
@@ -112,7 +114,7 @@ async def test_microservice_drains_at_sigterm(kafka_cluster: ClusterHandle) -> N
     assert committed[TopicPartition(source, 0)].offset == 100
 
 
-async def test_spark_driver_waits_for_new_records_and_its_loop_goes_on_during_a_job(
+async def test_spark_driver_waits_for_new_records_without_blocking_the_event_loop(
     kafka_cluster: ClusterHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from examples import spark_driver
@@ -120,13 +122,13 @@ async def test_spark_driver_waits_for_new_records_and_its_loop_goes_on_during_a_
     topic = kafka_cluster.topic("clicks")
     bootstrap = kafka_cluster.bootstrap_servers
     partition = TopicPartition(topic, 0)
-    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+    job_started, job_may_end = threading.Semaphore(0), threading.Semaphore(0)
     ranges: list[tuple[int, int]] = []
 
     def job(spark: None, servers: str, start: dict[Any, int], end: dict[Any, int]) -> int:
         ranges.append((start[partition], end[partition]))
-        begun.release()
-        assert go_on.acquire(timeout=30), "the loop stood still as long as the job ran"
+        job_started.release()
+        assert job_may_end.acquire(timeout=30), "the event loop was blocked while the job ran"
         return end[partition]
 
     monkeypatch.setattr(spark_driver, "count_values", job)
@@ -137,9 +139,9 @@ async def test_spark_driver_waits_for_new_records_and_its_loop_goes_on_during_a_
         for _ in range(2):
             await producer.send_many(topic, [b"v"] * 10)
             await producer.flush()
-            assert await asyncio.to_thread(begun.acquire, timeout=30)
+            assert await asyncio.to_thread(job_started.acquire, timeout=30)
             await producer.send(topic, b"while the job runs")
-            go_on.release()
+            job_may_end.release()
         assert await driving == [end for _, end in ranges]
     (first, middle), (then, last) = ranges
     assert (first, then) == (0, middle)
@@ -170,6 +172,6 @@ async def test_spark_driver_runs_a_job_on_new_records(
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
     )
     async with asyncio.timeout(110):
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     assert process.returncode == 0
-    assert b"job 1: 10 distinct values" in said
+    assert b"job 1: 10 distinct values" in output

@@ -1,4 +1,4 @@
-"""The clusters of this suite: three brokers that know each other, on every backend."""
+"""The fixture `kafka_cluster` of this suite: three brokers on every backend."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from kafka_async.testing.topic_cleanup import TopicCleanup
 pytestmark = pytest.mark.any_broker
 
 
-def test_every_broker_answers_and_knows_all_three(kafka_cluster: ClusterHandle) -> None:
+def test_every_broker_has_all_three_in_its_metadata(kafka_cluster: ClusterHandle) -> None:
     servers = kafka_cluster.bootstrap_servers.split(",")
     assert len(servers) == 3
     assert [broker_ids(server, timeout=10) for server in servers] == [{1, 2, 3}] * 3
 
 
-def test_it_listens_on_this_machine_only(kafka_cluster: ClusterHandle) -> None:
+def test_listens_only_on_this_machine(kafka_cluster: ClusterHandle) -> None:
     hosts = {server.rpartition(":")[0] for server in kafka_cluster.bootstrap_servers.split(",")}
     assert hosts == {"127.0.0.1"}
 
 
-def test_a_broker_goes_and_comes_back_at_its_port(kafka_cluster: ClusterHandle) -> None:
+def test_starts_a_stopped_broker_at_its_port(kafka_cluster: ClusterHandle) -> None:
     servers = kafka_cluster.bootstrap_servers.split(",")
     kafka_cluster.control.stop_broker(3)
     try:
-        with pytest.raises(OSError):  # noqa: PT011  # refused or reset, as the system likes
+        with pytest.raises(OSError):  # noqa: PT011  # Refused or reset, depending on the system.
             broker_ids(servers[2], timeout=10)
     finally:
         kafka_cluster.control.start_broker(3)
@@ -38,7 +38,7 @@ def test_a_broker_goes_and_comes_back_at_its_port(kafka_cluster: ClusterHandle) 
 
 
 @pytest.mark.asyncio
-async def test_seeds_and_reads_a_topic(kafka_cluster: ClusterHandle) -> None:
+async def test_produces_and_reads_a_topic(kafka_cluster: ClusterHandle) -> None:
     topic = kafka_cluster.topic("seeded")
     await kafka_cluster.produce(topic, [b"a", b"b", None])
     assert sorted(map(str, [row.value for row in await kafka_cluster.read(topic)])) == sorted(
@@ -51,7 +51,7 @@ def test_leaves_a_fault_behind(kafka_cluster: ClusterHandle) -> None:
 
 
 @pytest.mark.asyncio
-async def test_starts_without_the_faults_of_the_test_before(kafka_cluster: ClusterHandle) -> None:
+async def test_starts_without_the_faults_of_the_previous_test(kafka_cluster: ClusterHandle) -> None:
     topic = kafka_cluster.topic("after")
     await kafka_cluster.produce(topic, [b"a"])
     assert len(await kafka_cluster.read(topic)) == 1
@@ -59,7 +59,7 @@ async def test_starts_without_the_faults_of_the_test_before(kafka_cluster: Clust
 
 @pytest.mark.asyncio
 async def test_deletes_the_topics_of_a_test(kafka_cluster: ClusterHandle) -> None:
-    """As a session has it: several tests, one connection."""
+    """Uses one connection for several tests, as a session does."""
     cleanup = TopicCleanup(kafka_cluster.cluster)
     kept = kafka_cluster.topic("kept")
     await kafka_cluster.produce(kept, [b"a"])

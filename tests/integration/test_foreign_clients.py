@@ -1,4 +1,4 @@
-"""Clients by other authors, unmodified: the embedded cluster serves them as Apache Kafka does."""
+"""Unmodified clients of other projects, on the embedded cluster and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 VALUES = [f"value {index}".encode() for index in range(300)]
-PATIENCE = 60.0
+TIMEOUT = 60.0
 PARTITIONS = 6
 
 
 def load(name: str) -> Any:
-    """Import a client, without the warnings that its import causes."""
+    """Import a client without the warnings of the import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module(name)
@@ -46,7 +46,7 @@ def created(cluster: ClusterHandle, prefix: str = "foreign", partitions: int = P
 def collect(count: int, poll: Callable[[], Iterable[bytes]]) -> list[bytes]:
     """Poll until there are `count` values; fail after a generous time."""
     found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} values came"
         found += poll()
@@ -80,10 +80,10 @@ def test_confluent_kafka_lists_topics(kafka_cluster: ClusterHandle) -> None:
     admin = load("confluent_kafka.admin").AdminClient(
         {"bootstrap.servers": kafka_cluster.bootstrap_servers}
     )
-    listed = admin.list_topics(timeout=PATIENCE)
+    listed = admin.list_topics(timeout=TIMEOUT)
     assert len(listed.brokers) == 3
     assert sorted(listed.topics[topic].partitions) == list(range(PARTITIONS))
-    assert len(admin.list_topics(topic, timeout=PATIENCE).topics) == 1
+    assert len(admin.list_topics(topic, timeout=TIMEOUT).topics) == 1
 
 
 def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
@@ -92,16 +92,16 @@ def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
     topic = kafka_cluster.topic("administered")
 
     def results(futures: Any) -> list[Any]:
-        return [future.result(PATIENCE) for future in futures.values()]
+        return [future.result(TIMEOUT) for future in futures.values()]
 
     def after_a_change(call: Callable[[], Any]) -> Any:
-        """Repeat a call while the broker asked has not yet applied the controller's records."""
+        """Repeat a call until the broker has applied the controller's records."""
         behind = {
             base.KafkaError.UNKNOWN_TOPIC_OR_PART,
             base.KafkaError.NOT_LEADER_FOR_PARTITION,
             base.KafkaError.LEADER_NOT_AVAILABLE,
         }
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
                 [result] = results(call())
@@ -112,11 +112,11 @@ def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
                 return result
 
     new = module.NewTopic(topic, 2, 3, config={"retention.ms": "100000"})
-    results(admin.create_topics([new], operation_timeout=PATIENCE))
+    results(admin.create_topics([new], operation_timeout=TIMEOUT))
     named = base.TopicCollection([topic])
     described = after_a_change(lambda: admin.describe_topics(named))
     assert [len(part.replicas) for part in described.partitions] == [3, 3]
-    results(admin.create_partitions([module.NewPartitions(topic, 4)], operation_timeout=PATIENCE))
+    results(admin.create_partitions([module.NewPartitions(topic, 4)], operation_timeout=TIMEOUT))
     resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, topic)
     configs = after_a_change(lambda: admin.describe_configs([resource]))
     assert len(configs) == 37
@@ -127,13 +127,13 @@ def test_confluent_kafka_administers(kafka_cluster: ClusterHandle) -> None:
         module.ConfigResource.Type.TOPIC, topic, incremental_configs=[entry]
     )
     results(admin.incremental_alter_configs([altered]))
-    cluster = admin.describe_cluster().result(PATIENCE)
+    cluster = admin.describe_cluster().result(TIMEOUT)
     assert len(cluster.nodes) == 3
     first = base.TopicPartition(topic, 0)
     latest = module.OffsetSpec.latest()
     offset = after_a_change(lambda: admin.list_offsets({first: latest}))
     assert offset.offset == 0
-    results(admin.delete_topics([topic], operation_timeout=PATIENCE))
+    results(admin.delete_topics([topic], operation_timeout=TIMEOUT))
 
 
 def test_confluent_kafka_produces_and_consumes_in_a_group(kafka_cluster: ClusterHandle) -> None:
@@ -150,7 +150,7 @@ def test_confluent_kafka_produces_and_consumes_in_a_group(kafka_cluster: Cluster
 
     for value in VALUES:
         producer.produce(topic, value, key=value, on_delivery=delivered)
-    assert producer.flush(PATIENCE) == 0
+    assert producer.flush(TIMEOUT) == 0
     assert failed == []
     consumer = confluent_consumer(kafka_cluster)
     consumer.subscribe([topic])
@@ -160,9 +160,9 @@ def test_confluent_kafka_produces_and_consumes_in_a_group(kafka_cluster: Cluster
     assert sum(entry.offset for entry in committed) == len(VALUES)
     admin = load("confluent_kafka.admin").AdminClient({"bootstrap.servers": servers})
     group = kafka_cluster.group()
-    [described] = [it.result(PATIENCE) for it in admin.describe_consumer_groups([group]).values()]
+    [described] = [it.result(TIMEOUT) for it in admin.describe_consumer_groups([group]).values()]
     assert [len(member.assignment.topic_partitions) for member in described.members] == [PARTITIONS]
-    listed = admin.list_consumer_groups().result(PATIENCE)
+    listed = admin.list_consumer_groups().result(TIMEOUT)
     assert group in [row.group_id for row in listed.valid]
     consumer.close()
 
@@ -178,12 +178,12 @@ def test_confluent_kafka_consumes_and_produces_in_transactions(
             "transactional.id": kafka_cluster.transactional_id(),
         }
     )
-    producer.init_transactions(PATIENCE)
+    producer.init_transactions(TIMEOUT)
     for word, end in [(b"kept", "commit"), (b"dropped", "abort"), (b"kept too", "commit")]:
         producer.begin_transaction()
         producer.produce(source, word)
-        producer.flush(PATIENCE)
-        (producer.commit_transaction if end == "commit" else producer.abort_transaction)(PATIENCE)
+        producer.flush(TIMEOUT)
+        (producer.commit_transaction if end == "commit" else producer.abort_transaction)(TIMEOUT)
     consumer = confluent_consumer(kafka_cluster, **{"isolation.level": "read_committed"})
     consumer.subscribe([source])
     found = collect(2, confluent_poll(consumer))
@@ -192,9 +192,9 @@ def test_confluent_kafka_consumes_and_produces_in_transactions(
     for value in found:
         producer.produce(target, value)
     positions = consumer.position(consumer.assignment())
-    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), PATIENCE)
-    producer.commit_transaction(PATIENCE)
-    [committed] = consumer.committed(consumer.assignment(), PATIENCE)
+    producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT)
+    producer.commit_transaction(TIMEOUT)
+    [committed] = consumer.committed(consumer.assignment(), TIMEOUT)
     assert committed.offset == positions[0].offset
     consumer.close()
 
@@ -231,7 +231,9 @@ async def test_aiokafka_produces_and_consumes_in_a_group(kafka_cluster: ClusterH
             return found
 
     first = await consume(100)
-    assert sorted(first + await consume(200)) == sorted(VALUES)  # it goes on where it committed
+    assert sorted(first + await consume(200)) == sorted(
+        VALUES
+    )  # It starts at the committed offset.
 
 
 @pytest.mark.asyncio
@@ -268,7 +270,7 @@ def test_kafka_python_produces_and_consumes_in_a_group(kafka_cluster: ClusterHan
     servers = kafka_cluster.bootstrap_servers.split(",")
     producer = kafka.KafkaProducer(bootstrap_servers=servers, compression_type="gzip")
     futures = [producer.send(topic, value, key=value) for value in VALUES]
-    assert max(future.get(timeout=PATIENCE).offset for future in futures) < len(VALUES)
+    assert max(future.get(timeout=TIMEOUT).offset for future in futures) < len(VALUES)
     producer.close()
     consumer = kafka.KafkaConsumer(
         topic,
@@ -295,7 +297,7 @@ def test_kafka_python_administers(kafka_cluster: ClusterHandle) -> None:
     admin = module.KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers.split(","))
     try:
         admin.create_topics([module.NewTopic(topic, 3, 3)])
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while topic not in admin.list_topics():
             assert time.monotonic() < deadline
         [described] = admin.describe_topics([topic])
@@ -310,7 +312,7 @@ def test_kafka_python_administers(kafka_cluster: ClusterHandle) -> None:
 
 @pytest.fixture(scope="session")
 def kcat(record_testsuite_property: Callable[[str, object], None]) -> str:
-    """Return the path of kcat; without it a test is skipped, and fails if CI=true."""
+    """Return the path of kcat; without it, skip the test, or fail it if CI=true."""
     path = shutil.which("kcat")
     if path is None:
         record_testsuite_property("not_run", "kcat (make kcat)")
@@ -327,7 +329,7 @@ def run_kcat(kcat: str, cluster: ClusterHandle, *words: str, text: str | None = 
         stdin=subprocess.DEVNULL if text is None else None,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
     )
     assert done.returncode == 0, done.stderr

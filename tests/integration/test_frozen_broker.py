@@ -1,6 +1,6 @@
 """A leader frozen by SIGSTOP: it accepts connections and requests, and does not respond.
 
-The bounds are generous; tests/cluster/test_frozen_broker.py counts in virtual time.
+The bounds are generous; tests/cluster/test_frozen_broker.py measures in virtual time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.asyncio
 
 FROZEN = 3
 BOUND = 45.0
-"""Two request time-outs (60 s by default) are too long: one, the election, and what it takes."""
+"""Seconds: one request time-out (30 s), the election and the retry; two time-outs are too long."""
 
 
 @asynccontextmanager
 async def frozen(cluster: ClusterHandle, partition: TopicPartition) -> AsyncGenerator[None]:
-    """Broker 3 frozen, and the leadership of a partition taken from it."""
+    """Freeze broker 3, so that the leadership of the partition moves."""
     backend = cluster.cluster
     if isinstance(backend, ApacheBackend):
         await asyncio.to_thread(backend.pause_broker, FROZEN)
@@ -61,7 +61,7 @@ async def partition(kafka_cluster: ClusterHandle) -> TopicPartition:
 
 
 @pytest.mark.slow
-async def test_producer_and_consumer_go_on_with_the_next_leader(
+async def test_producer_and_consumer_continue_with_the_new_leader(
     kafka_cluster: ClusterHandle, partition: TopicPartition
 ) -> None:
     servers = kafka_cluster.bootstrap_servers
@@ -73,7 +73,7 @@ async def test_producer_and_consumer_go_on_with_the_next_leader(
         assert [record.value for record in await consumer.poll(timeout=30.0)] == [b"before"]
         async with frozen(kafka_cluster, partition), asyncio.timeout(BOUND):
             sending = asyncio.create_task(producer.send(partition.topic, b"after", partition=0))
-            while producer.health().state == "running":  # noqa: ASYNC110  # no event says it
+            while producer.health().state == "running":  # noqa: ASYNC110  # There is no event.
                 await asyncio.sleep(0.1)
             assert "(broker 3) has not responded for" in str(producer.health().last_error)
             assert not sending.done()

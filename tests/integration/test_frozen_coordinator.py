@@ -1,4 +1,4 @@
-"""The broker that coordinates a group is frozen by SIGSTOP: the group goes on at another one."""
+"""A group coordinator that is frozen by SIGSTOP: the group continues with another one."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kafka_async.testing.backends import ApacheBackend
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
-async def test_a_group_goes_on_while_its_coordinator_is_frozen() -> None:
+async def test_group_continues_while_its_coordinator_is_frozen() -> None:
     cluster = ApacheBackend(brokers=3)
     await asyncio.to_thread(cluster.start)
     try:
-        await _frozen(cluster)
+        await _check_frozen_coordinator(cluster)
     finally:
         await asyncio.to_thread(cluster.stop)
 
 
-async def _frozen(cluster: ApacheBackend) -> None:
+async def _check_frozen_coordinator(cluster: ApacheBackend) -> None:
     hooks, looked_up = Hooks(), asyncio.Event()
 
     def sent(event: RequestSent) -> None:
@@ -55,18 +55,18 @@ async def _frozen(cluster: ApacheBackend) -> None:
         looked_up.clear()
         cluster.pause_broker(coordinator)
         try:
-            async with asyncio.timeout(20):  # 6 s; it was 31 s
+            async with asyncio.timeout(20):  # Takes about 6 s.
                 await looked_up.wait()
             async with asyncio.timeout(90):
-                await _committing(consumer)
+                await _commit(consumer)
             found = await consumer.client.coordinator(CoordinatorKind.GROUP, "g", timeout=10)
             assert found != coordinator
         finally:
             cluster.resume_broker(coordinator)
 
 
-async def _committing(consumer: Consumer) -> None:
-    """Commit; if the group has removed the member meanwhile, let it join again first."""
+async def _commit(consumer: Consumer) -> None:
+    """Commit, after rejoining the group if it has removed the member."""
     while True:
         await consumer.poll(timeout=1)
         try:

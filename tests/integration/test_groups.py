@@ -1,4 +1,4 @@
-"""Groups on every kind of cluster: joins, leaves, deaths, static members, listeners."""
+"""Consumer groups on every kind of cluster: joins, leaves, crashes, static members, listeners."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STRATEGIES = [
 ]
 
 
-class Diary(RebalanceListener):
-    """Writes down what it is told."""
+class RecordingListener(RebalanceListener):
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, set[int]]] = []
@@ -45,7 +45,7 @@ class Diary(RebalanceListener):
 
 
 class Group:
-    """Consumers of one topic, each polled by a task of its own; `seen` is what they were given."""
+    """Runs consumers of one topic, each in a task, and collects the returned records in `seen`."""
 
     def __init__(self, cluster: ClusterHandle, topic: str, **options: Any) -> None:
         self.seen: list[tuple[int, int]] = []
@@ -74,39 +74,39 @@ class Group:
         return member
 
     async def leave(self, name: str) -> None:
-        await self._end(name)
+        await self._stop_polling(name)
         await self.members.pop(name).stop()
 
     async def kill(self, name: str) -> None:
-        """It ends without a word."""
-        await self._end(name)
+        """End a member without a LeaveGroup request."""
+        await self._stop_polling(name)
         await self.members.pop(name)._tear_down()  # pyright: ignore[reportPrivateUsage]
 
     async def close(self) -> None:
         for name in list(self.members):
             await self.leave(name)
 
-    def shares(self) -> dict[str, set[int]]:
+    def assignments(self) -> dict[str, set[int]]:
         return {n: {p.partition for p in m.assignment()} for n, m in self.members.items()}
 
-    async def at_rest(self) -> dict[str, set[int]]:
-        """Once every partition has one owner and shares are even."""
+    async def wait_until_balanced(self) -> dict[str, set[int]]:
+        """Wait until every partition has one owner and assignments are even; return them."""
 
         def even() -> bool:
-            shares = list(self.shares().values())
-            sizes = [len(share) for share in shares]
-            whole = len(set[int]().union(*shares)) == sum(sizes) == PARTITIONS
+            assignments = list(self.assignments().values())
+            sizes = [len(assigned) for assigned in assignments]
+            whole = len(set[int]().union(*assignments)) == sum(sizes) == PARTITIONS
             return whole and max(sizes) - min(sizes) <= 1
 
-        await until(even, lambda: str(self.shares()))
-        return self.shares()
+        await wait_until(even, lambda: str(self.assignments()))
+        return self.assignments()
 
     async def _poll(self, member: Consumer) -> None:
         while True:
             records = await member.poll(timeout=0.2)
             self.seen += [(record.partition, record.offset) for record in records]
 
-    async def _end(self, name: str) -> None:
+    async def _stop_polling(self, name: str) -> None:
         task = self._tasks.pop(name)
         task.cancel()
         await asyncio.wait({task})
@@ -114,19 +114,19 @@ class Group:
             task.result()
 
 
-async def until(true: Callable[[], bool], describe: Callable[[], str]) -> None:
+async def wait_until(true: Callable[[], bool], describe: Callable[[], str]) -> None:
     try:
         async with asyncio.timeout(40):
-            while not true():  # noqa: ASYNC110  # shares change in several consumers
+            while not true():  # noqa: ASYNC110  # assignments change in several consumers
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        pytest.fail(f"it never came to be: {describe()}")
+        pytest.fail(f"the condition did not become true: {describe()}")
 
 
 GroupMaker = Callable[..., Awaitable[Group]]
 
 
-async def make(stack: AsyncExitStack, cluster: ClusterHandle, **options: Any) -> Group:
+async def make_group(stack: AsyncExitStack, cluster: ClusterHandle, **options: Any) -> Group:
     topic = cluster.topic()
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
@@ -144,89 +144,98 @@ async def produce(cluster: ClusterHandle, each: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_three_join_one_leaves_one_dies(
+async def test_group_rebalances_after_joins_a_leave_and_a_crash(
     kafka_cluster: ClusterHandle, strategy: list[str]
 ) -> None:
     async with AsyncExitStack() as stack:
-        group = await make(stack, kafka_cluster, partition_assignment_strategy=strategy)
+        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=strategy)
         await group.join("one")
-        assert await group.at_rest() == {"one": set(range(PARTITIONS))}
+        assert await group.wait_until_balanced() == {"one": set(range(PARTITIONS))}
         await group.join("two")
-        await group.at_rest()
+        await group.wait_until_balanced()
         await group.join("three")
-        assert [len(share) for share in (await group.at_rest()).values()] == [2, 2, 2]
+        assert [len(assigned) for assigned in (await group.wait_until_balanced()).values()] == [
+            2,
+            2,
+            2,
+        ]
         await group.leave("one")
-        assert [len(share) for share in (await group.at_rest()).values()] == [3, 3]
+        assert [len(assigned) for assigned in (await group.wait_until_balanced()).values()] == [
+            3,
+            3,
+        ]
         await group.kill("two")
-        assert await group.at_rest() == {"three": set(range(PARTITIONS))}
+        assert await group.wait_until_balanced() == {"three": set(range(PARTITIONS))}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_nothing_is_lost_and_nothing_read_twice_while_members_come_and_go(
+async def test_each_record_is_read_once_during_rebalances(
     kafka_cluster: ClusterHandle, strategy: list[str]
 ) -> None:
     async with AsyncExitStack() as stack:
-        group = await make(stack, kafka_cluster, partition_assignment_strategy=strategy)
+        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=strategy)
         await group.join("one", max_poll_records=7)
         await produce(kafka_cluster, 50)
         await group.join("two", max_poll_records=5)
-        await group.at_rest()
+        await group.wait_until_balanced()
         await produce(kafka_cluster, 50)
         await group.leave("one")
         await group.join("three")
-        await group.at_rest()
+        await group.wait_until_balanced()
         await produce(kafka_cluster, 50)
-        await until(lambda: len(group.seen) >= 150 * PARTITIONS, lambda: str(len(group.seen)))
+        await wait_until(lambda: len(group.seen) >= 150 * PARTITIONS, lambda: str(len(group.seen)))
         assert sorted(group.seen) == [(p, o) for p in range(PARTITIONS) for o in range(150)]
 
 
-async def test_cooperatively_those_who_stay_are_not_disturbed(
+async def test_cooperative_rebalance_revokes_only_partitions_that_move(
     kafka_cluster: ClusterHandle,
 ) -> None:
     async with AsyncExitStack() as stack:
-        group = await make(
+        group = await make_group(
             stack, kafka_cluster, partition_assignment_strategy=["cooperative-sticky"]
         )
-        diary = Diary()
-        await group.join("one", listener=diary)
-        await group.at_rest()
+        listener = RecordingListener()
+        await group.join("one", listener=listener)
+        await group.wait_until_balanced()
         await group.join("two")
-        shares = await group.at_rest()
-        assert [line for line in diary.lines if line[1]] == [
+        assignments = await group.wait_until_balanced()
+        assert [line for line in listener.lines if line[1]] == [
             ("assigned", set(range(PARTITIONS))),
-            ("revoked", shares["two"]),
+            ("revoked", assignments["two"]),
         ]
 
 
-async def test_eagerly_the_listener_hears_of_each_turn(kafka_cluster: ClusterHandle) -> None:
+async def test_eager_rebalance_revokes_and_assigns_all_partitions(
+    kafka_cluster: ClusterHandle,
+) -> None:
     async with AsyncExitStack() as stack:
-        group = await make(stack, kafka_cluster, partition_assignment_strategy=["range"])
-        diary = Diary()
-        await group.join("one", listener=diary)
-        await group.at_rest()
+        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=["range"])
+        listener = RecordingListener()
+        await group.join("one", listener=listener)
+        await group.wait_until_balanced()
         await group.join("two")
-        share = (await group.at_rest())["one"]
+        assigned = (await group.wait_until_balanced())["one"]
         await group.leave("one")
         everything = set(range(PARTITIONS))
-        assert diary.lines[0] == ("assigned", everything)
-        assert diary.lines[1] == ("revoked", everything)
-        assert diary.lines[-2:] == [("assigned", share), ("revoked", share)]
+        assert listener.lines[0] == ("assigned", everything)
+        assert listener.lines[1] == ("revoked", everything)
+        assert listener.lines[-2:] == [("assigned", assigned), ("revoked", assigned)]
 
 
-async def test_a_static_member_comes_back_to_its_share(kafka_cluster: ClusterHandle) -> None:
+async def test_static_member_gets_its_partitions_back(kafka_cluster: ClusterHandle) -> None:
     async with AsyncExitStack() as stack:
-        group = await make(stack, kafka_cluster, session_timeout_ms=30_000)
+        group = await make_group(stack, kafka_cluster, session_timeout_ms=30_000)
         one = await group.join("one", group_instance_id="one")
         await group.join("two", group_instance_id="two")
-        before = await group.at_rest()
+        before = await group.wait_until_balanced()
         generation = one.group_metadata().generation_id
         await group.leave("two")
         await group.join("two", group_instance_id="two")
-        assert await group.at_rest() == before
+        assert await group.wait_until_balanced() == before
         assert one.group_metadata().generation_id == generation
 
 
-async def test_the_group_learns_of_new_partitions(kafka_cluster: ClusterHandle) -> None:
+async def test_group_assigns_new_partitions(kafka_cluster: ClusterHandle) -> None:
     topic = kafka_cluster.topic("growing")
     async with Admin(kafka_cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, 2, 1)])
@@ -245,16 +254,16 @@ async def test_the_group_learns_of_new_partitions(kafka_cluster: ClusterHandle) 
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours-leads", "theirs-leads"])
-async def test_members_of_another_client_share_with_ours(
+async def test_shares_partitions_with_members_of_another_client(
     kafka_cluster: ClusterHandle, ours_first: bool
 ) -> None:
     aiokafka: Any = importlib.import_module("aiokafka")
     assignors: Any = importlib.import_module("aiokafka.coordinator.assignors.range")
     async with AsyncExitStack() as stack:
-        group = await make(stack, kafka_cluster, partition_assignment_strategy=["range"])
+        group = await make_group(stack, kafka_cluster, partition_assignment_strategy=["range"])
         if ours_first:
             await group.join("ours")
-            await group.at_rest()
+            await group.wait_until_balanced()
         theirs = aiokafka.AIOKafkaConsumer(
             kafka_cluster.topic(),
             bootstrap_servers=kafka_cluster.bootstrap_servers,
@@ -268,17 +277,17 @@ async def test_members_of_another_client_share_with_ours(
             await group.join("ours")
 
         def shared() -> bool:
-            mine = group.shares()["ours"]
+            mine = group.assignments()["ours"]
             other = {partition.partition for partition in theirs.assignment()}
             return len(mine) == len(other) == 3 and mine | other == set(range(PARTITIONS))
 
-        await until(shared, lambda: f"{group.shares()}, theirs {theirs.assignment()}")
+        await wait_until(shared, lambda: f"{group.assignments()}, theirs {theirs.assignment()}")
 
 
-async def test_a_deleted_topic_stops_neither_commits_nor_the_group(
+async def test_deleted_topic_stops_neither_commits_nor_the_group(
     kafka_cluster: ClusterHandle,
 ) -> None:
-    """Auto-commit is too rare to have run before the deletion: the offsets of both are due."""
+    """Commits the offsets of both topics after the deletion, since auto-commit is rare."""
     kept = TopicPartition(kafka_cluster.topic("kept"), 0)
     gone = TopicPartition(kafka_cluster.topic("gone"), 0)
     options: dict[str, Any] = {
@@ -302,7 +311,7 @@ async def test_a_deleted_topic_stops_neither_commits_nor_the_group(
             seen += len(await leader.poll(timeout=1))
         await leader.poll(timeout=0)
         await admin.delete_topics([gone.topic])
-        async with asyncio.timeout(20):  # it was 30 s for each attempt to commit
+        async with asyncio.timeout(20):
             await leader.commit()
             while set(leader.assignment()) != {kept}:
                 await leader.poll(timeout=0.1)
@@ -317,10 +326,10 @@ async def test_a_deleted_topic_stops_neither_commits_nor_the_group(
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", 3), ("latest", 0)])
-async def test_records_in_a_new_partition_are_read_from_the_first(
+async def test_reads_a_new_partition_from_its_first_record(
     kafka_cluster: ClusterHandle, policy: str, expected: int
 ) -> None:
-    """Written before any consumer has seen the partition; "latest" skips them, as Java does."""
+    """Writes before a consumer has discovered the partition; "latest" skips these records."""
     topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
     added = TopicPartition(topic, 1)
     options: dict[str, Any] = {
@@ -330,7 +339,7 @@ async def test_records_in_a_new_partition_are_read_from_the_first(
     }
 
     async def read(consumer: Consumer) -> int:
-        """Count the records until the new partition has a position and nothing more comes."""
+        """Count the records until the new partition has a position and a poll returns none."""
         count = 0
         while True:
             records = await consumer.poll(timeout=2)
@@ -350,7 +359,7 @@ async def test_records_in_a_new_partition_are_read_from_the_first(
             for consumer in (member, first):
                 while not consumer.assignment():
                     await consumer.poll(timeout=0.2)
-                assert await consumer.poll(timeout=1) == []  # a first start skips what is there
+                assert await consumer.poll(timeout=1) == []  # Starts at the end.
             await first.commit({TopicPartition(topic, 0): 1})
         await admin.create_partitions({topic: 2})
         for _ in range(3):
@@ -361,7 +370,9 @@ async def test_records_in_a_new_partition_are_read_from_the_first(
             assert await read(later) == expected
 
 
-async def test_a_leader_whose_assignor_raises_leaves_at_once(kafka_cluster: ClusterHandle) -> None:
+async def test_leader_whose_assignor_raises_leaves_before_its_session_expires(
+    kafka_cluster: ClusterHandle,
+) -> None:
     topic, servers = kafka_cluster.topic(), kafka_cluster.bootstrap_servers
     options: dict[str, Any] = {
         "topics": [topic],
@@ -378,7 +389,7 @@ async def test_a_leader_whose_assignor_raises_leaves_at_once(kafka_cluster: Clus
         while not leader.assignment():
             await leader.poll(timeout=0.2)
         failing.broken = True
-        async with other, asyncio.timeout(20):  # less than a session
+        async with other, asyncio.timeout(20):  # Less than the session.
 
             async def both() -> None:
                 while True:

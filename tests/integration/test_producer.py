@@ -1,4 +1,4 @@
-"""The producer on every kind of cluster: what it sends is there, once, in order."""
+"""The producer on every kind of cluster: each record is written once and in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_async.errors import (
     RecordTooLargeError,
     UnknownTopicOrPartitionError,
 )
-from tests.integration.reading import read_partition
+from tests.integration.partition_reader import read_partition
 
 if TYPE_CHECKING:
     from kafka_async.config import Compression
@@ -46,7 +46,7 @@ async def create(
 
 
 async def leader_of(cluster: ClusterHandle, topic: str) -> int:
-    """The broker that leads the topic's first partition; waits until one does."""
+    """Wait until the topic's first partition has a leader, and return its id."""
     async with Client(cluster.bootstrap_servers) as client, asyncio.timeout(30):
         while (row := client.metadata.leader(TopicPartition(topic, 0))) is None:
             await asyncio.sleep(0.05)
@@ -54,20 +54,20 @@ async def leader_of(cluster: ClusterHandle, topic: str) -> int:
         return row.leader_id
 
 
-async def test_a_record_arrives_as_it_was_sent(kafka_cluster: ClusterHandle) -> None:
+async def test_sends_all_fields_of_a_record(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     headers = [("trace", b"1"), ("empty", None)]
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        receipt = await producer.send(
+        metadata = await producer.send(
             topic, b"value", key=b"key", headers=headers, timestamp=1_700_000_000_000
         )
-        assert (receipt.topic, receipt.partition, receipt.offset) == (topic, 0, 0)
+        assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 0, 0)
     (record,) = await read_partition(kafka_cluster.bootstrap_servers, topic)
     assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1_700_000_000_000)
     assert list(record.headers) == headers
 
 
-async def test_the_first_record_to_a_partition_that_is_not_there_does_not_wait_for_max_block(
+async def test_missing_partition_raises_before_max_block(
     kafka_cluster: ClusterHandle,
 ) -> None:
     topic = await create(kafka_cluster, partitions=2)
@@ -78,9 +78,7 @@ async def test_the_first_record_to_a_partition_that_is_not_there_does_not_wait_f
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_every_codec_is_understood(
-    kafka_cluster: ClusterHandle, compression: Compression
-) -> None:
+async def test_sends_every_codec(kafka_cluster: ClusterHandle, compression: Compression) -> None:
     topic = await create(kafka_cluster)
     values = [b"%06d" % n * 20 for n in range(3000)]
     servers = kafka_cluster.bootstrap_servers
@@ -91,7 +89,7 @@ async def test_every_codec_is_understood(
     assert [record.value for record in await read_partition(servers, topic)] == values
 
 
-async def test_keys_spread_over_partitions_and_stay_together(kafka_cluster: ClusterHandle) -> None:
+async def test_each_key_has_one_partition(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster, partitions=6)
     servers = kafka_cluster.bootstrap_servers
     async with Producer(servers) as producer:
@@ -108,7 +106,7 @@ async def test_keys_spread_over_partitions_and_stay_together(kafka_cluster: Clus
     assert set[int]().union(*homes.values()) == set(range(6))
 
 
-async def test_a_topic_is_created_by_the_first_record(kafka_cluster: ClusterHandle) -> None:
+async def test_first_record_creates_a_topic(kafka_cluster: ClusterHandle) -> None:
     topic = kafka_cluster.topic("auto")
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
         delivery = await producer.enqueue(topic, b"v")
@@ -129,16 +127,16 @@ async def test_producers_share_a_client(kafka_cluster: ClusterHandle) -> None:
     assert [record.value for record in records] == [b"1", b"2"]
 
 
-async def test_a_thousand_sends_at_once(kafka_cluster: ClusterHandle) -> None:
+async def test_sends_a_thousand_records_concurrently(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster, partitions=3)
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
-        receipts = await asyncio.gather(
+        results = await asyncio.gather(
             *(producer.send(topic, b"%d" % number) for number in range(1000))
         )
-    assert len({(receipt.partition, receipt.offset) for receipt in receipts}) == 1000
+    assert len({(metadata.partition, metadata.offset) for metadata in results}) == 1000
 
 
-async def test_ready_made_batches(kafka_cluster: ClusterHandle) -> None:
+async def test_sends_prebuilt_batches(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     place = TopicPartition(topic, 0)
     async with Producer(kafka_cluster.bootstrap_servers) as producer:
@@ -153,7 +151,7 @@ async def test_ready_made_batches(kafka_cluster: ClusterHandle) -> None:
     assert [record.value for record in records] == [b"%d" % n for n in range(6)]
 
 
-async def test_a_batch_over_the_topics_limit_is_split(kafka_cluster: ClusterHandle) -> None:
+async def test_splits_a_batch_over_the_topics_limit(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster, configs={"max.message.bytes": "20000"})
     values = [b"%d" % n * 2000 for n in range(40)]
     async with Producer(kafka_cluster.bootstrap_servers, linger_ms=50) as producer:
@@ -167,14 +165,14 @@ async def test_a_batch_over_the_topics_limit_is_split(kafka_cluster: ClusterHand
     assert [record.value for record in records] == values
 
 
-async def test_a_partition_that_does_not_exist(kafka_cluster: ClusterHandle) -> None:
+async def test_error_names_the_topic_of_a_missing_partition(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     async with Producer(kafka_cluster.bootstrap_servers, max_block_ms=1500) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match=topic):
             await producer.send(topic, b"v", partition=7)
 
 
-async def test_nobody_answers_there() -> None:
+async def test_error_names_an_unreachable_server() -> None:
     async def start() -> None:
         async with Producer("127.0.0.1:1", default_api_timeout_ms=1000):
             pass
@@ -183,8 +181,9 @@ async def test_nobody_answers_there() -> None:
         await start()
 
 
-async def test_records_survive_the_restart_of_their_leader(kafka_cluster: ClusterHandle) -> None:
-    """Idempotence while the leader moves away: every record once, in order."""
+async def test_restart_of_the_leader_loses_and_duplicates_no_record(
+    kafka_cluster: ClusterHandle,
+) -> None:
     control = kafka_cluster.control
     topic = await create(kafka_cluster)
     leader = await leader_of(kafka_cluster, topic)
@@ -209,10 +208,10 @@ def restart(control: BrokerControl, broker: int) -> None:
     control.start_broker(broker)
 
 
-async def test_delivery_timeout_is_kept_while_the_leader_is_away(
+async def test_record_fails_at_delivery_timeout_without_a_leader(
     kafka_cluster: ClusterHandle,
 ) -> None:
-    """Nobody can take over from the only replica; once it is back, so is the producer."""
+    """Stops the only replica; the producer works again after its restart."""
     control = kafka_cluster.control
     topic = await create(kafka_cluster, replicas=1)
     leader = await leader_of(kafka_cluster, topic)
@@ -222,7 +221,7 @@ async def test_delivery_timeout_is_kept_while_the_leader_is_away(
         assert (await producer.send(topic, b"1")).offset == 0
         await asyncio.to_thread(control.stop_broker, leader)
         try:
-            async with asyncio.timeout(20):  # far less than the default
+            async with asyncio.timeout(20):  # Much less than the default.
                 with pytest.raises(KafkaTimeoutError, match="delivery_timeout_ms"):
                     await producer.send(topic, b"2")
         finally:
@@ -234,7 +233,7 @@ async def test_delivery_timeout_is_kept_while_the_leader_is_away(
     assert [record.value for record in records] == [b"1", b"3"]
 
 
-async def test_stopping_is_bounded_while_the_leader_is_away(kafka_cluster: ClusterHandle) -> None:
+async def test_stop_is_bounded_without_a_leader(kafka_cluster: ClusterHandle) -> None:
     control = kafka_cluster.control
     topic = await create(kafka_cluster, replicas=1)
     leader = await leader_of(kafka_cluster, topic)
@@ -247,7 +246,7 @@ async def test_stopping_is_bounded_while_the_leader_is_away(kafka_cluster: Clust
     await asyncio.to_thread(control.stop_broker, leader)
     try:
         await producers[0].send_many(topic, [b"v"] * 3)
-        async with asyncio.timeout(20):  # delivery_timeout_ms is 120 s
+        async with asyncio.timeout(20):  # delivery_timeout_ms is 120 s.
             with pytest.raises(DeliveryError, match="3 records were not delivered"):
                 await producers[0].stop()
             await producers[1].stop()

@@ -1,4 +1,4 @@
-"""The data source in a real Spark: what was produced is read, what is written can be consumed."""
+"""The data source in Spark, reading and writing topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def spark(missing_for_spark: str | None) -> Iterator[SparkSession]:
-    """One quiet local session."""
+    """Start a local session without logging."""
     if missing_for_spark is not None:
         pytest.skip(missing_for_spark)
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def create(cluster: ClusterHandle, partitions: int = 3, name: str = "spark") -> 
     return topic
 
 
-def test_columns_are_those_of_sparks_own_connector(
+def test_columns_match_sparks_kafka_connector(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     topic = create(kafka_cluster)
@@ -86,7 +86,7 @@ def test_columns_are_those_of_sparks_own_connector(
     assert [tuple(header) for header in second["headers"]] == [("h", b"x"), ("n", None)]
 
 
-def test_every_record_is_read_once_however_the_ranges_are_cut(
+def test_reads_every_record_once_for_all_range_options(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     topic = create(kafka_cluster)
@@ -101,7 +101,9 @@ def test_every_record_is_read_once_however_the_ranges_are_cut(
         assert sorted(row["value"] for row in rows) == sorted(values)
 
 
-def test_only_committed_records_are_read(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
+def test_read_committed_reads_only_committed_records(
+    kafka_cluster: ClusterHandle, spark: SparkSession
+) -> None:
     topic = create(kafka_cluster, partitions=1)
     name = kafka_cluster.transactional_id()
     with blocking.Producer(kafka_cluster.bootstrap_servers, transactional_id=name) as producer:
@@ -120,7 +122,7 @@ def test_only_committed_records_are_read(kafka_cluster: ClusterHandle, spark: Sp
     assert [row["offset"] for row in rows] == [0, 4]
 
 
-def test_a_range_of_offsets_is_read_exactly(
+def test_reads_exactly_a_range_of_offsets(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     topic = create(kafka_cluster, partitions=1)
@@ -137,14 +139,12 @@ def test_a_range_of_offsets_is_read_exactly(
     assert [row["offset"] for row in rows] == list(range(10, 20))
 
 
-def test_a_topic_that_does_not_exist_is_named(
-    kafka_cluster: ClusterHandle, spark: SparkSession
-) -> None:
-    with pytest.raises(Exception, match="no-such-topic"):  # Spark wraps what a source raises
+def test_error_names_a_missing_topic(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="no-such-topic"):  # Spark wraps the source's exception.
         read(spark, kafka_cluster, subscribe="no-such-topic").collect()
 
 
-def test_rows_are_written_as_records(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
+def test_writes_rows_as_records(kafka_cluster: ClusterHandle, spark: SparkSession) -> None:
     topic = create(kafka_cluster, partitions=2)
     rows = spark.range(1000).selectExpr(
         "cast(id as string) as key",
@@ -160,7 +160,7 @@ def test_rows_are_written_as_records(kafka_cluster: ClusterHandle, spark: SparkS
     assert len(back) == 1000
 
 
-def test_a_topic_column_says_where_each_row_goes(
+def test_writes_rows_to_the_topic_of_their_column(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     first, second = create(kafka_cluster, name="first"), create(kafka_cluster, name="second")
@@ -172,17 +172,17 @@ def test_a_topic_column_says_where_each_row_goes(
         assert [row["value"] for row in back] == [value]
 
 
-def test_columns_that_are_no_record_are_refused(
+def test_refuses_columns_that_do_not_form_a_record(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     for sql, named in (("id", "column id"), ("cast(id as string) as key", "no column value")):
         rows = spark.range(1).selectExpr(sql)
         writer = rows.write.format("kafka_async").mode("append").option("topic", "t")
-        with pytest.raises(Exception, match=named):  # Spark wraps what a source raises
+        with pytest.raises(Exception, match=named):  # Spark wraps the source's exception.
             writer.option("kafka.bootstrap.servers", kafka_cluster.bootstrap_servers).save()
 
 
-def test_the_reader_stops_at_the_end_of_its_range(
+def test_reader_stops_at_the_end_of_its_range(
     kafka_cluster: ClusterHandle, spark: SparkSession
 ) -> None:
     topic = create(kafka_cluster, partitions=1)

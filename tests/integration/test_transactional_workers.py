@@ -1,4 +1,4 @@
-"""Exactly-once workers: through rebalances, and through a coordinator that is away."""
+"""Exactly-once workers during rebalances, and while a coordinator is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_async import Admin, Consumer, NewTopic, Producer
 from kafka_async.cluster.client import Client
 from kafka_async.cluster.request_destinations import CoordinatorKind
 from kafka_async.errors import ApplicationRecoverableError, TransactionAbortableError
-from tests.integration.reading import read_partition
+from tests.integration.partition_reader import read_partition
 
 if TYPE_CHECKING:
     from kafka_async.consumer.consumer import Record
@@ -34,7 +34,7 @@ async def create(cluster: ClusterHandle, *topics: str, partitions: int = 1) -> N
 
 
 class Worker:
-    """Copies lines in transactions; counts its aborts, restarts and the generations it saw."""
+    """Copies lines in transactions, and counts aborts, restarts and generations."""
 
     def __init__(self, cluster: ClusterHandle, number: int, **options: Any) -> None:
         self.aborts: list[str] = []
@@ -49,11 +49,11 @@ class Worker:
     async def run(self) -> None:
         while True:
             try:
-                await self._life()
+                await self._work()
             except ApplicationRecoverableError as error:
                 self.restarts.append(f"{type(error).__name__}: {error}")
 
-    async def _life(self) -> None:
+    async def _work(self) -> None:
         servers = self._cluster.bootstrap_servers
         async with (
             Producer(servers, transactional_id=self._id) as producer,
@@ -79,14 +79,14 @@ class Worker:
 
 
 async def committed_lines(cluster: ClusterHandle, group: str) -> int:
-    """Return how many lines are before the offsets that a group has committed."""
+    """Return the number of lines before the offsets that a group has committed."""
     async with Admin(cluster.bootstrap_servers) as admin:
         return sum(row.offset for row in (await admin.list_group_offsets(group)).values())
 
 
-@pytest.mark.slow  # a minute on Apache Kafka
+@pytest.mark.slow  # Takes a minute on Apache Kafka.
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
-async def test_a_rebalance_costs_a_worker_at_most_one_abort(
+async def test_each_rebalance_aborts_at_most_one_transaction_per_worker(
     kafka_cluster: ClusterHandle, strategy: str
 ) -> None:
     source, target = kafka_cluster.topic("lines"), kafka_cluster.topic("copies")
@@ -122,14 +122,14 @@ async def test_a_rebalance_costs_a_worker_at_most_one_abort(
 
     async with asyncio.timeout(180):
         add()
-        for step in range(1, 6):  # each adds a member while the others work
+        for step in range(1, 6):  # Each step adds a member while the others work.
             await copied(LINES * step // 10)
             add()
-        for step in range(6, 10):  # and each removes one
+        for step in range(6, 10):  # Each step removes a member.
             await copied(LINES * step // 10)
             tasks[step - 6].cancel()
             await asyncio.wait([tasks[step - 6]])
-        # Not by their counts: a worker that was cancelled while it committed has counted nothing.
+        # Checks the group's offsets, since a worker cancelled during a commit has not counted it.
         while await committed_lines(kafka_cluster, options["group_id"]) < LINES:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     for task in tasks:
@@ -148,14 +148,14 @@ async def test_a_rebalance_costs_a_worker_at_most_one_abort(
 
 
 def documented_loop(servers: str, lines: str, counts: str, id_: str) -> dict[str, Any]:
-    """The names of the page's example, for these topics; `main()` is not run."""
+    """Execute the page's example for these topics without `main()`, and return its names."""
     text = PAGE.read_text()
     block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "count_words" in b)
     program = block.replace("kafka_async.run(main())", "").replace("localhost:9092", servers)
     for name, actual in (("word-counts", counts), ("lines", lines), ("word-count", id_)):
         program = program.replace(f'"{name}"', f'"{actual}"')
     names: dict[str, Any] = {}
-    exec(compile(program, str(PAGE), "exec"), names)  # our own documentation
+    exec(compile(program, str(PAGE), "exec"), names)
     return names
 
 
@@ -175,10 +175,10 @@ async def until_counted(
     assert found == total
 
 
-async def test_the_documented_loop_survives_a_coordinator_that_is_away(
+async def test_documented_loop_survives_a_stopped_coordinator(
     kafka_cluster: ClusterHandle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The worker is fenced, and the coordinator of its transactional id is away as it restarts."""
+    """Fences the worker, and stops its transaction coordinator while the worker restarts."""
     lines, counts = kafka_cluster.topic("lines"), kafka_cluster.topic("counts")
     await create(kafka_cluster, lines, counts)
     group = kafka_cluster.group()
@@ -201,14 +201,14 @@ async def test_the_documented_loop_survives_a_coordinator_that_is_away(
             async with Client(servers) as client:
                 away = await client.coordinator(CoordinatorKind.TRANSACTION, id_, timeout=30)
             async with Producer(servers, transactional_id=id_):
-                pass  # fences the worker, which finds out in its next transaction
+                pass  # Fences the worker.
             await asyncio.to_thread(control.stop_broker, away)
             before = restarts()
             try:
                 await producer.send_many(lines, [b"to be or not to be"] * 300)
                 await producer.flush()
-                async with asyncio.timeout(60):  # until it is fenced and times out, or goes on
-                    while (  # noqa: ASYNC110  # output has no event
+                async with asyncio.timeout(60):  # Until it has restarted twice or finished.
+                    while (  # noqa: ASYNC110  # There is no event.
                         restarts() < before + 2 and await counted(kafka_cluster, counts) < 3_600
                     ):
                         await asyncio.sleep(0.2)

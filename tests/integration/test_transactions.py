@@ -1,4 +1,4 @@
-"""Transactions on every kind of cluster: all or nothing, once, and no zombies."""
+"""Transactions on every kind of cluster: atomicity, exactly-once and fencing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from kafka_async.errors import (
     TransactionAbortableError,
 )
 from kafka_async.hooks import RequestSent
-from tests.integration.reading import read_partition
+from tests.integration.partition_reader import read_partition
 
 if TYPE_CHECKING:
     from kafka_async.testing.fixtures import ClusterHandle
 
 END_TXN = 26
-"""The key of EndTxn, whose version 5 is transactions v2."""
+"""The key of EndTxn, whose version 5 belongs to transactions v2."""
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.any_broker]
 
@@ -49,7 +49,7 @@ async def values(cluster: ClusterHandle, topic: str, partition: int = 0) -> list
     return [record.value for record in records]
 
 
-async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
+async def test_consumers_see_committed_and_no_aborted_records(
     kafka_cluster: ClusterHandle,
 ) -> None:
     topic = await create(kafka_cluster)
@@ -66,7 +66,7 @@ async def test_what_is_committed_is_seen_and_what_is_aborted_is_not(
     assert len(everything) == 3
 
 
-async def test_all_partitions_or_none(kafka_cluster: ClusterHandle) -> None:
+async def test_commits_and_aborts_all_partitions(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster, partitions=3)
     async with producer_of(kafka_cluster) as producer:
         for number in range(6):
@@ -78,7 +78,7 @@ async def test_all_partitions_or_none(kafka_cluster: ClusterHandle) -> None:
         assert await values(kafka_cluster, topic, partition) == [b"0", b"2", b"4"]
 
 
-async def test_an_exception_in_the_block_leaves_nothing(kafka_cluster: ClusterHandle) -> None:
+async def test_exception_in_the_block_aborts(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
 
     async def fail(producer: Producer) -> None:
@@ -94,7 +94,7 @@ async def test_an_exception_in_the_block_leaves_nothing(kafka_cluster: ClusterHa
     assert await values(kafka_cluster, topic) == [b"yes"]
 
 
-async def test_offsets_are_committed_with_the_transaction(kafka_cluster: ClusterHandle) -> None:
+async def test_commits_offsets_with_the_transaction(kafka_cluster: ClusterHandle) -> None:
     topic, group = await create(kafka_cluster), kafka_cluster.group()
     place = TopicPartition(topic, 0)
     async with producer_of(kafka_cluster) as producer:
@@ -108,13 +108,13 @@ async def test_offsets_are_committed_with_the_transaction(kafka_cluster: Cluster
     assert offsets[place].offset == 5
 
 
-async def test_a_zombie_is_fenced(kafka_cluster: ClusterHandle) -> None:
+async def test_fences_an_older_producer(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     async with producer_of(kafka_cluster) as zombie:
         txn = await zombie.begin()
         await txn.send(topic, b"zombie")
         async with producer_of(kafka_cluster) as successor:
-            # Starting the successor has aborted what the zombie had open.
+            # Starting the successor has aborted the zombie's open transaction.
             async with successor.transaction() as fresh:
                 await fresh.send(topic, b"fresh")
             with pytest.raises(KafkaError) as caught:
@@ -126,7 +126,7 @@ async def test_a_zombie_is_fenced(kafka_cluster: ClusterHandle) -> None:
     assert await values(kafka_cluster, topic) == [b"fresh"]
 
 
-async def test_many_transactions_one_after_another(kafka_cluster: ClusterHandle) -> None:
+async def test_commits_many_transactions_in_sequence(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     async with producer_of(kafka_cluster) as producer:
         for number in range(50):
@@ -136,7 +136,7 @@ async def test_many_transactions_one_after_another(kafka_cluster: ClusterHandle)
     assert await values(kafka_cluster, topic) == expected
 
 
-async def test_a_transaction_of_many_batches(kafka_cluster: ClusterHandle) -> None:
+async def test_commits_a_transaction_of_many_batches(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     sent = [b"%0100d" % number for number in range(20_000)]
     async with producer_of(kafka_cluster) as producer, producer.transaction() as txn:
@@ -144,7 +144,7 @@ async def test_a_transaction_of_many_batches(kafka_cluster: ClusterHandle) -> No
     assert await values(kafka_cluster, topic) == sent
 
 
-async def test_stopping_inside_a_transaction_aborts_it(kafka_cluster: ClusterHandle) -> None:
+async def test_stop_aborts_an_open_transaction(kafka_cluster: ClusterHandle) -> None:
     topic = await create(kafka_cluster)
     async with producer_of(kafka_cluster) as producer:
         txn = await producer.begin()
@@ -154,8 +154,8 @@ async def test_stopping_inside_a_transaction_aborts_it(kafka_cluster: ClusterHan
     assert await values(kafka_cluster, topic) == [b"done"]
 
 
-async def test_before_kip_890_the_coordinator_is_told_of_each_partition() -> None:
-    """The embedded cluster without transactions v2: the same promises, the older conversation."""
+async def test_adds_partitions_explicitly_without_transactions_v2() -> None:
+    """Runs an embedded cluster without KIP-890, which gives the same guarantees."""
     place = TopicPartition("counts", 0)
     async with EmbeddedCluster(transaction_version=1) as cluster:
         async with Producer(cluster.bootstrap_servers, transactional_id="old") as producer:
@@ -175,14 +175,14 @@ async def test_before_kip_890_the_coordinator_is_told_of_each_partition() -> Non
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_new_epoch_ends_an_open_transaction(
+async def test_epoch_bump_ends_an_open_transaction(
     kafka_cluster: ClusterHandle,
     monkeypatch: pytest.MonkeyPatch,
     version: int,
 ) -> None:
-    """A retry of the request for it, which the coordinator may fence, does not end the producer.
+    """Checks that a retried InitProducerId, which the coordinator may fence, is not fatal.
 
-    With version 1 the producer speaks as one that does not know transactions v2 (KIP-890).
+    With version 1 the producer does not use transactions v2 (KIP-890).
     """
     topic = await create(kafka_cluster)
 

@@ -1,6 +1,7 @@
-"""A client whose metadata places another broker at an address (KIP-1242), on every kind of cluster.
+"""Clients that reach another broker than the one in their metadata (KIP-1242).
 
-Kafka 4.4 answers REBOOTSTRAP_REQUIRED when a connection is set up; applications do not see it.
+Kafka 4.4 responds with REBOOTSTRAP_REQUIRED when the connection is set up; the client rebootstraps
+without an error for the application.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Setting:
-    """A client with metadata of a topic whose leader, broker 3, has the address of broker 1."""
+    """Gives a client metadata in which a topic's leader, broker 3, has the address of broker 1."""
 
     def __init__(self, client: Client, partition: TopicPartition) -> None:
         self.client = client
@@ -51,7 +52,7 @@ async def setting(kafka_cluster: ClusterHandle) -> AsyncIterator[Setting]:
         yield Setting(client, TopicPartition(name, 0))
 
 
-async def test_a_producer_bootstraps_again_and_delivers(setting: Setting) -> None:
+async def test_producer_rebootstraps_and_delivers(setting: Setting) -> None:
     async with Producer(setting.client) as producer:
         await setting.misplace()
         async with asyncio.timeout(60):
@@ -60,7 +61,7 @@ async def test_a_producer_bootstraps_again_and_delivers(setting: Setting) -> Non
     assert any("another broker" in reason for reason in setting.reasons)
 
 
-async def test_a_consumer_bootstraps_again_and_reads(
+async def test_consumer_rebootstraps_and_reads(
     setting: Setting, kafka_cluster: ClusterHandle
 ) -> None:
     async with Producer(kafka_cluster.bootstrap_servers) as producer:

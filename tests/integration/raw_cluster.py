@@ -1,4 +1,4 @@
-"""Raw requests to any cluster, over a blocking socket: what a broker answers, without a client."""
+"""Sends raw requests to the brokers of any cluster over blocking sockets, without a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from kafka_async.protocol.messages.metadata import MetadataRequest, MetadataRequ
 
 R = TypeVar("R", bound=Response)
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
+"""Seconds."""
 NOT_READY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -31,11 +32,11 @@ NOT_READY = {
 
 
 class RawConnection:
-    """One connection to one broker."""
+    """Exchanges requests and responses with one broker."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = host, port
-        self._socket = socket.create_connection((host, port), timeout=PATIENCE)
+        self._socket = socket.create_connection((host, port), timeout=TIMEOUT)
         self._sent = 0
 
     def call(self, request: Request[R], version: int, *, extra: bytes = b"") -> R:
@@ -43,7 +44,7 @@ class RawConnection:
         return self.exchange(request, version, extra=extra)[0]
 
     def exchange(self, request: Request[R], version: int, *, extra: bytes = b"") -> tuple[R, bytes]:
-        """The response to a request, decoded to its last byte, and its frame without the size."""
+        """Return the response to a request, decoded to the last byte, and its frame."""
         self._sent += 1
         parts: list[Any] = encode_request(request, version, self._sent, "raw")
         body = b"".join(parts)[4:] + extra
@@ -68,13 +69,13 @@ class RawConnection:
         data = b""
         while len(data) < size:
             more = self._socket.recv(size - len(data))
-            assert more, "the broker hung up"
+            assert more, "the broker closed the connection"
             data += more
         return data
 
 
 class RawCluster:
-    """A cluster, and connections to those of its brokers that a test must speak to."""
+    """Opens connections to the brokers of a cluster by their role."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         host, _, port = bootstrap_servers.split(",")[0].rpartition(":")
@@ -82,8 +83,8 @@ class RawCluster:
         self.any = self._connection(host, int(port))
 
     def coordinator(self, kind: int, key: str) -> RawConnection:
-        """The coordinator of a group (0) or of a transactional id (1)."""
-        deadline = time.monotonic() + PATIENCE
+        """Return a connection to the coordinator of a group (kind 0) or transactional id (1)."""
+        deadline = time.monotonic() + TIMEOUT
         while True:
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             [found] = self.any.call(request, 4).coordinators
@@ -93,7 +94,7 @@ class RawCluster:
             time.sleep(0.1)
 
     def create_topic(self, name: str, leader: int | None = None) -> RawConnection:
-        """Make a topic of one partition, on that broker or on any; its leader."""
+        """Create a topic with one partition, on a broker or on any; connect to the leader."""
         if leader is None:
             topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         else:
@@ -106,13 +107,13 @@ class RawCluster:
 
     def leader(self, name: str) -> RawConnection:
         """Wait until a topic has a leader of its first partition, and return a connection to it."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-            answer = self.any.call(request, 9)
-            if answer.topics[0].error_code == ErrorCode.NONE or time.monotonic() > deadline:
-                partition = answer.topics[0].partitions[0]
-                broker = next(it for it in answer.brokers if it.node_id == partition.leader_id)
+            response = self.any.call(request, 9)
+            if response.topics[0].error_code == ErrorCode.NONE or time.monotonic() > deadline:
+                partition = response.topics[0].partitions[0]
+                broker = next(it for it in response.brokers if it.node_id == partition.leader_id)
                 return self._connection(broker.host, broker.port)
             time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""What a group coordinator answers to right and wrong requests: the same on every cluster."""
+"""Responses of group coordinators to valid and invalid requests, on every kind of cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kafka_async.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tests.integration.raw_wire import NOT_READY, PATIENCE, RawCluster, RawConnection
+from tests.integration.raw_cluster import NOT_READY, TIMEOUT, RawCluster, RawConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ RANGE = JoinGroupRequestProtocol(name="range", metadata=b"m")
 
 
 class Group:
-    """A group and its coordinator."""
+    """Sends requests about one group to its coordinator."""
 
     def __init__(self, cluster: RawCluster, group_id: str, topic: str) -> None:
         self.id = group_id
@@ -63,26 +63,28 @@ class Group:
         return self.at.call(JoinGroupRequest(**chosen), version)
 
     def enter(self, **fields: Any) -> JoinGroupResponse:
-        """Join as a new member, in both steps."""
-        deadline = time.monotonic() + PATIENCE
-        answer = self.join(**fields)
-        while answer.error_code in NOT_READY and time.monotonic() < deadline:
+        """Join as a new member, with a second request after MEMBER_ID_REQUIRED."""
+        deadline = time.monotonic() + TIMEOUT
+        response = self.join(**fields)
+        while response.error_code in NOT_READY and time.monotonic() < deadline:
             time.sleep(0.1)
-            answer = self.join(**fields)
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            answer = self.join(answer.member_id, **fields)
-        assert answer.error_code == ErrorCode.NONE
-        return answer
+            response = self.join(**fields)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            response = self.join(response.member_id, **fields)
+        assert response.error_code == ErrorCode.NONE
+        return response
 
     def sync(self, joined: JoinGroupResponse, **fields: Any) -> SyncGroupResponse:
-        share = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"share")
+        assignment = SyncGroupRequestAssignment(
+            member_id=joined.member_id, assignment=b"assignment"
+        )
         chosen: dict[str, Any] = {
             "group_id": self.id,
             "generation_id": joined.generation_id,
             "member_id": joined.member_id,
             "protocol_type": "consumer",
             "protocol_name": "range",
-            "assignments": [share],
+            "assignments": [assignment],
             **fields,
         }
         return self.at.call(SyncGroupRequest(**chosen), 5)
@@ -111,13 +113,13 @@ class Group:
     def committed(self) -> int:
         topics = [OffsetFetchRequestTopics(name=self.topic, partition_indexes=[0])]
         group = OffsetFetchRequestGroup(group_id=self.id, topics=topics)
-        answer = self.at.call(OffsetFetchRequest(groups=[group]), 9)
-        return answer.groups[0].topics[0].partitions[0].committed_offset
+        response = self.at.call(OffsetFetchRequest(groups=[group]), 9)
+        return response.groups[0].topics[0].partitions[0].committed_offset
 
     def leave(self, member_id: str, instance_id: str | None = None) -> int:
         member = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
-        answer = self.at.call(LeaveGroupRequest(group_id=self.id, members=[member]), 5)
-        return answer.error_code or answer.members[0].error_code
+        response = self.at.call(LeaveGroupRequest(group_id=self.id, members=[member]), 5)
+        return response.error_code or response.members[0].error_code
 
     def state(self, version: int = 6) -> tuple[int, str]:
         [group] = self.at.call(DescribeGroupsRequest(groups=[self.id]), version).groups
@@ -136,9 +138,9 @@ def group(kafka_cluster: ClusterHandle) -> Iterator[Group]:
     cluster.close()
 
 
-def test_a_group_that_does_not_exist(group: Group) -> None:
+def test_responses_about_a_group_that_does_not_exist(group: Group) -> None:
     ghost = JoinGroupResponse(member_id="ghost", generation_id=1)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while group.heartbeat("ghost", 1) in NOT_READY and time.monotonic() < deadline:
         time.sleep(0.1)
     assert group.join("ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -154,14 +156,14 @@ def test_a_group_that_does_not_exist(group: Group) -> None:
     assert group.delete() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_one_generation(group: Group) -> None:
+def test_responses_during_one_generation(group: Group) -> None:
     joined = group.enter()
     member = joined.member_id
     assert (joined.generation_id, joined.leader, joined.protocol_name) == (1, member, "range")
     assert group.commit(member, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert group.sync(joined, generation_id=2).error_code == ErrorCode.ILLEGAL_GENERATION
     assert group.sync(joined, protocol_name="x").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert group.sync(joined).assignment == b"share"
+    assert group.sync(joined).assignment == b"assignment"
     assert group.state() == (ErrorCode.NONE, "Stable")
     assert group.heartbeat(member, 1) == ErrorCode.NONE
     assert group.heartbeat(member, 2) == ErrorCode.ILLEGAL_GENERATION
@@ -181,7 +183,7 @@ def test_one_generation(group: Group) -> None:
     assert group.committed() == -1
 
 
-def test_static_members(group: Group) -> None:
+def test_responses_to_static_members(group: Group) -> None:
     first = group.enter(group_instance_id="a")
     assert group.sync(first, group_instance_id="a").error_code == ErrorCode.NONE
     second = group.join(group_instance_id="a")
