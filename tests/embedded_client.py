@@ -14,7 +14,7 @@ from kafka_async.admin import Admin
 from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.runtime import Engine
+from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import iter_batches
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
 
-assert Engine  # loaded here, not while a test watches its event loop
+assert ConsumerRuntime  # loaded here, not while a test watches its event loop
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 

@@ -10,7 +10,7 @@ from kafka_async.group.assignors.range import RangeAssignor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafka_async.group.assignors.abc import Members, Shares
+    from kafka_async.group.assignors.abc import Assignments, Members
 
 
 class FailingAssignor(Assignor):
@@ -21,7 +21,7 @@ class FailingAssignor(Assignor):
     def __init__(self) -> None:
         self.broken = False
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
         if self.broken:
             raise ZeroDivisionError("no shares")
         return RangeAssignor().assign(partitions, members)

@@ -53,7 +53,7 @@ PURE_MODULES = [
     *("producer/accumulator.py", "producer/idempotence.py"),
     *("consumer/subscription.py", "consumer/fetch_session.py", "consumer/isolation.py"),
     "consumer/missing_topics.py",
-    "group/state.py",
+    "group/member_states.py",
 ]
 
 

@@ -21,7 +21,7 @@ import generated_page
 from kafka_async.embedded.error_codes import ErrorCode
 from kafka_async.embedded.groups import classic_group_state
 from kafka_async.embedded.transactions import transaction_state as coordinator_state
-from kafka_async.group import state as member
+from kafka_async.group import member_states as member
 from kafka_async.producer import transaction_state
 from kafka_async.producer.produce_errors import PRODUCE_ERROR_ACTIONS
 
@@ -44,15 +44,15 @@ that is not listed cannot happen: it raises `IllegalStateError`.
 MEMBER: Final = """\
 ## A member of a group
 
-`kafka_async/group/state.py`: the client's side of the classic group protocol. Heartbeats are sent
-in the states {beating}.
+`kafka_async/group/member_states.py`: the client's side of the classic group protocol. Heartbeats
+are sent in the states {beating}.
 """
 
 REACTIONS: Final = """\
 ### What an error means to a member
 
-The row of an error's class applies, else that of the nearest class above it. *Find* looks the
-coordinator up first; *void* is what the member must no longer say of itself.
+The row of an error's class applies, else that of its nearest base class. *Find coordinator* looks
+the coordinator up first; *invalidates* names the part of the membership that is no longer valid.
 """
 
 COMMITS: Final = """\
@@ -89,7 +89,9 @@ response. NONE: the request is a retry, and there is nothing left to do.
 
 def make() -> str:
     """The whole page."""
-    beating = ", ".join(state.value for state in member.State if state in member.BEATING)
+    beating = ", ".join(
+        state.value for state in member.MemberState if state in member.HEARTBEAT_STATES
+    )
     parts = [
         generated_page.notice("draw_states.py", SOURCES),
         OPENING,
@@ -97,12 +99,16 @@ def make() -> str:
         transitions(member.TRANSITIONS),
         REACTIONS,
         reactions(
-            {"JoinGroup": member.JOIN, "SyncGroup": member.SYNC, "Heartbeat": member.HEARTBEAT}
+            {
+                "JoinGroup": member.JOIN_ERRORS,
+                "SyncGroup": member.SYNC_ERRORS,
+                "Heartbeat": member.HEARTBEAT_ERRORS,
+            }
         ),
         COMMITS,
         generated_page.table(
             ["Error", "The commit"],
-            ((f"`{cls.__name__}`", what.value) for cls, what in member.COMMIT.items()),
+            ((f"`{cls.__name__}`", what.value) for cls, what in member.COMMIT_ERRORS.items()),
         ),
         "",
         BATCHES,
@@ -136,25 +142,25 @@ def transitions(table: Transitions) -> str:
     return generated_page.table(["State", "Event", "Next state"], rows) + "\n"
 
 
-def reactions(tables: Mapping[str, member.Reactions]) -> str:
+def reactions(tables: Mapping[str, member.MembershipErrorTable]) -> str:
     """The errors as rows, a column for each request."""
     classes = list(dict.fromkeys(cls for table in tables.values() for cls in table))
     rows = ([f"`{cls.__name__}`", *reacted(cls, tables.values())] for cls in classes)
     return generated_page.table(["Error", *tables], rows) + "\n"
 
 
-def reacted(cls: type[KafkaError], tables: Iterable[member.Reactions]) -> Iterable[str]:
+def reacted(cls: type[KafkaError], tables: Iterable[member.MembershipErrorTable]) -> Iterable[str]:
     """What each table says of an error, by its class or one above it."""
-    return (describe(member.reaction(table, cls())) for table in tables)
+    return (describe(member.membership_error_action(table, cls())) for table in tables)
 
 
-def describe(reaction: member.Reaction) -> str:
-    """A reaction in a few words."""
-    words = ["ask again" if reaction.event is None else reaction.event.value]
-    if reaction.find:
-        words.insert(0, "find")
-    if reaction.void:
-        words.append(f"void: {reaction.void.name.lower()}")
+def describe(action: member.MembershipErrorAction) -> str:
+    """Return an action in a few words."""
+    words = ["retry" if action.event is None else action.event.value]
+    if action.find_coordinator:
+        words.insert(0, "find coordinator")
+    if action.invalidates:
+        words.append(f"invalidates {action.invalidates.name.lower().replace('_', ' ')}")
     return ", ".join(words)
 
 

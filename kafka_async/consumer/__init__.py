@@ -1,1 +1,1 @@
-"""The consumer: what it reads, how it fetches, where it stands and what it commits."""
+"""Consumer: subscription, fetching, positions, commits and group rebalances."""

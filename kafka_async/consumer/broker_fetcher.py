@@ -1,7 +1,7 @@
-"""One broker's fetching: a request at a time on a lane of its own, in a fetch session.
+"""Fetches from one broker: one request at a time on its own connection, in a fetch session.
 
-While a partition's buffer is full the others of the broker are looked at only now and then: a
-request that parks for the idle ones would keep the busy one waiting, once it has room again.
+While a partition's buffer is full, the broker's other partitions are fetched only now and then: a
+request that waits for idle partitions would delay the busy one once it has room again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka_async.backoff import Backoff
 from kafka_async.cluster.broker_connection import ConnectionKind, is_permanent
 from kafka_async.cluster.framing import FrameSizeError
 from kafka_async.config import seconds
-from kafka_async.consumer.fetch_session import CLOSE, FetchSession, Round, Wanted
+from kafka_async.consumer.fetch_session import CLOSE, FetchSession, PartitionFetch, SessionRequest
 from kafka_async.errors import (
     FetchSessionIdNotFoundError,
     FetchSessionTopicIdError,
@@ -48,82 +48,82 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kafka_async.consumer")
 
-_BY_ID: Final = 13
-"""The first version of Fetch that names topics by id (KIP-516)."""
-_CLOSING_TIME: Final = 1.0
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+"""First version of Fetch that names topics by id (KIP-516)."""
+_CLOSE_TIMEOUT: Final = 1.0
 _MIB: Final = 1024 * 1024
-MAX_REQUESTED: Final = 99 * _MIB
-"""Most bytes that a fetch asks for: its whole response then fits into the largest frame."""
+MAX_FETCH_BYTES: Final = 99 * _MIB
+"""Maximum bytes that a fetch requests: the response then fits into the largest frame."""
 LARGEST_BATCH: Final = 16 * _MIB
-"""Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options say."""
+"""Bytes of a batch that a response may hold above fetch_max_bytes, whatever the options are."""
 
 
 def max_frame_size(config: ConsumerConfig) -> int:
-    """Return the largest response to a fetch that is accepted, in bytes.
+    """Return the maximum size of a fetch response, in bytes.
 
-    A broker adds at most one batch to what it is asked for, so that a consumer makes progress
-    (KIP-74). Only its topic limits that batch: the client accepts LARGEST_BATCH, or
-    max_partition_fetch_bytes where that is more. The lane's limit of 100 MiB applies as well.
+    To let a consumer make progress, a broker adds one batch at most to the bytes requested
+    (KIP-74). Only the topic's configuration limits that batch: the client accepts LARGEST_BATCH, or
+    max_partition_fetch_bytes if that is more. The connection's limit of 100 MiB applies as well.
     """
     return config.fetch_max_bytes + max(config.max_partition_fetch_bytes, LARGEST_BATCH)
 
 
-class Asked(NamedTuple):
-    """What was asked of a partition; an answer counts only if it still stands there."""
+class PendingFetch(NamedTuple):
+    """A partition in a fetch request; the response counts only if its position is unchanged."""
 
     state: PartitionState
     version: int
     offset: int
 
     @property
-    def stands(self) -> bool:
-        """Whether the answer is still wanted."""
+    def is_current(self) -> bool:
+        """True if the response is still wanted."""
         return self.state.version == self.version and self.state.fetch_offset == self.offset
 
 
-class Answers(Protocol):
-    """Who takes what a source has fetched."""
+class FetchResponseHandler(Protocol):
+    """Selects partitions to fetch and handles the responses."""
 
-    def share(self, node_id: int) -> Sequence[PartitionState]:
-        """The partitions that this broker is to be asked for now."""
+    def partitions_to_fetch(self, node_id: int) -> Sequence[PartitionState]:
+        """Return the partitions to fetch from this broker now."""
         ...
 
-    async def took(
+    async def on_response(
         self,
         node_id: int,
-        asked: Mapping[TopicPartition, Asked],
-        answer: FetchResponse,
+        pending: Mapping[TopicPartition, PendingFetch],
+        response: FetchResponse,
         rows: Collection[tuple[TopicPartition, PartitionData]],
     ) -> None:
-        """An answer without an error of its own."""
+        """Handle a response without a top-level error."""
         ...
 
-    def refused(self, asked: Mapping[TopicPartition, Asked], error: KafkaError) -> None:
-        """There is no answer, and asking again will not help before somebody does something."""
+    def on_error(self, pending: Mapping[TopicPartition, PendingFetch], error: KafkaError) -> None:
+        """Handle a request that failed with an error that a retry cannot resolve."""
         ...
 
     def has_room(self, state: PartitionState) -> bool:
-        """Whether more of a partition is to be fetched."""
+        """Return whether more of a partition is to be fetched."""
         ...
 
-    def retire(self, source: Source) -> bool:
-        """Whether a source that has nothing to do may end: its broker is gone."""
+    def remove_if_broker_gone(self, broker_fetcher: BrokerFetcher) -> bool:
+        """Remove an idle fetcher and return True if its broker is gone."""
         ...
 
-    def budget(self) -> int:
-        """Bytes that one broker's partitions may hold."""
+    def memory_budget(self) -> int:
+        """Return the bytes that one broker's partitions may hold."""
         ...
 
 
-class Source:
-    """The fetching task of one broker."""
+class BrokerFetcher:
+    """Fetches from one broker."""
 
     def __init__(
-        self, client: Client, config: ConsumerConfig, node_id: int, fetcher: Answers
+        self, client: Client, config: ConsumerConfig, node_id: int, fetcher: FetchResponseHandler
     ) -> None:
         self.node_id = node_id
-        self.wanted = asyncio.Event()
-        """Set when there may be something new to ask for."""
+        self.wakeup = asyncio.Event()
+        """Set when there may be something new to fetch."""
         self._client = client
         self._config = config
         self._fetcher = fetcher
@@ -136,135 +136,141 @@ class Source:
             fetch_max_wait=seconds(config.fetch_max_wait_ms),
         )
         self._loop = asyncio.get_running_loop()
-        self._peek_at = 0.0
-        self._ids: dict[TopicPartition, UUID] = {}
+        self._poll_idle_at = 0.0
+        self._topic_ids: dict[TopicPartition, UUID] = {}
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
         )
 
     @property
     def in_flight(self) -> int:
-        """Fetch requests that have no response yet."""
+        """Fetch requests without a response."""
         return self._connection.in_flight
 
     async def run(self) -> None:
-        """Ask, hand over, ask again."""
+        """Fetch in a loop."""
         try:
             while True:
-                self.wanted.clear()
-                states = self._fetcher.share(self.node_id)
-                if not states and self._fetcher.retire(self):
+                self.wakeup.clear()
+                states = self._fetcher.partitions_to_fetch(self.node_id)
+                if not states and self._fetcher.remove_if_broker_gone(self):
                     return
-                room = [state for state in states if self._fetcher.has_room(state)]
-                held = sum(state.buffer.size for state in states)
-                budget = self._fetcher.budget()
-                left = budget - held
+                fetchable = [state for state in states if self._fetcher.has_room(state)]
+                buffered = sum(state.buffer.size for state in states)
+                memory_budget = self._fetcher.memory_budget()
+                left = memory_budget - buffered
                 for state in states:
                     state.buffer.full = left <= 0 or not self._fetcher.has_room(state)
-                full = len(room) < len(states)
-                if not room or left <= 0:
-                    await self._nap(None)
-                elif full and self._loop.time() < self._peek_at:
-                    await self._nap(self._peek_at - self._loop.time())
+                full = len(fetchable) < len(states)
+                if not fetchable or left <= 0:
+                    await self._wait_for_wakeup(None)
+                elif full and self._loop.time() < self._poll_idle_at:
+                    await self._wait_for_wakeup(self._poll_idle_at - self._loop.time())
                 else:
-                    # Of half of it, so that one answer is read while the next one comes. And while
-                    # the parts of an answer are copied out of it (see Slice) there are two of it.
-                    await self._ask(room, min(left, budget // 2), wait=not full)
+                    # Half of the budget, so that one response is read while the next one arrives.
+                    # While a response's parts are copied out of it, memory holds both.
+                    await self._fetch(fetchable, min(left, memory_budget // 2), wait=not full)
         finally:
             await self._close()
 
-    async def _nap(self, timeout: float | None) -> None:
+    async def _wait_for_wakeup(self, timeout: float | None) -> None:
         with move_on_after(timeout):
-            await self.wanted.wait()
+            await self.wakeup.wait()
 
-    async def _ask(self, states: Sequence[PartitionState], left: int, *, wait: bool) -> None:
-        asked = {s.partition: Asked(s, s.version, s.fetch_offset) for s in states}
+    async def _fetch(self, states: Sequence[PartitionState], left: int, *, wait: bool) -> None:
+        pending = {s.partition: PendingFetch(s, s.version, s.fetch_offset) for s in states}
         timeout = seconds(self._config.request_timeout_ms)
         try:
             await self._connection.connect(timeout)
-            by_id = self._connection.version(FetchRequest.API_KEY) >= _BY_ID
-            this = self._session.next({s.partition: self._wanted(s) for s in states})
-            ids = {p: want.topic_id for p, want in this.named.items()}
-            self._ids = {p: self._client.metadata.topic_id(p.topic) for p in asked}
+            by_id = self._connection.version(FetchRequest.API_KEY) >= _FIRST_VERSION_WITH_TOPIC_IDS
+            request = self._session.next_request(
+                {s.partition: self._partition_fetch(s) for s in states}
+            )
+            ids = {p: fetch.topic_id for p, fetch in request.to_send.items()}
+            self._topic_ids = {p: self._client.metadata.topic_id(p.topic) for p in pending}
             version = None
-            if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in this.forgotten)):
-                version = _BY_ID - 1
-            answer = await self._connection.send(
-                self._request(this, left, wait=wait),
+            if by_id and ZERO_UUID in (*ids.values(), *(f.topic_id for f in request.to_forget)):
+                version = _FIRST_VERSION_WITH_TOPIC_IDS - 1
+            response = await self._connection.send(
+                self._fetch_request(request, left, wait=wait),
                 timeout=timeout + seconds(self._config.fetch_max_wait_ms),
                 version=version,
             )
         except KafkaError as error:
-            self._session.unclear()
+            self._session.on_no_response()
             logger.debug("fetching from broker %d: %s", self.node_id, error)
-            obstacle = _obstacle(error)
-            if obstacle is not None:
-                self._fetcher.refused(asked, obstacle)
+            raised = _error_to_raise(error)
+            if raised is not None:
+                self._fetcher.on_error(pending, raised)
             self._client.request_metadata_update()
             await asyncio.sleep(self._backoff.next())
             return
-        self._peek_at = self._loop.time() + seconds(self._config.fetch_max_wait_ms)
-        if answer.error_code:
-            await self._refused(error_for(answer.error_code))
+        self._poll_idle_at = self._loop.time() + seconds(self._config.fetch_max_wait_ms)
+        if response.error_code:
+            await self._on_error_response(error_for(response.error_code))
             return
         self._backoff.reset()
-        self._session.answered(answer.session_id)
-        await self._fetcher.took(self.node_id, asked, answer, self._rows(answer))
+        self._session.on_response(response.session_id)
+        await self._fetcher.on_response(
+            self.node_id, pending, response, self._partition_rows(response)
+        )
 
-    async def _refused(self, error: KafkaError) -> None:
+    async def _on_error_response(self, error: KafkaError) -> None:
         logger.debug("fetching from broker %d: %s", self.node_id, error)
         if isinstance(error, _SESSION_ERRORS):
-            self._session.forgotten()
+            self._session.on_session_lost()
         else:
-            self._session.unclear()
+            self._session.on_no_response()
             self._client.request_metadata_update()
         await asyncio.sleep(self._backoff.next())
 
-    def _wanted(self, state: PartitionState) -> Wanted:
-        return Wanted(
+    def _partition_fetch(self, state: PartitionState) -> PartitionFetch:
+        return PartitionFetch(
             self._client.metadata.topic_id(state.partition.topic),
             state.fetch_offset,
             state.leader_epoch,
             self._config.max_partition_fetch_bytes,
         )
 
-    def _request(self, this: Round, left: int, *, wait: bool) -> FetchRequest:
+    def _fetch_request(self, request: SessionRequest, left: int, *, wait: bool) -> FetchRequest:
         config = self._config
-        named: defaultdict[tuple[str, UUID], list[FetchPartition]] = defaultdict(list)
-        for (topic, partition), want in this.named.items():
-            named[topic, want.topic_id].append(
+        to_send: defaultdict[tuple[str, UUID], list[FetchPartition]] = defaultdict(list)
+        for (topic, partition), fetch in request.to_send.items():
+            to_send[topic, fetch.topic_id].append(
                 FetchPartition(
                     partition=partition,
-                    current_leader_epoch=want.leader_epoch,
-                    fetch_offset=want.offset,
-                    partition_max_bytes=want.max_bytes,
+                    current_leader_epoch=fetch.leader_epoch,
+                    fetch_offset=fetch.offset,
+                    partition_max_bytes=fetch.max_bytes,
                 )
             )
-        gone: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
-        for (topic, partition), topic_id in this.forgotten:
-            gone[topic, topic_id].append(partition)
+        to_forget: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
+        for (topic, partition), topic_id in request.to_forget:
+            to_forget[topic, topic_id].append(partition)
         return FetchRequest(
             max_wait_ms=int(config.fetch_max_wait_ms) if wait else 0,
             min_bytes=config.fetch_min_bytes if wait else 0,
-            max_bytes=min(config.fetch_max_bytes, MAX_REQUESTED, max(left, 1)),
+            max_bytes=min(config.fetch_max_bytes, MAX_FETCH_BYTES, max(left, 1)),
             isolation_level=int(config.isolation_level == "read_committed"),
-            session_id=this.session_id,
-            session_epoch=this.epoch,
+            session_id=request.session_id,
+            session_epoch=request.epoch,
             topics=[
                 FetchTopic(topic=topic, topic_id=topic_id, partitions=rows)
-                for (topic, topic_id), rows in named.items()
+                for (topic, topic_id), rows in to_send.items()
             ],
             forgotten_topics_data=[
                 ForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
-                for (topic, topic_id), partitions in gone.items()
+                for (topic, topic_id), partitions in to_forget.items()
             ],
             rack_id=config.client_rack,
         )
 
-    def _rows(self, answer: FetchResponse) -> list[tuple[TopicPartition, PartitionData]]:
-        names = {topic_id: partition.topic for partition, topic_id in self._ids.items()}
+    def _partition_rows(
+        self, response: FetchResponse
+    ) -> list[tuple[TopicPartition, PartitionData]]:
+        names = {topic_id: partition.topic for partition, topic_id in self._topic_ids.items()}
         rows: list[tuple[TopicPartition, PartitionData]] = []
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id)
             if name is not None:
                 rows += [
@@ -273,15 +279,17 @@ class Source:
         return rows
 
     async def _close(self) -> None:
-        """Tell the broker that it may forget the session, if that takes no time."""
-        this = self._session.close()
-        if this is not None and self._connection.connected:
-            assert this.epoch == CLOSE
+        """Close the session at the broker, if that takes no time."""
+        request = self._session.close()
+        if request is not None and self._connection.connected:
+            assert request.epoch == CLOSE
             try:
-                self._connection.submit(self._request(this, 1, wait=False), timeout=_CLOSING_TIME)
+                self._connection.submit(
+                    self._fetch_request(request, 1, wait=False), timeout=_CLOSE_TIMEOUT
+                )
             except KafkaError as error:
                 logger.debug("closing a fetch session: %s", error)
-        with move_on_after(_CLOSING_TIME, shield=True):
+        with move_on_after(_CLOSE_TIMEOUT, shield=True):
             await self._connection.close()
 
 
@@ -292,8 +300,8 @@ _SESSION_ERRORS: Final = (
 )
 
 
-def _obstacle(error: KafkaError) -> KafkaError | None:
-    """Return the error that the application must get: a silent retry would stall for ever."""
+def _error_to_raise(error: KafkaError) -> KafkaError | None:
+    """Return the error to raise; None if a retry may succeed."""
     cause = error.__cause__
     if isinstance(cause, FrameSizeError) and error.retriable:
         raised = ProtocolError(
@@ -302,7 +310,7 @@ def _obstacle(error: KafkaError) -> KafkaError | None:
         raised.__cause__ = cause
         return raised
     if isinstance(cause, ProtocolError) and error.retriable:
-        return cause  # bytes that are no response
+        return cause  # the broker sent bytes that are not a response
     if isinstance(error, IllegalStateError) or not is_permanent(error):
         return None
     return error

@@ -1,4 +1,4 @@
-"""Committing what a consumer was handed, and going back to what was committed."""
+"""The consumer's methods for committed offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_async.arguments import (
     topic_partition,
     topic_partitions,
 )
-from kafka_async.consumer.consumer_base import Handle, Partitions
+from kafka_async.consumer.consumer_base import ConsumerBase, Partitions
 from kafka_async.consumer.subscription import UNKNOWN
 from kafka_async.errors import CommitFailedError, IllegalStateError
 from kafka_async.foreign_names import unknown_keyword
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
-class Committing(Handle):
-    """The calls about committed offsets."""
+class CommitMethods(ConsumerBase):
+    """Commits offsets and fetches committed ones."""
 
     async def commit(
         self,
@@ -35,31 +35,34 @@ class Committing(Handle):
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Commit all that was handed out, the record in hand included.
+        """Commit the positions, which include the records returned last.
 
-        `what` narrows it to a topic or a partition, or says what to commit: the offset of the next
-        record to read, by partition. During a rebalance it waits until that is over. Offsets of a
-        topic that was deleted are left out, with a warning in the log.
+        During a rebalance it waits until the rebalance is over. Offsets of deleted topics are
+        dropped with a warning in the log.
+
+        Args:
+            what: A topic or a partition to commit alone, or the offsets to commit: the offset of
+                the next record to read, by partition (default: all partitions).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: `what` gives an offset of a topic that does not exist.
-            CommitFailedError: the group has given a partition to somebody else.
-            KafkaTimeoutError: not committed within `timeout` seconds (default:
-                default_api_timeout_ms).
+            UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
+            CommitFailedError: The group has assigned a partition to another member.
+            KafkaTimeoutError: Not committed in time.
         """
         if unknown:
             raise unknown_keyword(self.commit, unknown)
-        engine = self._engine
-        engine.settle()
+        runtime = self._active_runtime
+        runtime.update_positions()
         named = isinstance(what, Mapping)
-        await engine.commit(self._to_commit(what), self._limit(timeout), named=named)
+        await runtime.commit(self._to_commit(what), self._limit(timeout), named=named)
 
     def _to_commit(
         self, what: str | TopicPartition | Offsets | None
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
         if isinstance(what, Mapping):
             return by_partition(what, "what", offset_and_metadata)
-        due = self._subscription.to_commit(in_hand=True)
+        due = self._subscription.to_commit(include_unprocessed=True)
         if what is None:
             return due
         if not isinstance(what, str):
@@ -71,43 +74,48 @@ class Committing(Handle):
     async def committed(
         self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of these partitions, or of the assigned; None if none.
+        """Return the committed offsets; None where there is none.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
 
         Raises:
-            UnknownTopicOrPartitionError: there is no such topic.
-            KafkaTimeoutError: no response within `timeout` seconds (default:
-                default_api_timeout_ms).
+            UnknownTopicOrPartitionError: A topic does not exist.
+            KafkaTimeoutError: No response in time.
         """
         if unknown:
             raise unknown_keyword(self.committed, unknown)
-        commits = self._engine.commits
-        if commits is None:
+        offset_committer = self._active_runtime.offset_committer
+        if offset_committer is None:
             raise IllegalStateError("committed offsets need a group_id")
-        return await commits.fetch(self._chosen(partitions), self._limit(timeout))
+        return await offset_committer.fetch_committed(
+            self._chosen(partitions), self._limit(timeout)
+        )
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group (KIP-447)."""
-        commits = self._engine.commits
-        if commits is None:
+        """Return this consumer's identity in its group (KIP-447)."""
+        offset_committer = self._active_runtime.offset_committer
+        if offset_committer is None:
             raise IllegalStateError("a consumer without group_id has no group")
-        return commits.group_metadata()
+        return offset_committer.group_metadata()
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions of what was handed out and not committed: what a transaction has to commit.
+        """Return the positions of returned and uncommitted records, for a transaction to commit.
 
         Raises:
-            CommitFailedError: some of it was of partitions that this consumer has lost since:
-                abort, then `seek_to_committed`.
+            CommitFailedError: Some of the records are of partitions that this consumer has lost
+                since: abort, then call `seek_to_committed`.
         """
-        self._engine.settle()
-        if self._subscription.forfeited:
-            lost = ", ".join(map(str, sorted(self._subscription.forfeited)))
+        self._active_runtime.update_positions()
+        if self._subscription.lost_uncommitted:
+            lost = ", ".join(map(str, sorted(self._subscription.lost_uncommitted)))
             raise CommitFailedError(
-                f"records of partitions were handed out that are somebody else's by now: {lost}; "
+                f"records were returned of partitions that this consumer has lost since: {lost}; "
                 "abort the transaction and seek_to_committed()"
             )
-        due = self._subscription.to_commit(in_hand=True)
-        return {p: due[p] for p in due if self._subscription.states[p].moved}
+        due = self._subscription.to_commit(include_unprocessed=True)
+        return {p: due[p] for p in due if self._subscription.states[p].has_uncommitted}
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
         """Wait for the generation after `former`'s, as a transaction does that commits offsets.
@@ -116,48 +124,59 @@ class Committing(Handle):
         that is open meanwhile commits with the next generation.
 
         Args:
-            former: The metadata whose generation the coordinator refused.
+            former: The metadata whose generation the coordinator rejected.
             timeout: Maximum time in seconds.
 
         Returns:
             The new metadata; None if the consumer lost partitions or did not join in time.
         """
-        commits = self._engine.commits
-        joined = None if commits is None else await commits.next_generation(former, timeout)
-        return None if self._subscription.forfeited else joined
+        offset_committer = self._active_runtime.offset_committer
+        joined = (
+            None
+            if offset_committer is None
+            else await offset_committer.next_generation(former, timeout)
+        )
+        return None if self._subscription.lost_uncommitted else joined
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Note that these offsets were committed by somebody else, as a transaction."""
-        self._engine.committed(offsets)
+        """Record offsets that were committed otherwise, as by a transaction."""
+        self._active_runtime.on_committed(offsets)
 
     async def seek_to_committed(
         self, partitions: Partitions = (), *, timeout: float | None = None, **unknown: Never
     ) -> None:
-        """Go on at what the group has committed, as after an aborted transaction.
+        """Seek to the committed offsets, as after an aborted transaction.
 
-        A partition without a committed offset follows auto_offset_reset, or if it is new
+        A partition without a committed offset follows auto_offset_reset or, if it is new,
         auto_offset_reset_new_partitions.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: No response in time.
         """
         if unknown:
             raise unknown_keyword(self.seek_to_committed, unknown)
-        engine = self._engine
-        if engine.commits is None:
+        runtime = self._active_runtime
+        if runtime.offset_committer is None:
             raise IllegalStateError("committed offsets need a group_id")
         versions = {
             state.partition: state.version
             for state in self._subscription.select(topic_partitions(partitions))
         }
-        found = await engine.commits.fetch(versions, self._limit(timeout))
-        newer = await engine.positions.newer_than_group(found)
+        found = await runtime.offset_committer.fetch_committed(versions, self._limit(timeout))
+        newer = await runtime.positions.partitions_newer_than_group(found)
         for partition, offset in found.items():
             state = self._subscription.states.get(partition)
             if state is None or state.version != versions[partition]:
-                continue  # taken away, or sought, meanwhile
-            engine.cut(state)
+                continue  # revoked or sought meanwhile
+            runtime.take_back(state)
             if offset is None:
-                engine.positions.reset_uncommitted(state, newer=partition in newer)
+                runtime.positions.reset_uncommitted(state, newer=partition in newer)
             else:
                 epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
-                state.found_committed(offset.offset, epoch)
-        self._subscription.forfeited.clear()
-        engine.changed()
+                state.start_at_committed(offset.offset, epoch)
+        self._subscription.lost_uncommitted.clear()
+        runtime.on_partitions_changed()

@@ -1,4 +1,4 @@
-"""What the parts of a consumer's public face have in common."""
+"""Base of the consumer's public classes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.runtime import Engine
+    from kafka_async.consumer.runtime import ConsumerRuntime
 
 Partitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 
 
-class Handle:
+class ConsumerBase:
     """A consumer, started or not.
 
     Attributes:
-        config: its options.
-        client: the connection that it uses; its own unless one was given.
+        config: The options.
+        client: The client whose connections and metadata are used; shared if one was given.
     """
 
     def __init__(self, config: ConsumerConfig, client: Client) -> None:
@@ -35,22 +35,26 @@ class Handle:
         self._subscription = Subscription()
         name = f"Consumer {config.group_id or config.client_id}"
         self._supervisor = Supervisor(name, client.hooks)
-        self._running: Engine | None = None
+        self._runtime: ConsumerRuntime | None = None
         self._convert = converter_of(config)
         self._stopped = False
 
     @property
-    def _engine(self) -> Engine:
-        """The parts, of a consumer that is started and can go on here."""
-        engine = self._running
+    def _active_runtime(self) -> ConsumerRuntime:
+        """Runtime of a consumer that is started and not stopped.
+
+        Raises:
+            ClientClosedError: The consumer is not started, or is stopped.
+        """
+        runtime = self._runtime
         if self._stopped:
             raise ClientClosedError(f"{self._supervisor.name} is closed")
-        if engine is None:
+        if runtime is None:
             raise ClientClosedError(
                 f"{self._supervisor.name} was not started: use `async with`, or await start() first"
             )
-        engine.check()
-        return engine
+        runtime.check()
+        return runtime
 
     def _limit(self, timeout: float | None) -> float:
         check_timeout(timeout, unlimited="default_api_timeout_ms")

@@ -1,9 +1,9 @@
-"""What comes next is decompressed in threads while the application works on what it has.
+"""Decompresses the next batches in threads while the application processes the current ones.
 
-Batch by batch a thread would wait for Python's lock after each, until the event loop lets go of it;
-so it decompresses many batches in one call (`compression.decompress_frames`). What it makes is
-given to the batches, for whoever reads them. A batch that was read or dropped meanwhile takes
-nothing. One that cannot take part, or is damaged, is decompressed alone when its turn comes.
+A thread that returned after each batch would wait for the interpreter lock each time, until the
+event loop releases it. So one call decompresses many batches (`compression.decompress_frames`),
+and the results are attached to the batches. A batch that was read or dropped meanwhile takes no
+result. A batch that is unsuitable or corrupt is decompressed alone when it is read.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from kafka_async.records.batch import BatchView
     from kafka_async.supervisor import Supervisor
 
-    Call: TypeAlias = asyncio.Future[list[memoryview]]
+    DecompressCall: TypeAlias = asyncio.Future[list[memoryview]]
 
 T = TypeVar("T")
-SIZE: Final = 1024 * 1024
-"""Decompressed bytes of one call, and the most that a batch may have to take part."""
-LEAST: Final = SIZE // 8
-"""Decompressed bytes below which the way to a thread is not worth it."""
-CALLS: Final = 2 * THREADS
-"""Calls begun: a thread that has done with one goes on with the next without asking the loop."""
-ROOM: Final = 8 * SIZE
+BYTES_PER_CALL: Final = 1024 * 1024
+"""Decompressed bytes per call, and the maximum of one batch."""
+MIN_BYTES_PER_CALL: Final = BYTES_PER_CALL // 8
+"""Decompressed bytes below which a thread costs more than it saves."""
+MAX_CALLS: Final = 2 * THREADS
+"""Calls in flight: each thread has a next call ready without waiting for the event loop."""
+MAX_READY_BYTES: Final = 8 * BYTES_PER_CALL
 """Decompressed bytes that may wait to be read."""
-LOOKED_AT: Final = 256
-"""Batches that are looked at without a pause: each takes some microseconds of the loop's time."""
-ALONE: Final = 8
-"""Of them, those that cannot take part: where there are so many there may be nothing else."""
+MAX_BATCHES_SCANNED: Final = 256
+"""Batches examined without a pause: each takes some microseconds of the event loop's time."""
+MAX_UNSUITABLE_BATCHES: Final = 8
+"""Unsuitable batches after which a scan ends: the rest is likely to be unsuitable too."""
 _NEVER: Final = 1 << 62
 
 
-def in_turn(rows: Iterable[Iterator[T]]) -> Iterator[T]:
-    """The first of each row, then the second of each, and so on; a row is begun at its turn."""
+def round_robin(rows: Iterable[Iterator[T]]) -> Iterator[T]:
+    """Yield the first item of each row, then the second of each; a row is started when reached."""
     rounds: deque[Iterator[T]] = deque()
     for row in rows:
         yield from islice(row, 1)
@@ -53,69 +53,78 @@ def in_turn(rows: Iterable[Iterator[T]]) -> Iterator[T]:
             rounds.append(row)
 
 
-class Ahead:
-    """Decompresses what `upcoming` gives: the batches in the order in which they will be read."""
+class AheadDecompressor:
+    """Decompresses the batches of `upcoming`, which yields them in reading order."""
 
     def __init__(self, supervisor: Supervisor, upcoming: Callable[[], Iterable[BatchView]]) -> None:
         self._supervisor = supervisor
         self._upcoming = upcoming
-        self._calls: dict[Call, list[BatchView]] = {}
-        self._look_at = 0
+        self._calls: dict[DecompressCall, list[BatchView]] = {}
+        self._scan_at = 0
 
-    def look(self) -> None:
-        """There is something new to read."""
-        self._look_at = 0
+    def on_new_batches(self) -> None:
+        """Scan again at the next `start_calls`."""
+        self._scan_at = 0
 
-    def go_on(self, read: int) -> None:
-        """Begin with what comes next; `read` counts the decompressed bytes of all that was read."""
-        if read >= self._look_at and len(self._calls) < CALLS:
-            self._look_at = _NEVER
-            views = self._next(read)
+    def start_calls(self, read_bytes: int) -> None:
+        """Start to decompress the next batches.
+
+        Args:
+            read_bytes: Decompressed bytes of everything read so far.
+        """
+        if read_bytes >= self._scan_at and len(self._calls) < MAX_CALLS:
+            self._scan_at = _NEVER
+            views = self._select(read_bytes)
             if views:
-                self._look_at = 0
-                self._begin(views)
+                self._scan_at = 0
+                self._submit(views)
 
-    def until(self, view: BatchView) -> Call | None:
-        """What to wait for until a batch is no longer `awaited`."""
+    def call_for(self, view: BatchView) -> DecompressCall | None:
+        """Return the call that decompresses an `awaited` batch; None if there is none."""
         return next((call for call, views in self._calls.items() if view in views), None)
 
-    def _next(self, read: int) -> list[BatchView]:
+    def _select(self, read_bytes: int) -> list[BatchView]:
         views: list[BatchView] = []
-        ready = size = 0
-        alone = 0
-        for looked_at, view in enumerate(self._upcoming(), 1):
+        ready_bytes = size = 0
+        unsuitable = 0
+        for scanned, view in enumerate(self._upcoming(), 1):
             content = view.content_size
-            alone += not content
+            unsuitable += not content
             if view.awaited or not view.compressed_bytes:
-                ready += content
-            elif 0 < content <= SIZE:
+                ready_bytes += content
+            elif 0 < content <= BYTES_PER_CALL:
                 views.append(view)
                 size += content
-            if ready + size >= ROOM:
-                self._look_at = read + SIZE
-            if size >= SIZE or ready + size >= ROOM or looked_at == LOOKED_AT or alone == ALONE:
+            if ready_bytes + size >= MAX_READY_BYTES:
+                self._scan_at = read_bytes + BYTES_PER_CALL
+            if (
+                size >= BYTES_PER_CALL
+                or ready_bytes + size >= MAX_READY_BYTES
+                or scanned == MAX_BATCHES_SCANNED
+                or unsuitable == MAX_UNSUITABLE_BATCHES
+            ):
                 break
-        return views if size >= LEAST else []
+        return views if size >= MIN_BYTES_PER_CALL else []
 
-    def _begin(self, views: list[BatchView]) -> None:
+    def _submit(self, views: list[BatchView]) -> None:
         frames: list[memoryview] = []
-        begun: list[BatchView] = []
+        submitted: list[BatchView] = []
         for view in views:
             frame = view.begin_decompression()
             if frame is not None:
                 frames.append(frame)
-                begun.append(view)
-        if not begun:
+                submitted.append(view)
+        if not submitted:
             return
-        sizes = [view.content_size for view in begun]
+        sizes = [view.content_size for view in submitted]
         call = self._supervisor.submit(decompress_frames, frames, sizes)
-        self._calls[call] = begun
-        call.add_done_callback(self._ended)
+        self._calls[call] = submitted
+        call.add_done_callback(self._on_done)
 
-    def _ended(self, call: Call) -> None:
+    def _on_done(self, call: DecompressCall) -> None:
         views = self._calls.pop(call)
         failed = call.cancelled() or call.exception() is not None
-        made = [None] * len(views) if failed else call.result()
-        for view, unpacked in zip(views, made, strict=True):
+        results = [None] * len(views) if failed else call.result()
+        for view, unpacked in zip(views, results, strict=True):
             view.end_decompression(unpacked)
-        self.look()
+        self.on_new_batches()

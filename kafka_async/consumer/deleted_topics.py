@@ -1,4 +1,4 @@
-"""Distinguishes a deleted topic from one that a broker does not know for a moment."""
+"""Distinguishes deleted topics from topics that a broker does not know yet."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
 
 _CONFIRMATIONS = 2
-"""Metadata responses in a row that must lack a topic: a broker that has just started may lag."""
+"""Successive metadata responses without the topic: a broker that has just started may lag."""
 
 
 async def deleted_topics(client: Client, topics: Iterable[str], deadline: float) -> frozenset[str]:
-    """Return those of some topics that do not exist.
+    """Return those of the topics that do not exist.
 
     Raises:
-        KafkaTimeoutError: no broker has answered until `deadline` (the loop's time).
-        KafkaError: a topic cannot be used for another reason, as a missing permission.
+        KafkaTimeoutError: No broker has responded until `deadline` (event loop time).
+        KafkaError: A topic cannot be used for another reason, such as a missing permission.
     """
     suspects = set(topics)
     for confirmation in range(_CONFIRMATIONS):

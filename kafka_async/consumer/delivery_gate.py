@@ -1,10 +1,10 @@
-"""Between the application, which takes records, and the group, which takes partitions away.
+"""Orders record delivery between polls and rebalances.
 
-Records that were handed out are in the application's hands until it asks for more or commits them.
-Only then may their partition go: so whoever asks, works and commits before it asks again never
-finds that a partition has left under its hands. The group holds the gate, waits for that moment,
-tells the listener, and releases the gate. An application that does not come back within
-max_poll_interval_ms has lost its place.
+Returned records are being processed until the application polls again or commits them. Only then
+may their partition be revoked, so an application that polls, processes and commits in turn never
+loses a partition while it processes its records. A rebalance holds the gate, waits for that moment,
+invokes the listeners and releases the gate. An application that does not poll within
+max_poll_interval_ms loses its partitions.
 """
 
 from __future__ import annotations
@@ -15,65 +15,70 @@ from typing import TYPE_CHECKING
 from anyio import move_on_after
 
 from kafka_async.errors import IllegalStateError
-from kafka_async.group.membership import QuietError
+from kafka_async.group.member import PollTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
 
-class Gate:
-    """Who may go on: the application or the group.
+class DeliveryGate:
+    """Lets either polls or rebalances proceed.
 
-    `in_hand` says whether the application has records that it was neither seen to be done with nor
-    has committed; `progress` changes whenever it takes one more.
+    Args:
+        has_unprocessed: Returns whether the application is processing returned records.
+        progress: Returns a value that changes with each record of a stream.
+        max_poll_interval: Maximum time between polls, in seconds.
     """
 
     def __init__(
-        self, in_hand: Callable[[], bool], progress: Callable[[], object], patience: float
+        self,
+        has_unprocessed: Callable[[], bool],
+        progress: Callable[[], object],
+        max_poll_interval: float,
     ) -> None:
-        self._in_hand = in_hand
+        self._has_unprocessed = has_unprocessed
         self._progress = progress
-        self._patience = patience
-        self._seen: object = None
-        self._asking: asyncio.Task[object] | None = None
-        self._telling: asyncio.Task[object] | None = None
-        self._holders = 0
+        self._max_poll_interval = max_poll_interval
+        self._last_progress: object = None
+        self._polling_task: asyncio.Task[object] | None = None
+        self._listener_task: asyncio.Task[object] | None = None
+        self._holds = 0
         self._closed = False
         self.on_hold: Callable[[], None] = _nothing
-        """Called when nothing more may be handed out."""
-        self._last_asked = asyncio.get_running_loop().time()
-        self._ever_asked = False
-        self._moved = asyncio.Event()
-        self.arrived = asyncio.Event()
-        """Set whenever there may be something new for who asks."""
+        """Called when delivery stops."""
+        self._last_poll = asyncio.get_running_loop().time()
+        self._ever_polled = False
+        self._processed = asyncio.Event()
+        self.data_ready = asyncio.Event()
+        """Set when a waiting poll has to check again for records or errors."""
 
-    # -- the application's side -------------------------------------------------------------------
+    # -- polls ------------------------------------------------------------------------------------
 
     @property
-    def asking(self) -> bool:
-        """Whether the application waits for records right now."""
-        return self._asking is not None
+    def is_polling(self) -> bool:
+        """True while the application waits for records."""
+        return self._polling_task is not None
 
     @property
     def held(self) -> bool:
-        """Whether nothing may be handed out for now."""
-        return self._holders > 0
+        """True while no records may be returned."""
+        return self._holds > 0
 
     def __enter__(self) -> None:
-        """The application asks for records, and is done with those it had."""
+        """Begin a poll: the application has processed the records that it had."""
         task = asyncio.current_task()
-        if task is not None and task is self._telling:
-            raise IllegalStateError("a rebalance listener cannot ask its consumer for records")
-        if self._asking is not None:
+        if task is not None and task is self._listener_task:
+            raise IllegalStateError("a rebalance listener cannot poll its consumer")
+        if self._polling_task is not None:
             raise IllegalStateError(
                 "another task waits for this consumer's records: poll, poll_batches and async for "
                 "exclude each other"
             )
-        self._asking = task
-        self._ever_asked = True
-        self._stamp()
-        self._moved.set()
+        self._polling_task = task
+        self._ever_polled = True
+        self._note_poll()
+        self._processed.set()
 
     def __exit__(
         self,
@@ -81,73 +86,76 @@ class Gate:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """It has what it gets."""
-        self._asking = None
-        self._stamp()
+        """End a poll."""
+        self._polling_task = None
+        self._note_poll()
 
     async def wait(self, deadline: float | None) -> bool:
-        """Wait until there may be something new; False at the deadline (the loop's time)."""
+        """Wait for `data_ready`; False at the deadline (event loop time)."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self.arrived.wait()
+                await self.data_ready.wait()
         except TimeoutError:
             return False
-        self.arrived.clear()
+        self.data_ready.clear()
         return True
 
-    def moved(self) -> None:
-        """What is in hand may have changed."""
-        self._moved.set()
+    def on_processed(self) -> None:
+        """Check again whether the application is processing records."""
+        self._processed.set()
 
     def close(self) -> None:
-        """The application is gone: nothing is in its hands."""
+        """End all waiting: the application polls no more."""
         self._closed = True
-        self._moved.set()
-        self.arrived.set()
+        self._processed.set()
+        self.data_ready.set()
 
-    # -- the group's side -------------------------------------------------------------------------
+    # -- rebalances -------------------------------------------------------------------------------
 
-    def last_asked(self) -> float:
-        """When the application was last seen to ask, in the loop's time."""
-        if self._asking is not None or self._seen != self._progress():
-            self._stamp()
-        return self._last_asked
+    def last_poll_time(self) -> float:
+        """Return the event loop time of the last poll or of a stream's last record."""
+        if self._polling_task is not None or self._last_progress != self._progress():
+            self._note_poll()
+        return self._last_poll
 
-    def asked_at(self) -> float | None:
-        """Return the loop's time when the application last asked for records; None before."""
-        return self.last_asked() if self._ever_asked else None
+    def polled_at(self) -> float | None:
+        """Return the event loop time of the last poll; None before the first."""
+        return self.last_poll_time() if self._ever_polled else None
 
     def hold(self) -> None:
-        """Hand nothing out until `release`."""
-        self._holders += 1
+        """Return no records until `release`."""
+        self._holds += 1
         self.on_hold()
 
     def release(self) -> None:
         """Undo `hold`."""
-        self._holders -= 1
-        self.arrived.set()
+        self._holds -= 1
+        self.data_ready.set()
 
-    def telling(self, task: asyncio.Task[object] | None) -> None:
-        """This task runs the application's listener now; None: nobody does."""
-        self._telling = task
+    def set_listener_task(self, task: asyncio.Task[object] | None) -> None:
+        """Set the task that runs a listener's callback now; None if none does."""
+        self._listener_task = task
 
-    async def at_rest(self, *, patient: bool = False) -> None:
-        """Wait until nothing is in the application's hands, or it asks for more.
+    async def wait_until_processed(self, *, ignore_poll_timeout: bool = False) -> None:
+        """Wait until the application has processed the returned records or polls again.
+
+        Args:
+            ignore_poll_timeout: Whether to wait without a limit.
 
         Raises:
-            QuietError: it has not asked for max_poll_interval_ms, unless this is `patient`.
+            PollTimeoutError: The application has not polled for max_poll_interval_ms.
         """
-        while not (self._closed or self._asking is not None or not self._in_hand()):
-            left = self.last_asked() + self._patience - self._now()
-            if left <= 0 and not patient:
-                raise QuietError
-            self._moved.clear()
-            with move_on_after(None if patient else left):
-                await self._moved.wait()
+        while not (self._closed or self._polling_task is not None or not self._has_unprocessed()):
+            left = self.last_poll_time() + self._max_poll_interval - self._now()
+            if left <= 0 and not ignore_poll_timeout:
+                raise PollTimeoutError
+            self._processed.clear()
+            with move_on_after(None if ignore_poll_timeout else left):
+                await self._processed.wait()
 
-    def _stamp(self) -> None:
-        self._last_asked = self._now()
-        self._seen = self._progress()
+    def _note_poll(self) -> None:
+        self._last_poll = self._now()
+        self._last_progress = self._progress()
 
     @staticmethod
     def _now() -> float:

@@ -1,4 +1,4 @@
-"""Keys and values as the application wants them."""
+"""Deserialization of keys and values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Convert = Callable[[AnyRecord], Record[Any, Any]]
 
 
 def converter_of(config: ConsumerConfig) -> Convert | None:
-    """Return what a consumer's deserializers make of a record; None if it has none.
+    """Return the function that applies a consumer's deserializers; None without deserializers.
 
     Raises:
-        InvalidConfigurationError: a deserializer is no function, is async, or takes other
+        InvalidConfigurationError: A deserializer is not a function, is async, or takes other
             arguments.
     """
     return converter(
@@ -31,9 +31,9 @@ def converter_of(config: ConsumerConfig) -> Convert | None:
 
 
 def converter(key: Deserialize | None, value: Deserialize | None) -> Convert | None:
-    """Records with key and value deserialized; None if there is nothing to do.
+    """Return a function that deserializes a record's key and value; None if there is nothing to do.
 
-    What it gives raises RecordDeserializationError, which carries the raw record.
+    The function raises RecordDeserializationError, which carries the raw record.
     """
     if key is None and value is None:
         return None

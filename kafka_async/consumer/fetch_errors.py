@@ -1,4 +1,4 @@
-"""What to do about the errors that brokers answer a fetch with: a table. Pure."""
+"""Actions for the errors of partitions in fetch responses: a table. Pure."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from kafka_async.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FetchReaction", "fetch_reaction"]
+__all__ = ["FetchErrorAction", "fetch_error_action"]
 
 
-class FetchReaction(enum.Enum):
-    """What to do about one partition's error in an answer to Fetch."""
+class FetchErrorAction(enum.Enum):
+    """Action for one partition's error in a fetch response."""
 
-    REFRESH = "renew the metadata, then ask again"
-    AGAIN = "ask again"
-    RESET = "the offset is not there: the reset policy decides"
-    RAISE = "raise it, and go on when the application has sought elsewhere"
-    RAISE_ONCE = "raise it, and ask again"
+    REFRESH_METADATA = "refresh the metadata, then retry"
+    RETRY = "retry"
+    RESET_OFFSET = "reset the position as auto_offset_reset says"
+    RAISE = "raise the error; continue after a seek"
+    RAISE_AND_RETRY = "raise the error, then retry"
 
 
-FETCH: Final[Mapping[type[KafkaError], FetchReaction]] = {
-    InvalidMetadataError: FetchReaction.REFRESH,
-    UnknownLeaderEpochError: FetchReaction.AGAIN,
-    OffsetNotAvailableError: FetchReaction.AGAIN,
-    UnknownServerError: FetchReaction.AGAIN,
-    RetriableError: FetchReaction.AGAIN,
-    OffsetOutOfRangeError: FetchReaction.RESET,
-    CorruptRecordError: FetchReaction.RAISE,
-    InvalidConfigurationError: FetchReaction.RAISE_ONCE,
-    ProtocolError: FetchReaction.RAISE_ONCE,
-    KafkaError: FetchReaction.RAISE,
+FETCH_ERRORS: Final[Mapping[type[KafkaError], FetchErrorAction]] = {
+    InvalidMetadataError: FetchErrorAction.REFRESH_METADATA,
+    UnknownLeaderEpochError: FetchErrorAction.RETRY,
+    OffsetNotAvailableError: FetchErrorAction.RETRY,
+    UnknownServerError: FetchErrorAction.RETRY,
+    RetriableError: FetchErrorAction.RETRY,
+    OffsetOutOfRangeError: FetchErrorAction.RESET_OFFSET,
+    CorruptRecordError: FetchErrorAction.RAISE,
+    InvalidConfigurationError: FetchErrorAction.RAISE_AND_RETRY,
+    ProtocolError: FetchErrorAction.RAISE_AND_RETRY,
+    KafkaError: FetchErrorAction.RAISE,
 }
 
 
-def fetch_reaction(error: KafkaError) -> FetchReaction:
-    """The row of `FETCH` for an error: that of its class, or of the nearest class above it."""
-    return find_by_class(FETCH, error)
+def fetch_error_action(error: KafkaError) -> FetchErrorAction:
+    """Return the row of `FETCH_ERRORS` for the error's class, or for its nearest base class."""
+    return find_by_class(FETCH_ERRORS, error)

@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): a broker remembers what is fetched, so requests name changes. Pure.
+"""Fetch sessions (KIP-227): requests name only the partitions that have changed. Pure.
 
-The client opens a session with a full request (epoch 0); the broker answers with an id, or with 0
-if it keeps none. Each further request has the next epoch and only the partitions that are new,
-moved or no longer wanted. Whenever it is unclear what the broker knows, the next request is a full
-one again, which replaces the session.
+The client opens a session with a full request (epoch 0); the broker responds with a session id, or
+with 0 if it keeps no session. Each further request has the next epoch and names only partitions
+that are new, moved or no longer fetched. When the broker's state is unknown, the next request is a
+full one, which replaces the session.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ CLOSE: Final = -1
 _LAST_EPOCH: Final = 2**31 - 1
 
 
-class Wanted(NamedTuple):
-    """What is to be fetched of a partition."""
+class PartitionFetch(NamedTuple):
+    """Fetch parameters of a partition."""
 
     topic_id: UUID
     offset: int
@@ -31,70 +31,75 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class Forgotten(NamedTuple):
-    """A partition that a session is to drop, under the id that it was asked for with."""
+class ForgottenPartition(NamedTuple):
+    """A partition to remove from a session, with the topic id under which it was requested."""
 
     partition: TopicPartition
     topic_id: UUID
 
 
-class Round(NamedTuple):
-    """One request: its session, and what it has to name."""
+class SessionRequest(NamedTuple):
+    """Content of one fetch request.
+
+    Attributes:
+        to_send: Partitions that are new or have changed.
+        to_forget: Partitions to remove from the session.
+    """
 
     session_id: int
     epoch: int
-    named: Mapping[TopicPartition, Wanted]
-    forgotten: tuple[Forgotten, ...]
+    to_send: Mapping[TopicPartition, PartitionFetch]
+    to_forget: tuple[ForgottenPartition, ...]
 
 
 class FetchSession:
-    """The session of one consumer with one broker. Owned by the source of that broker."""
+    """State of the fetch session with one broker. Owned by the broker's `BrokerFetcher`."""
 
     def __init__(self) -> None:
         self._id: int = NO_SESSION
         self._epoch: int = FULL
-        self._known: dict[TopicPartition, Wanted] = {}
+        self._sent: dict[TopicPartition, PartitionFetch] = {}
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """What the broker fetches at the last request's epoch."""
-        return self._known.keys()
+        """Partitions in the session as of the last request."""
+        return self._sent.keys()
 
-    def next(self, wanted: Mapping[TopicPartition, Wanted]) -> Round:
-        """The request that makes the broker fetch just `wanted`."""
+    def next_request(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> SessionRequest:
+        """Return the request that makes the broker fetch exactly `wanted`."""
         if self._epoch == FULL:
-            self._known = dict(wanted)
-            return Round(self._id, FULL, self._known, ())
-        known = self._known
-        named = {
-            partition: want for partition, want in wanted.items() if known.get(partition) != want
+            self._sent = dict(wanted)
+            return SessionRequest(self._id, FULL, self._sent, ())
+        sent = self._sent
+        to_send = {
+            partition: fetch for partition, fetch in wanted.items() if sent.get(partition) != fetch
         }
-        forgotten = tuple(
-            Forgotten(partition, want.topic_id)
-            for partition, want in known.items()
-            if partition not in wanted or wanted[partition].topic_id != want.topic_id
+        to_forget = tuple(
+            ForgottenPartition(partition, fetch.topic_id)
+            for partition, fetch in sent.items()
+            if partition not in wanted or wanted[partition].topic_id != fetch.topic_id
         )
-        self._known = dict(wanted)
-        return Round(self._id, self._epoch, named, forgotten)
+        self._sent = dict(wanted)
+        return SessionRequest(self._id, self._epoch, to_send, to_forget)
 
-    def answered(self, session_id: int) -> None:
-        """The broker took the request, and calls the session so."""
+    def on_response(self, session_id: int) -> None:
+        """Record a successful response with this session id."""
         if session_id == NO_SESSION or (self._epoch != FULL and session_id != self._id):
             self._id, self._epoch = session_id, FULL
         else:
             self._id = session_id
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
-    def forgotten(self) -> None:
-        """The broker does not know the session, or has closed it."""
+    def on_session_lost(self) -> None:
+        """Start a new session: the broker does not know this one."""
         self._id, self._epoch = NO_SESSION, FULL
 
-    def unclear(self) -> None:
-        """Nobody knows whether the last request was taken: replace the session."""
+    def on_no_response(self) -> None:
+        """Replace the session: the broker may or may not have handled the last request."""
         self._epoch = FULL
 
-    def close(self) -> Round | None:
-        """The request that ends the session; None if there is none."""
+    def close(self) -> SessionRequest | None:
+        """Return the request that closes the session; None without a session."""
         session_id = self._id
-        self.forgotten()
-        return None if session_id == NO_SESSION else Round(session_id, CLOSE, {}, ())
+        self.on_session_lost()
+        return None if session_id == NO_SESSION else SessionRequest(session_id, CLOSE, {}, ())

@@ -1,9 +1,8 @@
-"""What a reader of committed transactions may see of a fetched buffer (KIP-98). Pure.
+"""Filter for read_committed: drops the batches of aborted transactions (KIP-98). Pure.
 
-A broker answers a read_committed fetch with the batches up to the last stable offset and the list
-of transactions among them that were aborted: a producer and the first offset of its transaction.
-Such a producer's transactional batches are dropped from that offset on, until its abort marker.
-The list may come in any order.
+The response to a read_committed fetch has the batches up to the last stable offset and a list of
+aborted transactions: producer ids with their first offsets, in any order. The transactional batches
+of such a producer are dropped from that offset up to its abort marker.
 """
 
 from __future__ import annotations
@@ -18,31 +17,32 @@ if TYPE_CHECKING:
 
 
 class AbortedRange(NamedTuple):
-    """An aborted transaction begins at `first_offset`; its producer's abort marker ends it."""
+    """An aborted transaction, from `first_offset` to its producer's abort marker."""
 
     first_offset: int
     producer_id: int
 
 
-def everything(batches: Iterable[BatchView]) -> Iterator[tuple[BatchView, bool]]:
-    """The batches, and whether records are handed out of them: all but the markers'."""
+def all_batches(batches: Iterable[BatchView]) -> Iterator[tuple[BatchView, bool]]:
+    """Yield each batch and whether it has records to return; control batches have none."""
     for batch in batches:
         yield batch, not batch.is_control
 
 
-def committed(
+def committed_batches(
     batches: Iterable[BatchView], aborted: Iterable[AbortedRange]
 ) -> Iterator[tuple[BatchView, bool]]:
-    """The batches, and whether records are handed out of them: neither markers' nor aborted ones'.
+    """Yield each batch and whether it has records to return; aborted and control batches have none.
 
-    Raises CorruptRecordError if a marker cannot be read.
+    Raises:
+        CorruptRecordError: A control record cannot be decoded.
     """
-    ahead = list(aborted)
-    heapq.heapify(ahead)
+    pending = list(aborted)
+    heapq.heapify(pending)
     aborting = set[int]()
     for batch in batches:
-        while ahead and ahead[0].first_offset <= batch.last_offset:
-            aborting.add(heapq.heappop(ahead).producer_id)
+        while pending and pending[0].first_offset <= batch.last_offset:
+            aborting.add(heapq.heappop(pending).producer_id)
         if batch.is_control:
             if batch.producer_id in aborting and batch.control().kind == "abort":
                 aborting.remove(batch.producer_id)

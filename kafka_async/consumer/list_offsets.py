@@ -1,7 +1,6 @@
-"""Offsets that brokers know: by time, at the ends of a log, and where a leader epoch ends.
+"""Looks up offsets by time, at the ends of a log, and at the end of a leader epoch.
 
-Requests are grouped by leader. A row that failed is None of the answer's business: it carries its
-error, and the caller asks again or raises.
+Requests are grouped by leader. Errors are returned per partition, not raised.
 """
 
 from __future__ import annotations
@@ -43,31 +42,33 @@ T = TypeVar("T")
 NO_EPOCH = -1
 
 
-class Found(NamedTuple):
-    """An offset, with its record's timestamp (ms) and leader epoch; offset -1: there is none."""
+class ListedOffset(NamedTuple):
+    """An offset with its record's timestamp (ms) and leader epoch; -1 if there is no record."""
 
     offset: int
     timestamp: int = -1
     epoch: int = NO_EPOCH
 
 
-class EpochEnd(NamedTuple):
-    """The newest epoch not above the one asked for, and the offset after its last record."""
+class EpochEndOffset(NamedTuple):
+    """The newest leader epoch not above the requested one, and the offset after its last record."""
 
     epoch: int
     offset: int
 
 
-class Lookups:
-    """Asks brokers about offsets."""
+class OffsetLookup:
+    """Sends ListOffsets and OffsetForLeaderEpoch."""
 
     def __init__(self, client: Client, config: ConsumerConfig) -> None:
         self._client = client
         self._config = config
         self._isolation = int(config.isolation_level == "read_committed")
 
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Partitions by the id of their leader; those that have none are missing."""
+    def group_by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by their leader's id, without those that have no leader."""
         metadata = self._client.metadata
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for partition in partitions:
@@ -76,10 +77,10 @@ class Lookups:
                 leaders[leader.leader_id].append(partition)
         return leaders
 
-    async def list(
+    async def list_offsets(
         self, node_id: int, wanted: Mapping[TopicPartition, int], timeout: float
-    ) -> dict[TopicPartition, Found | KafkaError]:
-        """The offsets of timestamps (ms, LATEST or EARLIEST), asked of the partitions' leader."""
+    ) -> dict[TopicPartition, ListedOffset | KafkaError]:
+        """Request offsets by timestamp (ms, LATEST or EARLIEST) from the partitions' leader."""
         topics: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for partition, timestamp in wanted.items():
             topics[partition.topic].append(
@@ -89,7 +90,7 @@ class Lookups:
                     timestamp=timestamp,
                 )
             )
-        answer = await self._client.request(
+        response = await self._client.request(
             ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=self._isolation,
@@ -104,15 +105,15 @@ class Lookups:
             TopicPartition(topic.name, row.partition_index): _error(
                 row.error_code, topic.name, row.partition_index
             )
-            or Found(row.offset, row.timestamp, row.leader_epoch)
-            for topic in answer.topics
+            or ListedOffset(row.offset, row.timestamp, row.leader_epoch)
+            for topic in response.topics
             for row in topic.partitions
         }
 
-    async def epoch_ends(
+    async def epoch_end_offsets(
         self, node_id: int, epochs: Mapping[TopicPartition, int], timeout: float
-    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-        """Where leader epochs end in the logs of the partitions' leader (KIP-320)."""
+    ) -> dict[TopicPartition, EpochEndOffset | KafkaError]:
+        """Request the end offsets of leader epochs from the partitions' leader (KIP-320)."""
         topics: defaultdict[str, list[OffsetForLeaderPartition]] = defaultdict(list)
         for partition, epoch in epochs.items():
             topics[partition.topic].append(
@@ -122,7 +123,7 @@ class Lookups:
                     leader_epoch=epoch,
                 )
             )
-        answer = await self._client.request(
+        response = await self._client.request(
             OffsetForLeaderEpochRequest(
                 replica_id=-1,
                 topics=[
@@ -137,82 +138,82 @@ class Lookups:
             TopicPartition(topic.topic, row.partition): _error(
                 row.error_code, topic.topic, row.partition
             )
-            or EpochEnd(row.leader_epoch, row.end_offset)
-            for topic in answer.topics
+            or EpochEndOffset(row.leader_epoch, row.end_offset)
+            for topic in response.topics
             for row in topic.partitions
         }
 
-    async def find(
+    async def find_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout: float
-    ) -> dict[TopicPartition, Found]:
-        """The offsets of timestamps, asking as often as it takes.
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Return the offsets of timestamps, with retries.
 
         Raises:
-            KafkaTimeoutError: not all are known within `timeout` seconds; it says why.
-            KafkaError: a partition cannot be asked about.
+            KafkaTimeoutError: Not all are known within `timeout` seconds; the message says why.
+            KafkaError: An error that a retry cannot resolve.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         backoff = Backoff(
             seconds(self._config.retry_backoff_ms), seconds(self._config.retry_backoff_max_ms)
         )
-        found: dict[TopicPartition, Found] = {}
+        found: dict[TopicPartition, ListedOffset] = {}
         await self._client.metadata_for({p.topic for p in wanted}, timeout=timeout)
         while True:
             left = {p: timestamp for p, timestamp in wanted.items() if p not in found}
-            last = await self._find_some(left, found, deadline)
-            if last is None:
+            error = await self._find_once(left, found, deadline)
+            if error is None:
                 return found
-            if not isinstance(last, RetriableError):
-                raise last
+            if not isinstance(error, RetriableError):
+                raise error
             delay = backoff.next()
             if loop.time() + delay >= deadline:
-                raise KafkaTimeoutError(f"no offsets within {timeout:g} s: {last}") from last
+                raise KafkaTimeoutError(f"no offsets within {timeout:g} s: {error}") from error
             self._client.request_metadata_update()
             await asyncio.sleep(delay)
 
-    async def _find_some(
+    async def _find_once(
         self,
         wanted: Mapping[TopicPartition, int],
-        found: dict[TopicPartition, Found],
+        found: dict[TopicPartition, ListedOffset],
         deadline: float,
     ) -> KafkaError | None:
-        """One round; what stands in the way of those that are still missing."""
-        last: KafkaError | None = None
-        asked: set[TopicPartition] = set()
-        for node_id, partitions in self.by_leader(wanted).items():
-            asked.update(partitions)
+        """Send one request to each leader; return why offsets are missing."""
+        error: KafkaError | None = None
+        requested: set[TopicPartition] = set()
+        for node_id, partitions in self.group_by_leader(wanted).items():
+            requested.update(partitions)
             left = max(0.001, deadline - asyncio.get_running_loop().time())
             try:
-                rows = await self.list(
+                rows = await self.list_offsets(
                     node_id,
                     {p: wanted[p] for p in partitions},
                     min(left, seconds(self._config.request_timeout_ms)),
                 )
             except RetriableError as error:
-                last = error
+                error = error
                 continue
             for partition, row in rows.items():
-                if isinstance(row, Found):
+                if isinstance(row, ListedOffset):
                     found[partition] = row
-                elif last is None or isinstance(last, RetriableError):
-                    last = row
-        missing = wanted.keys() - asked
-        if missing and last is None:
+                elif error is None or isinstance(error, RetriableError):
+                    error = row
+        missing = wanted.keys() - requested
+        if missing and error is None:
             topic, number = min(missing)
-            last = LeaderNotAvailableError(topic=topic, partition=number)
-        return last
+            error = LeaderNotAvailableError(topic=topic, partition=number)
+        return error
 
 
-def settle(
-    answers: Mapping[TopicPartition, T | KafkaError],
+def value_or_error(
+    rows: Mapping[TopicPartition, T | KafkaError],
     partition: TopicPartition,
     kind: type[T],
     *,
     refresh: Callable[[], None],
 ) -> T | KafkaError | None:
-    """A row of an answer: its value, an error to raise, or None to ask again."""
-    row = answers.get(partition)
+    """Return a partition's value, or its error to raise, or None to retry."""
+    row = rows.get(partition)
     if isinstance(row, kind):
         return row
     if isinstance(row, RefreshRetriableError):

@@ -1,7 +1,7 @@
-"""Subscribed topics and assigned partitions that do not exist: warnings, and one error. Pure.
+"""Warnings and errors for topics and partitions that do not exist. Pure.
 
-A topic may be created a moment after it is subscribed to, and brokers that start do not know all
-topics, so the first warning comes after FIRST seconds; each next one after twice the time.
+A topic may be created shortly after it is subscribed to, and starting brokers do not know all
+topics yet. So the first warning follows after FIRST_WARNING_DELAY; the interval then doubles.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
     from kafka_async.cluster.metadata import ClusterMetadata
 
-FIRST: Final = 3.0
+FIRST_WARNING_DELAY: Final = 3.0
 """Seconds until the first warning."""
-LONGEST: Final = 60.0
-"""Seconds between two warnings at most."""
+MAX_WARNING_INTERVAL: Final = 60.0
+"""Maximum seconds between two warnings."""
 
 Item = str | TopicPartition
 
 
-def missing(
+def find_missing(
     topics: Iterable[str], partitions: Iterable[TopicPartition], metadata: ClusterMetadata
 ) -> dict[Item, str]:
-    """Return the topics and partitions that brokers say do not exist, each with the reason."""
+    """Return the topics and partitions that brokers report as unknown, each with the reason."""
     found: dict[Item, str] = {}
     for topic in topics:
         if metadata.topic(topic) is None and _is_missing(metadata, topic):
@@ -51,8 +51,8 @@ def missing(
     return found
 
 
-def unauthorized(topics: Iterable[str], metadata: ClusterMetadata) -> dict[str, KafkaError]:
-    """Return the topics that the principal may not read, each with the error that brokers gave."""
+def find_unauthorized(topics: Iterable[str], metadata: ClusterMetadata) -> dict[str, KafkaError]:
+    """Return the topics that the principal may not read, each with the brokers' error."""
     errors = {topic: metadata.error(topic) for topic in topics}
     return {t: error for t, error in errors.items() if isinstance(error, TopicAuthorizationError)}
 
@@ -63,81 +63,86 @@ def _is_missing(metadata: ClusterMetadata, topic: str) -> bool:
 
 
 @dataclass(slots=True)
-class _Since:
-    """Holds the time since which something is missing, and that of the next warning."""
+class _MissingItem:
+    """Times of a missing topic or partition, in seconds."""
 
     start: float
     warn_at: float
-    pause: float = FIRST
+    pause: float = FIRST_WARNING_DELAY
 
 
 class MissingTopics:
-    """Decides when to warn of what is missing, and when to raise.
+    """Decides when to warn of missing topics and partitions, and when to raise an error.
 
     Args:
-        creates: Whether the consumer may create topics: then there is no error, only warnings.
-        limit: Seconds after which `overdue` returns an error, unless `creates`.
+        creates: Whether the consumer may create topics; then there are only warnings.
+        limit: Seconds after which `overdue_error` returns an error, unless `creates`.
     """
 
     def __init__(self, *, creates: bool, limit: float) -> None:
         self._limit = None if creates else limit
-        self._since: dict[Item, _Since] = {}
+        self._items: dict[Item, _MissingItem] = {}
         self._reasons: Mapping[Item, str] = {}
         self._raised: set[Item] = set()
         self._unauthorized: frozenset[str] = frozenset()
 
     @property
     def error(self) -> KafkaError | None:
-        """Everything that is missing now, as one error; None if nothing is."""
+        """One error for all that is missing now; None if nothing is."""
         if not self._reasons:
             return None
         return UnknownTopicOrPartitionError("; ".join(self._reasons.values()))
 
     def update(self, reasons: Mapping[Item, str], now: float) -> list[str]:
-        """Take what is missing now; return the warnings that are due."""
+        """Set what is missing now, and return the warnings that are due."""
         self._reasons = reasons
-        self._since = {item: self._since.get(item) or _Since(now, now + FIRST) for item in reasons}
+        self._items = {
+            item: self._items.get(item) or _MissingItem(now, now + FIRST_WARNING_DELAY)
+            for item in reasons
+        }
         self._raised &= reasons.keys()
         due: list[str] = []
-        for item, since in self._since.items():
-            if since.warn_at <= now:
-                since.pause = min(2 * since.pause, LONGEST)
-                since.warn_at = now + since.pause
-                due.append(f"{reasons[item]} (for {now - since.start:.0f} s){self._cure(item)}")
+        for item, item_state in self._items.items():
+            if item_state.warn_at <= now:
+                item_state.pause = min(2 * item_state.pause, MAX_WARNING_INTERVAL)
+                item_state.warn_at = now + item_state.pause
+                due.append(
+                    f"{reasons[item]} (for {now - item_state.start:.0f} s){self._advice(item)}"
+                )
         return due
 
-    def refused(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
-        """Take what `unauthorized` returns; return the error of a topic that it has lately."""
+    def new_authorization_error(self, errors: Mapping[str, KafkaError]) -> KafkaError | None:
+        """Set the result of `find_unauthorized`; return the error of a topic new in it."""
         new, self._unauthorized = errors.keys() - self._unauthorized, frozenset(errors)
         return errors[min(new)] if new else None
 
-    def next_at(self) -> float | None:
-        """Return the time of the next look; None while nothing is missing."""
-        times = [since.warn_at for since in self._since.values()]
+    def next_check_at(self) -> float | None:
+        """Return the time of the next check; None while nothing is missing."""
+        times = [item_state.warn_at for item_state in self._items.values()]
         if self._limit is not None:
             times += [
-                since.start + self._limit
-                for item, since in self._since.items()
+                item_state.start + self._limit
+                for item, item_state in self._items.items()
                 if item not in self._raised
             ]
         return min(times, default=None)
 
-    def overdue(self, now: float) -> KafkaError | None:
-        """Return the error to raise once for what has been missing for the limit; None if none."""
+    def overdue_error(self, now: float) -> KafkaError | None:
+        """Return the error, once, for what has been missing for the limit; None if none is."""
         if self._limit is None:
             return None
-        late = [
+        overdue = [
             item
-            for item, since in self._since.items()
-            if item not in self._raised and now >= since.start + self._limit
+            for item, item_state in self._items.items()
+            if item not in self._raised and now >= item_state.start + self._limit
         ]
-        if not late:
+        if not overdue:
             return None
-        self._raised.update(late)
-        reasons = "; ".join(self._reasons[item] for item in late)
+        self._raised.update(overdue)
+        reasons = "; ".join(self._reasons[item] for item in overdue)
         return UnknownTopicOrPartitionError(f"{reasons} (for {self._limit:g} s)")
 
-    def _cure(self, item: Item) -> str:
+    def _advice(self, item: Item) -> str:
         if self._limit is None and isinstance(item, str):
             return ": create it, or correct the name; the cluster did not create it either"
         return ": create it, or correct the name"

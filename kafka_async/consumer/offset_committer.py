@@ -1,8 +1,8 @@
-"""Committed offsets: written with OffsetCommit, read with OffsetFetch.
+"""Commits offsets (OffsetCommit) and fetches committed offsets (OffsetFetch).
 
-One commit is under way at a time, so that a later one is never overtaken by an earlier one that
-had to be repeated. What each partition's answer means is the table `COMMIT` in group/state.py.
-These requests do not use the membership's lane, where a JoinGroup may be parked.
+One commit is in flight at a time, so that a retried commit cannot overwrite a later one. The action
+for each partition's error is a row of `COMMIT_ERRORS` in `group/member_states.py`. The requests do
+not use the membership's connection, where a JoinGroup may delay them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
     error_for,
 )
-from kafka_async.group.state import CommitReaction, State, commit_reaction
+from kafka_async.group.member_states import CommitErrorAction, MemberState, commit_error_action
 from kafka_async.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -50,60 +50,65 @@ from kafka_async.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerConfig
-    from kafka_async.group.coordinator import GroupCoordinator as Coordinator
+    from kafka_async.group.membership import GroupMembership
     from kafka_async.protocol.message import Request, Response
 
 ResponseT = TypeVar("ResponseT", bound="Response")
 logger = logging.getLogger("kafka_async.consumer")
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-_GIVING_UP = frozenset({State.PREPARING, State.TAKING, State.LEAVING, State.LOST})
-"""Where the membership's own task may be the one that commits: it cannot wait for itself."""
-_REPEATED = frozenset({CommitReaction.AGAIN, CommitReaction.FIND, CommitReaction.CHECK})
-"""Reactions that send a request for offsets again; for any other the error is raised."""
+_REVOKING_STATES = frozenset(
+    {MemberState.PREPARING_REBALANCE, MemberState.ASSIGNING, MemberState.LEAVING, MemberState.LOST}
+)
+"""States in which the membership task itself may commit; it cannot wait for itself."""
+_RETRIED = frozenset(
+    {CommitErrorAction.RETRY, CommitErrorAction.FIND_COORDINATOR, CommitErrorAction.CHECK_TOPIC}
+)
+"""Actions that send the request for offsets again; for any other the error is raised."""
 
 
-class Commits:
-    """Reads and writes the offsets of one group."""
+class OffsetCommitter:
+    """Commits and fetches the offsets of one group."""
 
     def __init__(
         self,
         client: Client,
         config: ConsumerConfig,
-        coordinator: Coordinator | None,
+        membership: GroupMembership | None,
         on_committed: Callable[[Offsets], None],
     ) -> None:
         assert config.group_id is not None
-        self.count = 0
+        self.commit_count = 0
         self._client = client
         self._config = config
         self._group_id = config.group_id
-        self._coordinator = coordinator
+        self._membership = membership
         self._on_committed = on_committed
-        self._patience = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
-        self._turn = asyncio.Lock()
+        self._request_timeout = seconds(min(config.request_timeout_ms, config.session_timeout_ms))
+        self._commit_lock = asyncio.Lock()
         self._warned: set[str] = set()  # deleted topics that a warning was logged for
 
     def group_metadata(self) -> GroupMetadata:
-        """Who commits: the member, or a consumer that is in no group but has its id."""
-        if self._coordinator is None:
+        """Return the identity that commits carry; without a membership, only the group id."""
+        if self._membership is None:
             return GroupMetadata(self._group_id)
-        return self._coordinator.metadata
+        return self._membership.metadata
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait until this member has joined the generation after `former`'s.
+        """Wait until this member has joined a generation after `former`'s.
 
-        Returns None if it is no member any more, or not within `timeout` seconds.
+        Returns:
+            The new metadata; None if this is no longer a member or `timeout` seconds have passed.
         """
-        if self._coordinator is None:
+        if self._membership is None:
             return None
         try:
             async with asyncio.timeout(timeout):
-                return await self._coordinator.next_generation(former)
+                return await self._membership.next_generation(former)
         except TimeoutError:
             return None
 
-    # -- writing ----------------------------------------------------------------------------------
+    # -- committing -------------------------------------------------------------------------------
 
     async def commit(
         self,
@@ -111,101 +116,108 @@ class Commits:
         timeout: float,
         *,
         owned: Callable[[TopicPartition], bool],
-        patient: bool = True,
+        wait_for_rebalance: bool = True,
         named: bool = False,
     ) -> None:
-        """Commit, asking as often as it takes.
+        """Commit offsets, with retries.
 
-        A commit that meets a rebalance waits until it is over, unless not `patient`, and is
-        repeated for what is still `owned`. Offsets of topics that were deleted are dropped with a
-        warning, unless the application `named` the offsets itself.
+        Args:
+            offsets: The offsets.
+            timeout: Maximum time in seconds.
+            owned: Returns whether a partition may still be committed.
+            wait_for_rebalance: Whether to wait for a rebalance in progress, and then to commit what
+                is still owned.
+            named: Whether the application named the offsets. Otherwise offsets of deleted topics
+                are dropped with a warning.
 
         Raises:
-            UnknownTopicOrPartitionError: the application named a topic that does not exist.
-            CommitFailedError: the group has given the partitions to somebody else.
-            KafkaTimeoutError: the coordinator did not take it within `timeout` seconds.
-            KafkaError: it never will.
+            UnknownTopicOrPartitionError: The application named a topic that does not exist.
+            CommitFailedError: The group has assigned the partitions to another member.
+            KafkaTimeoutError: The coordinator did not commit within `timeout` seconds.
+            KafkaError: An error that a retry cannot resolve.
         """
-        left = dict(offsets)
+        pending = dict(offsets)
         deadline = self._now() + timeout
         backoff = self._new_backoff()
-        while left:
-            reaction, error = await self._commit_some(left, deadline)
-            if reaction is CommitReaction.CHECK:
-                await self._drop_deleted(left, deadline, named=named)
-            if not left or error is None:
+        while pending:
+            action, error = await self._commit_once(pending, deadline)
+            if action is CommitErrorAction.CHECK_TOPIC:
+                await self._drop_deleted(pending, deadline, named=named)
+            if not pending or error is None:
                 continue
-            if reaction is CommitReaction.FIND:
+            if action is CommitErrorAction.FIND_COORDINATOR:
                 self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
-            elif reaction is CommitReaction.WAIT:
-                await self._until_settled(error, deadline, patient=patient)
-                self._refuse_lost(left, error, owned)
+            elif action is CommitErrorAction.WAIT_FOR_REBALANCE:
+                await self._wait_for_rebalance(
+                    error, deadline, wait_for_rebalance=wait_for_rebalance
+                )
+                self._refuse_lost(pending, error, owned)
             delay = backoff.next()
             if self._now() + delay >= deadline:
                 raise KafkaTimeoutError(f"not committed within {timeout:g} s: {error}") from error
             await asyncio.sleep(delay)
 
-    async def _commit_some(
-        self, left: dict[TopicPartition, OffsetAndMetadata], deadline: float
-    ) -> tuple[CommitReaction, KafkaError | None]:
-        """Send one request; remove what was committed from `left`, return what hinders the rest.
+    async def _commit_once(
+        self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float
+    ) -> tuple[CommitErrorAction, KafkaError | None]:
+        """Send one request; remove what was committed from `pending`, return why the rest was not.
 
-        Offsets of topics that metadata does not know are not sent: they must not delay the others.
+        Offsets of topics without metadata are not sent: they must not delay the others.
         """
         metadata = self._client.metadata
-        unknown = {p.topic for p in left if metadata.topic(p.topic) is None}
-        sent = {p: offset for p, offset in left.items() if p.topic not in unknown}
-        worst: tuple[CommitReaction, KafkaError | None] = (CommitReaction.AGAIN, None)
+        unknown = {p.topic for p in pending if metadata.topic(p.topic) is None}
+        sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
+        blocking: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
         if sent:
-            worst = await self._commit_known(sent, left, deadline)
-        if unknown and worst[1] is None:
+            blocking = await self._commit_known(sent, pending, deadline)
+        if unknown and blocking[1] is None:
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
-            worst = CommitReaction.CHECK, error
-        return worst
+            blocking = CommitErrorAction.CHECK_TOPIC, error
+        return blocking
 
     async def _commit_known(
-        self, sent: Offsets, left: dict[TopicPartition, OffsetAndMetadata], deadline: float
-    ) -> tuple[CommitReaction, KafkaError | None]:
-        async with self._turn:
+        self, sent: Offsets, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float
+    ) -> tuple[CommitErrorAction, KafkaError | None]:
+        async with self._commit_lock:
             names = self._topic_names(sent)
             try:
-                answer = await self._request(self._commit_request(sent), deadline)
+                response = await self._send(self._commit_request(sent), deadline)
             except RetriableError as error:
-                return commit_reaction(error), error
-            worst: tuple[CommitReaction, KafkaError | None] = (CommitReaction.AGAIN, None)
-            taken: dict[TopicPartition, OffsetAndMetadata] = {}
-            for partition, code in _codes(answer, names):
+                return commit_error_action(error), error
+            blocking: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
+            committed: dict[TopicPartition, OffsetAndMetadata] = {}
+            for partition, code in _error_codes(response, names):
                 if not code:
-                    if partition in left:
-                        taken[partition] = left.pop(partition)
+                    if partition in pending:
+                        committed[partition] = pending.pop(partition)
                     continue
-                worst = self._hindrance(partition, code)
-        if taken:
-            self.count += 1
-            self._warned.difference_update(partition.topic for partition in taken)
-            self._on_committed(taken)
-            self._tell(taken)
-        lacking = [partition for partition in sent if partition in left]
-        if lacking and worst[1] is None:
-            worst = (
-                CommitReaction.AGAIN,
-                UnknownServerError("the response lacks " + ", ".join(map(str, lacking))),
+                blocking = self._commit_error(partition, code)
+        if committed:
+            self.commit_count += 1
+            self._warned.difference_update(partition.topic for partition in committed)
+            self._on_committed(committed)
+            self._emit_committed(committed)
+        missing = [partition for partition in sent if partition in pending]
+        if missing and blocking[1] is None:
+            blocking = (
+                CommitErrorAction.RETRY,
+                UnknownServerError("the response lacks " + ", ".join(map(str, missing))),
             )
-        return worst
+        return blocking
 
     async def _drop_deleted(
-        self, left: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
+        self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool
     ) -> None:
-        """Remove offsets of deleted topics from `left`, with a warning, or raise if `named`."""
-        deleted = await deleted_topics(self._client, {p.topic for p in left}, deadline)
+        """Remove offsets of deleted topics from `pending`, with a warning, or raise if `named`."""
+        deleted = await deleted_topics(self._client, {p.topic for p in pending}, deadline)
         if not deleted:
             return
         if named:
             raise UnknownTopicOrPartitionError(
                 "offsets of a topic that does not exist cannot be committed", topic=min(deleted)
             )
-        dropped = {p: left.pop(p).offset for p in list(left) if p.topic in deleted}
+        dropped = {p: pending.pop(p).offset for p in list(pending) if p.topic in deleted}
         if not deleted <= self._warned:
             self._warned |= deleted
             logger.warning(
@@ -215,38 +227,42 @@ class Commits:
                 ", ".join(f"{partition}: {offset}" for partition, offset in dropped.items()),
             )
 
-    def _hindrance(self, partition: TopicPartition, code: int) -> tuple[CommitReaction, KafkaError]:
+    def _commit_error(
+        self, partition: TopicPartition, code: int
+    ) -> tuple[CommitErrorAction, KafkaError]:
         error = error_for(code, topic=partition.topic, partition=partition.partition)
-        reaction = commit_reaction(error)
-        if reaction is CommitReaction.RAISE:
+        action = commit_error_action(error)
+        if action is CommitErrorAction.RAISE:
             raise error
-        if reaction is CommitReaction.FAIL:
+        if action is CommitErrorAction.RAISE_COMMIT_FAILED:
             raise CommitFailedError(
-                f"the group has moved on ({error.name}), and the partition may be another's: the "
-                "coordinator got no heartbeat for session_timeout_ms, or the application asked for "
-                "no records for max_poll_interval_ms",
+                f"the group has moved on ({error.name}), and the partition may belong to "
+                "another member: the coordinator got no heartbeat for session_timeout_ms, or the "
+                "application did not poll for max_poll_interval_ms",
                 topic=partition.topic,
                 partition=partition.partition,
             ) from error
-        return reaction, error
+        return action, error
 
-    async def _until_settled(self, error: KafkaError, deadline: float, *, patient: bool) -> None:
-        coordinator = self._coordinator
-        if coordinator is None or not patient or coordinator.state in _GIVING_UP:
+    async def _wait_for_rebalance(
+        self, error: KafkaError, deadline: float, *, wait_for_rebalance: bool
+    ) -> None:
+        membership = self._membership
+        if membership is None or not wait_for_rebalance or membership.state in _REVOKING_STATES:
             raise error
         try:
             async with asyncio.timeout_at(deadline):
-                await coordinator.wait_settled()
+                await membership.wait_for_rebalance()
         except TimeoutError:
             raise RebalanceInProgressError("the rebalance has not ended in time") from error
 
     def _refuse_lost(
-        self, left: Offsets, error: KafkaError, owned: Callable[[TopicPartition], bool]
+        self, pending: Offsets, error: KafkaError, owned: Callable[[TopicPartition], bool]
     ) -> None:
-        lost = sorted(partition for partition in left if not owned(partition))
+        lost = sorted(partition for partition in pending if not owned(partition))
         if lost:
             raise CommitFailedError(
-                "the group has given these partitions to somebody else: "
+                "the group has assigned these partitions to another member: "
                 + ", ".join(map(str, lost))
             ) from error
 
@@ -277,30 +293,33 @@ class Commits:
             ],
         )
 
-    def _tell(self, offsets: Offsets) -> None:
+    def _emit_committed(self, offsets: Offsets) -> None:
         if self._client.hooks.active:
             rows = tuple((partition, offset.offset) for partition, offset in offsets.items())
             client_id = self._client.config.client_id
             self._client.hooks.emit(hooks.Committed(client_id, self._group_id, rows))
 
-    # -- reading ----------------------------------------------------------------------------------
+    # -- fetching ---------------------------------------------------------------------------------
 
-    async def fetch(
+    async def fetch_committed(
         self,
         partitions: Iterable[TopicPartition],
         timeout: float,
         *,
         known_only: bool = False,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's offsets; None where it has none. Waits for those that a transaction holds.
+        """Fetch the group's offsets; None where there is none. Waits for open transactions.
 
-        With `known_only`, partitions of topics that do not exist, or that metadata does not know
-        yet, are left out of the result: they must not delay the others.
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds.
+            known_only: Whether to leave out partitions of topics without metadata, which must not
+                delay the others.
 
         Raises:
-            UnknownTopicOrPartitionError: a topic does not exist.
-            KafkaTimeoutError: they are not known within `timeout` seconds; it says why.
-            KafkaError: they cannot be asked for.
+            UnknownTopicOrPartitionError: A topic does not exist.
+            KafkaTimeoutError: No offsets within `timeout` seconds; the message says why.
+            KafkaError: An error that a retry cannot resolve.
         """
         wanted = set(partitions)
         if known_only:
@@ -309,16 +328,16 @@ class Commits:
         deadline = self._now() + timeout
         backoff = self._new_backoff()
         while missing := wanted - found.keys():
-            error = await self._fetch_some(self._known(missing), found, deadline)
-            reaction = CommitReaction.CHECK if error is None else commit_reaction(error)
-            if reaction is CommitReaction.CHECK and (missing := wanted - found.keys()):
+            error = await self._fetch_once(self._known(missing), found, deadline)
+            action = CommitErrorAction.CHECK_TOPIC if error is None else commit_error_action(error)
+            if action is CommitErrorAction.CHECK_TOPIC and (missing := wanted - found.keys()):
                 topics = {partition.topic for partition in missing}
                 deleted = await deleted_topics(self._client, topics, deadline)
                 if deleted and not known_only:
                     raise UnknownTopicOrPartitionError(topic=min(deleted))
                 wanted = {partition for partition in wanted if partition.topic not in deleted}
                 error = error or self._client.metadata.error(min(topics))
-            elif reaction is CommitReaction.FIND:
+            elif action is CommitErrorAction.FIND_COORDINATOR:
                 self._client.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
             if not wanted - found.keys():
                 break
@@ -330,21 +349,21 @@ class Commits:
             await asyncio.sleep(delay)
         return {partition: found[partition] for partition in wanted}
 
-    async def _fetch_some(
+    async def _fetch_once(
         self,
         partitions: Collection[TopicPartition],
         found: dict[TopicPartition, OffsetAndMetadata | None],
         deadline: float,
     ) -> KafkaError | None:
-        """Send one request; add what was answered to `found`, return what hinders the rest."""
+        """Send one request; add the offsets to `found`, return why others are missing."""
         if not partitions:
             return None
         names = self._topic_names(partitions)
         try:
-            answer = await self._ask(sorted(partitions), deadline)
-        except RetriableError as hindrance:
-            return hindrance
-        error = self._read(answer, names, found)
+            response = await self._send_offset_fetch(sorted(partitions), deadline)
+        except RetriableError as error:
+            return error
+        error = self._read_offsets(response, names, found)
         if error is None:
             found.update(dict.fromkeys(set(partitions) - found.keys()))
         return error
@@ -353,7 +372,7 @@ class Commits:
         metadata = self._client.metadata
         return {p for p in partitions if metadata.topic(p.topic) is not None}
 
-    async def _ask(
+    async def _send_offset_fetch(
         self, partitions: Iterable[TopicPartition], deadline: float
     ) -> OffsetFetchResponse:
         topics: defaultdict[str, list[int]] = defaultdict(list)
@@ -370,39 +389,39 @@ class Commits:
         group = OffsetFetchRequestGroup(group_id=self._group_id, topics=rows)
         request = OffsetFetchRequest(groups=[group], require_stable=True)
         try:
-            return await self._request(request, deadline)
-        except UnsupportedVersionError:  # a broker before 3.0 knows one group a request
+            return await self._send(request, deadline)
+        except UnsupportedVersionError:  # brokers before 3.0 take one group per request
             old = [
                 OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
                 for topic, indexes in topics.items()
             ]
             request = OffsetFetchRequest(group_id=self._group_id, topics=old, require_stable=True)
-            return await self._request(request, deadline)
+            return await self._send(request, deadline)
 
-    def _read(
+    def _read_offsets(
         self,
-        answer: OffsetFetchResponse,
+        response: OffsetFetchResponse,
         names: Mapping[object, str],
         found: dict[TopicPartition, OffsetAndMetadata | None],
     ) -> KafkaError | None:
-        """Put the answer's rows into `found`; what hinders the others. Raises what always will."""
-        codes = [answer.error_code, *(group.error_code for group in answer.groups)]
+        """Add the response's offsets to `found`; return a retriable error, raise any other."""
+        codes = [response.error_code, *(group.error_code for group in response.groups)]
         rows: list[tuple[str, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]] = [
-            (topic.name, row) for topic in answer.topics for row in topic.partitions
+            (topic.name, row) for topic in response.topics for row in topic.partitions
         ]
         rows += [
             (topic.name or names.get(topic.topic_id, ""), row)
-            for group in answer.groups
+            for group in response.groups
             for topic in group.topics
             for row in topic.partitions
         ]
-        hindrance: KafkaError | None = None
+        error: KafkaError | None = None
         for code in filter(None, codes):
-            hindrance = self._again(error_for(code))
+            error = self._retriable_or_raise(error_for(code))
         for topic, row in rows:
             partition = TopicPartition(topic, row.partition_index)
             if row.error_code:
-                hindrance = self._again(
+                error = self._retriable_or_raise(
                     error_for(row.error_code, topic=topic, partition=row.partition_index)
                 )
             elif row.committed_offset >= 0:
@@ -412,15 +431,15 @@ class Commits:
                 )
             else:
                 found[partition] = None
-        return hindrance
+        return error
 
-    def _again(self, error: KafkaError) -> KafkaError:
-        if commit_reaction(error) in _REPEATED:
+    def _retriable_or_raise(self, error: KafkaError) -> KafkaError:
+        if commit_error_action(error) in _RETRIED:
             return error
         raise error
 
-    async def _request(self, request: Request[ResponseT], deadline: float) -> ResponseT:
-        """Send a request to the coordinator, once; a frozen one costs a session time-out at most.
+    async def _send(self, request: Request[ResponseT], deadline: float) -> ResponseT:
+        """Send a request to the coordinator, once; waits for the session timeout at most.
 
         Raises:
             RetriableError: No coordinator, no connection or no response; look it up again.
@@ -428,14 +447,14 @@ class Commits:
         return await self._client.request(
             request,
             to=GroupCoordinator(self._group_id),
-            timeout=max(0.001, min(deadline - self._now(), self._patience)),
+            timeout=max(0.001, min(deadline - self._now(), self._request_timeout)),
             retry=False,
         )
 
-    # -- small things -----------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _topic_names(self, partitions: Iterable[TopicPartition]) -> Mapping[object, str]:
-        """Topic names by id: new versions of these requests know topics by their id alone."""
+        """Return topic names by id: new versions of these requests have no names."""
         metadata = self._client.metadata
         return {metadata.topic_id(topic): topic for topic in {p.topic for p in partitions}}
 
@@ -449,10 +468,10 @@ class Commits:
         return asyncio.get_running_loop().time()
 
 
-def _codes(
-    answer: OffsetCommitResponse, names: Mapping[object, str]
+def _error_codes(
+    response: OffsetCommitResponse, names: Mapping[object, str]
 ) -> Iterable[tuple[TopicPartition, int]]:
-    for topic in answer.topics:
+    for topic in response.topics:
         name = topic.name or names.get(topic.topic_id, "")
         for row in topic.partitions:
             yield TopicPartition(name, row.partition_index), row.error_code

@@ -1,10 +1,10 @@
-"""What `poll_batches` gives: a partition's batches as they were fetched, parsed on demand."""
+"""Batches of one partition as returned by `poll_batches`, parsed on demand."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.consumer.fetch_buffer import BYTES, RECORDS
+from kafka_async.consumer.fetch_buffer import BYTES_PER_CHUNK, RECORDS_PER_CHUNK
 from kafka_async.records.arrow import to_arrow
 
 if TYPE_CHECKING:
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class PartitionBatch:
-    """Batches of one partition, uncompressed and parsed when they are asked for.
+    """Fetched batches of one partition, decompressed and parsed on demand.
 
-    It refers to the frame that was fetched: whoever keeps one keeps megabytes. Markers, and under
-    read_committed the records of aborted transactions, are not in it. `start` is the first offset
-    to read, `next_offset` the one after the last.
+    It refers to the fetched frame: a reference to it keeps megabytes alive. Control batches, and
+    under read_committed the batches of aborted transactions, are left out.
+
+    Attributes:
+        topic_partition: The partition.
+        start: First offset to read.
+        next_offset: Offset after the last record.
     """
 
     __slots__ = ("_views", "next_offset", "start", "topic_partition")
@@ -37,27 +41,27 @@ class PartitionBatch:
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
+        """Name of the topic."""
         return self.topic_partition.topic
 
     @property
     def partition(self) -> int:
-        """The partition's number."""
+        """Number of the partition."""
         return self.topic_partition.partition
 
     @property
     def size(self) -> int:
-        """Bytes of the batches, as they came."""
+        """Size of the batches as fetched, in bytes."""
         return sum(view.raw.nbytes for view in self._views)
 
     def records(self) -> Iterator[Record]:
-        """Yield the records, with keys and values as bytes; each call begins with the first one.
+        """Yield the records, with keys and values as bytes; each call starts at the first record.
 
-        One batch is decompressed at a time, and 500 records are parsed at a time, so that memory
-        does not grow with the number of records: a list of them takes up to 24 times their bytes.
+        One batch is decompressed at a time and 500 records are parsed at a time, so memory does not
+        grow with the number of records; a list of the records takes up to 24 times their bytes.
 
         Raises:
-            CorruptRecordError: the next record cannot be read; those before it were yielded.
+            CorruptRecordError: The next record cannot be read; the records before it were yielded.
         """
         for view in self._views:
             yield from _records(view, self.start)
@@ -65,10 +69,16 @@ class PartitionBatch:
     def to_arrow(
         self, *, start: int | None = None, end: int | None = None, headers: bool = False
     ) -> pyarrow.RecordBatch:
-        """The records as one Arrow record batch, in the columns of Spark's Kafka source.
+        """Return the records as one Arrow record batch, in the columns of Spark's Kafka source.
 
-        `start` and `end` (exclusive) narrow it; `headers` adds their column. Raises
-        CorruptRecordError, InvalidConfigurationError if pyarrow is not installed.
+        Args:
+            start: First offset (default: all).
+            end: Offset after the last record (default: all).
+            headers: Whether to add the headers' column.
+
+        Raises:
+            CorruptRecordError: A record cannot be read.
+            InvalidConfigurationError: pyarrow is not installed.
         """
         return to_arrow(
             self._views,
@@ -89,4 +99,4 @@ class PartitionBatch:
 def _records(view: BatchView, start: int) -> Iterator[Record]:
     reader = view.reader(start)
     while not reader.done:
-        yield from reader.read(RECORDS, BYTES)
+        yield from reader.read(RECORDS_PER_CHUNK, BYTES_PER_CHUNK)

@@ -1,4 +1,4 @@
-"""Where a consumer stands in its partitions, and going elsewhere."""
+"""The consumer's methods for positions and offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_async.arguments import (
     topic_partition,
     topic_partitions,
 )
-from kafka_async.consumer.consumer_base import Handle, Partitions
+from kafka_async.consumer.consumer_base import ConsumerBase, Partitions
 from kafka_async.consumer.subscription import EARLIEST, LATEST, UNKNOWN
 from kafka_async.errors import KafkaTimeoutError
 from kafka_async.foreign_names import unknown_keyword
@@ -23,37 +23,50 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Never
 
-    from kafka_async.consumer.list_offsets import Found
+    from kafka_async.consumer.list_offsets import ListedOffset
 
 
-class Seeking(Handle):
-    """The calls about positions and offsets."""
+class PositionMethods(ConsumerBase):
+    """Seeks, and returns positions and offsets."""
 
     def seek(
         self, partition: TopicPartition, offset: int | OffsetAndMetadata, **unknown: Never
     ) -> None:
-        """Go on at an offset of a partition; what is in hand of it is forgotten."""
+        """Set the position of a partition; returned records of it no longer count as unprocessed.
+
+        Args:
+            partition: The partition.
+            offset: Offset of the next record to return.
+        """
         if unknown:
             raise unknown_keyword(self.seek, unknown)
         partition = topic_partition(partition)
-        place = offset_and_metadata(offset, "offset")
-        self._seek(partition, place.offset, place.leader_epoch)
-        self._engine.changed()
+        target = offset_and_metadata(offset, "offset")
+        self._seek(partition, target.offset, target.leader_epoch)
+        self._active_runtime.on_partitions_changed()
 
     def _seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
-        """Go there; whoever calls tells the engine, once for all partitions."""
+        """Set a position; the caller notifies the runtime once for all partitions."""
         state = self._subscription.state(partition)
-        self._engine.cut(state)
+        self._active_runtime.take_back(state)
         state.seek(offset, UNKNOWN if epoch is None else epoch)
 
     async def seek_to_beginning(self, partitions: Partitions = (), **unknown: Never) -> None:
-        """Go on at the first record that there is, of these partitions or of all."""
+        """Seek to the first record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
         if unknown:
             raise unknown_keyword(self.seek_to_beginning, unknown)
         await self._seek_by_time(dict.fromkeys(self._chosen(partitions), EARLIEST), None)
 
     async def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
-        """Go on with records that come after now, of these partitions or of all."""
+        """Seek behind the last record.
+
+        Args:
+            partitions: The partitions (default: all assigned).
+        """
         if unknown:
             raise unknown_keyword(self.seek_to_end, unknown)
         await self._seek_by_time(dict.fromkeys(self._chosen(partitions), LATEST), None)
@@ -66,9 +79,12 @@ class Seeking(Handle):
         timeout: float | None = None,
         **unknown: Never,
     ) -> None:
-        """Go on at the first record not older than `when` (seconds since the epoch, or a datetime).
+        """Seek to the first record not older than a time, or to the end if there is none.
 
-        A partition that has none that young goes on at its end.
+        Args:
+            when: Seconds since the epoch, or a datetime; or one for each partition.
+            partitions: The partitions (default: all assigned).
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
         """
         if unknown:
             raise unknown_keyword(self.seek_to_time, unknown)
@@ -81,24 +97,34 @@ class Seeking(Handle):
     async def _seek_by_time(
         self, times: Mapping[TopicPartition, int], timeout: float | None
     ) -> None:
-        engine = self._engine
+        runtime = self._active_runtime
         for partition in times:
             self._subscription.state(partition)
-        found = await engine.lookups.find(times, self._limit(timeout))
-        beyond = [partition for partition, place in found.items() if place.offset < 0]
+        found = await runtime.offset_lookup.find_offsets(times, self._limit(timeout))
+        beyond = [partition for partition, target in found.items() if target.offset < 0]
         if beyond:
-            found |= await engine.lookups.find(dict.fromkeys(beyond, LATEST), self._limit(timeout))
-        for partition, place in found.items():
-            self._seek(partition, place.offset)
-        engine.changed()
+            found |= await runtime.offset_lookup.find_offsets(
+                dict.fromkeys(beyond, LATEST), self._limit(timeout)
+            )
+        for partition, target in found.items():
+            self._seek(partition, target.offset)
+        runtime.on_partitions_changed()
 
     async def position(
         self, partition: TopicPartition, *, timeout: float | None = None, **unknown: Never
     ) -> int:
-        """The offset of the next record to be handed out; waits until it is known."""
+        """Return the offset of the next record to return; waits until it is known.
+
+        Args:
+            partition: The partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+
+        Raises:
+            KafkaTimeoutError: Not known in time.
+        """
         if unknown:
             raise unknown_keyword(self.position, unknown)
-        engine = self._engine
+        runtime = self._active_runtime
         state = self._subscription.state(topic_partition(partition))
         try:
             async with asyncio.timeout(self._limit(timeout)):
@@ -106,34 +132,44 @@ class Seeking(Handle):
                     if state.error is not None:
                         raise state.error
                     self._subscription.state(partition)
-                    engine.check()
-                    await engine.positions.found.wait()
+                    runtime.check()
+                    await runtime.positions.position_found.wait()
         except TimeoutError as error:
             if isinstance(error, KafkaTimeoutError):
                 raise
             raise KafkaTimeoutError(f"the position of {partition} is not known yet") from None
-        engine.settle()
+        runtime.update_positions()
         return state.position
 
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, int]:
-        """The offset of the first record that each partition still has."""
+        """Return the offset of the first record of each partition.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
         if unknown:
             raise unknown_keyword(self.beginning_offsets, unknown)
         wanted = dict.fromkeys(topic_partitions(partitions), EARLIEST)
-        found = await self._engine.lookups.find(wanted, self._limit(timeout))
-        return {partition: place.offset for partition, place in found.items()}
+        found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
+        return {partition: target.offset for partition, target in found.items()}
 
     async def end_offsets(
         self, partitions: Partitions, *, timeout: float | None = None, **unknown: Never
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record that isolation_level lets this consumer read."""
+        """Return the offset after the last record that isolation_level lets this consumer read.
+
+        Args:
+            partitions: The partitions.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
         if unknown:
             raise unknown_keyword(self.end_offsets, unknown)
         wanted = dict.fromkeys(topic_partitions(partitions), LATEST)
-        found = await self._engine.lookups.find(wanted, self._limit(timeout))
-        return {partition: place.offset for partition, place in found.items()}
+        found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
+        return {partition: target.offset for partition, target in found.items()}
 
     async def offsets_for_times(
         self,
@@ -142,15 +178,20 @@ class Seeking(Handle):
         timeout: float | None = None,
         **unknown: Never,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record not older than a time; None where there is none that young."""
+        """Return the offset and time of the first record not older than a time; None if none is.
+
+        Args:
+            times: Seconds since the epoch, or a datetime, by partition.
+            timeout: Maximum time in seconds (default: default_api_timeout_ms).
+        """
         if unknown:
             raise unknown_keyword(self.offsets_for_times, unknown)
         wanted = by_partition(times, "times", milliseconds)
-        found = await self._engine.lookups.find(wanted, self._limit(timeout))
-        return {partition: _place(place) for partition, place in found.items()}
+        found = await self._active_runtime.offset_lookup.find_offsets(wanted, self._limit(timeout))
+        return {partition: _offset_and_timestamp(target) for partition, target in found.items()}
 
 
-def _place(found: Found) -> OffsetAndTimestamp | None:
+def _offset_and_timestamp(found: ListedOffset) -> OffsetAndTimestamp | None:
     if found.offset < 0:
         return None
     return OffsetAndTimestamp(

@@ -1,10 +1,10 @@
-"""Where to go on: finds the position of each partition that has none, or whose leader is another.
+"""Initializes, resets and validates the positions of partitions.
 
-A partition is NEW until the group's committed offset is known; then, or if there is none, it is
-fetched from there, or RESETTING by policy. It is VALIDATING when its leader is not the one that its
-position came from (KIP-320): the new leader may lack what the old one had. Each look-up is a task
-of its own, so a broker that hangs keeps nobody else waiting; an answer counts only if the
-partition still asks that question.
+A partition is INITIALIZING until the group's committed offset is known; it starts there, or without
+a committed offset it is AWAIT_RESET and follows auto_offset_reset. It is AWAIT_VALIDATION when its
+leader is not the one that its position came from (KIP-320): the new leader may lack records that
+the former one had. Each lookup is a task, so a broker that does not respond delays no other; a
+result counts only if the partition's version has not changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafka_async.config import seconds
-from kafka_async.consumer.list_offsets import EpochEnd, Found, Lookups, settle
-from kafka_async.consumer.notifier import Pulse
-from kafka_async.consumer.subscription import EARLIEST, UNKNOWN, PartitionState, Phase, Subscription
+from kafka_async.consumer.list_offsets import (
+    EpochEndOffset,
+    ListedOffset,
+    OffsetLookup,
+    value_or_error,
+)
+from kafka_async.consumer.notifier import Notifier
+from kafka_async.consumer.subscription import (
+    EARLIEST,
+    UNKNOWN,
+    FetchState,
+    PartitionState,
+    Subscription,
+)
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError, RetriableError
 from kafka_async.types import TopicPartition
 
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ConsumerConfig
     from kafka_async.consumer.fetcher import Fetcher
-    from kafka_async.consumer.offset_committer import Commits
+    from kafka_async.consumer.offset_committer import OffsetCommitter
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import OffsetAndMetadata
 
@@ -35,7 +46,7 @@ logger = logging.getLogger("kafka_async.consumer")
 
 
 class Positions:
-    """The task that finds positions."""
+    """Runs the lookups that positions need."""
 
     def __init__(
         self,
@@ -44,129 +55,132 @@ class Positions:
         config: ConsumerConfig,
         subscription: Subscription,
         fetcher: Fetcher,
-        lookups: Lookups,
-        commits: Commits | None,
+        offset_lookup: OffsetLookup,
+        offset_committer: OffsetCommitter | None,
     ) -> None:
-        self.resets = 0
-        """Offsets that were out of range and reset."""
+        self.reset_count = 0
+        """Number of positions that were out of range and reset."""
         self._client = client
         self._supervisor = supervisor
         self._subscription = subscription
         self._fetcher = fetcher
-        self._lookups = lookups
-        self._commits = commits
+        self._offset_lookup = offset_lookup
+        self._offset_committer = offset_committer
         self._timeout = seconds(config.request_timeout_ms)
-        self._policy = config.auto_offset_reset
+        self._reset_policy = config.auto_offset_reset
         self._earliest_if_newer = (
             config.auto_offset_reset == "latest"
             and config.auto_offset_reset_new_partitions == "earliest"
         )
-        self._wanted = asyncio.Event()
-        self.found = Pulse()
-        """Beats when positions may have become known."""
+        self._wakeup = asyncio.Event()
+        self.position_found = Notifier()
+        """Notifies when positions may have become known."""
 
-    def wake(self) -> None:
-        """A partition may need a position, or have one."""
-        self._wanted.set()
-        self.found.beat()
+    def wakeup(self) -> None:
+        """Check for partitions that need a position, and for positions that became known."""
+        self._wakeup.set()
+        self.position_found.notify_all()
 
     async def run(self) -> None:
-        """Start a look-up for each partition that needs one."""
+        """Start a lookup for each partition that needs one."""
         while True:
-            self._look()
-            await self._wanted.wait()
-            self._wanted.clear()
+            self._start_lookups()
+            await self._wakeup.wait()
+            self._wakeup.clear()
 
-    def _look(self) -> None:
+    def _start_lookups(self) -> None:
         now = asyncio.get_running_loop().time()
-        due = [s for s in self._subscription if not s.asking and s.retry_at <= now]
-        new = [s for s in due if s.phase is Phase.NEW]
-        if new and self._commits is None:
+        idle = [s for s in self._subscription if not s.lookup_pending and s.retry_at <= now]
+        new = [s for s in idle if s.fetch_state is FetchState.INITIALIZING]
+        if new and self._offset_committer is None:
             for state in new:
                 self.reset_uncommitted(state, newer=self._may_be_newer(state.partition))
-            self._wanted.set()
+            self._wakeup.set()
         elif new:
-            self._start(new, self._committed, "looks up committed offsets")
-        self._start_by_leader(due, Phase.RESETTING, self._reset)
-        self._start_by_leader(due, Phase.VALIDATING, self._validate)
+            self._start_lookup(new, self._look_up_committed, "looks up committed offsets")
+        self._start_by_leader(idle, FetchState.AWAIT_RESET, self._look_up_reset)
+        self._start_by_leader(idle, FetchState.AWAIT_VALIDATION, self._look_up_epoch_ends)
 
     def _start_by_leader(
         self,
-        due: list[PartitionState],
-        phase: Phase,
+        idle: list[PartitionState],
+        fetch_state: FetchState,
         look_up: Callable[[int, Mapping[PartitionState, int]], Awaitable[None]],
     ) -> None:
-        states = {state.partition: state for state in due if state.phase is phase}
-        leaders = self._lookups.by_leader(states)
+        states = {state.partition: state for state in idle if state.fetch_state is fetch_state}
+        leaders = self._offset_lookup.group_by_leader(states)
         found = [partition for partitions in leaders.values() for partition in partitions]
         for node_id, partitions in leaders.items():
-            self._start(
+            self._start_lookup(
                 [states[p] for p in partitions],
                 partial(look_up, node_id),
                 f"looks up offsets at broker {node_id}",
             )
         if len(found) < len(states):
-            self._client.request_metadata_update()  # its answer wakes us
+            self._client.request_metadata_update()  # the response starts the lookup
 
-    def _start(
+    def _start_lookup(
         self,
         states: list[PartitionState],
         look_up: Callable[[Mapping[PartitionState, int]], Awaitable[None]],
         name: str,
     ) -> None:
         for state in states:
-            state.asking = True
-        asked = {state: state.version for state in states}
-        self._supervisor.spawn(self._guarded, look_up, asked, name=name)
+            state.lookup_pending = True
+        versions = {state: state.version for state in states}
+        self._supervisor.spawn(self._run_lookup, look_up, versions, name=name)
 
-    async def _guarded(
+    async def _run_lookup(
         self,
         look_up: Callable[[Mapping[PartitionState, int]], Awaitable[None]],
-        asked: Mapping[PartitionState, int],
+        versions: Mapping[PartitionState, int],
     ) -> None:
-        """Run a look-up; what it leaves unanswered is asked again after a pause."""
+        """Run a lookup, and retry after a backoff for partitions without a result."""
         try:
-            await look_up(asked)
+            await look_up(versions)
         except RetriableError as error:
             logger.debug("looking up offsets: %s", error)
             self._client.request_metadata_update()
         except KafkaError as error:
-            for state, version in asked.items():
+            for state, version in versions.items():
                 if state.version == version:
-                    self._fetcher.broken(state, error)
-        for state, version in asked.items():
-            if state.version == version and state.asking:
-                state.asking = False
-                self._fetcher.retry(state)
-        self._fetcher.wake()
-        self.wake()
+                    self._fetcher.fail_partition(state, error)
+        for state, version in versions.items():
+            if state.version == version and state.lookup_pending:
+                state.lookup_pending = False
+                self._fetcher.retry_later(state)
+        self._fetcher.wakeup()
+        self.wakeup()
 
-    async def _committed(self, asked: Mapping[PartitionState, int]) -> None:
-        assert self._commits is not None
-        partitions = [state.partition for state in asked]
-        offsets = await self._commits.fetch(partitions, self._timeout, known_only=True)
-        newer = await self.newer_than_group(offsets)
-        for state, version in asked.items():
+    async def _look_up_committed(self, versions: Mapping[PartitionState, int]) -> None:
+        assert self._offset_committer is not None
+        partitions = [state.partition for state in versions]
+        offsets = await self._offset_committer.fetch_committed(
+            partitions, self._timeout, known_only=True
+        )
+        newer = await self.partitions_newer_than_group(offsets)
+        for state, version in versions.items():
             if state.version != version or state.partition not in offsets:
                 continue
-            state.asking = False
-            self._go_on(state, offsets[state.partition], newer=state.partition in newer)
+            state.lookup_pending = False
+            self._start_at(state, offsets[state.partition], newer=state.partition in newer)
 
     def _may_be_newer(self, partition: TopicPartition) -> bool:
-        return self._earliest_if_newer and self._subscription.is_newer(partition)
+        return self._earliest_if_newer and self._subscription.is_new_partition(partition)
 
-    async def newer_than_group(
+    async def partitions_newer_than_group(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | None]
     ) -> frozenset[TopicPartition]:
-        """Return those of some partitions that auto_offset_reset_new_partitions applies to.
+        """Return the partitions that auto_offset_reset_new_partitions applies to.
 
         They have no committed offset, and either their topic grew while this consumer was
-        subscribed, or they are the group's and it has committed another partition of the topic.
+        subscribed, or they are the group's and the group has committed another partition of the
+        topic.
         """
         absent = {p for p, offset in offsets.items() if offset is None}
-        if not self._earliest_if_newer or not absent or self._commits is None:
+        if not self._earliest_if_newer or not absent or self._offset_committer is None:
             return frozenset()
-        newer = {p for p in absent if self._subscription.is_newer(p)}
+        newer = {p for p in absent if self._subscription.is_new_partition(p)}
         unclear = {p for p in absent - newer if p in self._subscription.owned}
         started = {p.topic for p, offset in offsets.items() if offset is not None}
         metadata = self._client.metadata
@@ -177,88 +191,94 @@ class Positions:
             if TopicPartition(topic, number) not in absent
         ]
         if others:
-            found = await self._commits.fetch(others, self._timeout, known_only=True)
+            found = await self._offset_committer.fetch_committed(
+                others, self._timeout, known_only=True
+            )
             started |= {p.topic for p, offset in found.items() if offset is not None}
         return frozenset(newer | {p for p in unclear if p.topic in started})
 
     def reset_uncommitted(self, state: PartitionState, *, newer: bool) -> None:
-        """Begin in a partition without a committed offset."""
+        """Set the position of a partition without a committed offset."""
         if newer:
             logger.info("%s is new: starting at its first record", state.partition)
-            state.reset(EARLIEST)
-            self.wake()
+            state.request_reset(EARLIEST)
+            self.wakeup()
         else:
-            self._fetcher.reset(state, None)
+            self._fetcher.reset_position(state, None)
 
-    def _go_on(
+    def _start_at(
         self, state: PartitionState, offset: OffsetAndMetadata | None, *, newer: bool
     ) -> None:
         if offset is None:
             self.reset_uncommitted(state, newer=newer)
             return
         epoch = UNKNOWN if offset.leader_epoch is None else offset.leader_epoch
-        state.found_committed(offset.offset, epoch)
+        state.start_at_committed(offset.offset, epoch)
 
-    async def _reset(self, node_id: int, asked: Mapping[PartitionState, int]) -> None:
-        wanted = {state.partition: state.reset_to for state in asked}
-        rows = await self._lookups.list(node_id, wanted, self._timeout)
-        for state, version in asked.items():
+    async def _look_up_reset(self, node_id: int, versions: Mapping[PartitionState, int]) -> None:
+        wanted = {state.partition: state.reset_timestamp for state in versions}
+        rows = await self._offset_lookup.list_offsets(node_id, wanted, self._timeout)
+        for state, version in versions.items():
             if state.version != version:
                 continue
-            found = settle(
-                rows, state.partition, Found, refresh=self._client.request_metadata_update
+            found = value_or_error(
+                rows, state.partition, ListedOffset, refresh=self._client.request_metadata_update
             )
             if isinstance(found, KafkaError):
-                self._fetcher.broken(state, found)
+                self._fetcher.fail_partition(state, found)
             elif found is not None and found.offset < 0:
-                # Nothing is as young as that: go on at the end.
-                state.reset(-1, out_of_range=state.out_of_range)
+                # No record is as recent as the timestamp: continue at the end of the log.
+                state.request_reset(-1, out_of_range=state.out_of_range)
             elif found is not None:
-                self._begin_at(state, found.offset)
+                self._reset_to(state, found.offset)
 
-    def _begin_at(self, state: PartitionState, offset: int) -> None:
+    def _reset_to(self, state: PartitionState, offset: int) -> None:
         before = state.out_of_range
         state.seek(offset)
         if before is None:
             logger.info("%s: starting at offset %d", state.partition, offset)
             return
-        self.resets += 1
+        self.reset_count += 1
         logger.warning(
             "%s: offset %d is out of range: reading on at offset %d (auto_offset_reset=%s)%s",
             state.partition,
             before,
             offset,
-            self._policy,
+            self._reset_policy,
             f": {offset - before} offsets are skipped" if offset > before else "",
         )
 
-    async def _validate(self, node_id: int, asked: Mapping[PartitionState, int]) -> None:
+    async def _look_up_epoch_ends(
+        self, node_id: int, versions: Mapping[PartitionState, int]
+    ) -> None:
         metadata = self._client.metadata
-        leader_epochs = {state: metadata.leader_epoch(state.partition) for state in asked}
+        leader_epochs = {state: metadata.leader_epoch(state.partition) for state in versions}
         wanted = {
-            state.partition: state.fetch_epoch for state in asked if leader_epochs[state] >= 0
+            state.partition: state.fetch_epoch for state in versions if leader_epochs[state] >= 0
         }
-        rows: Mapping[TopicPartition, EpochEnd | KafkaError] = {}
+        rows: Mapping[TopicPartition, EpochEndOffset | KafkaError] = {}
         if wanted:
-            rows = await self._lookups.epoch_ends(node_id, wanted, self._timeout)
-        for state, version in asked.items():
+            rows = await self._offset_lookup.epoch_end_offsets(node_id, wanted, self._timeout)
+        for state, version in versions.items():
             if state.version != version:
                 continue
             if state.partition not in wanted:
-                state.validated(UNKNOWN)
+                state.complete_validation(UNKNOWN)
                 continue
-            end = settle(
-                rows, state.partition, EpochEnd, refresh=self._client.request_metadata_update
+            end = value_or_error(
+                rows, state.partition, EpochEndOffset, refresh=self._client.request_metadata_update
             )
             if isinstance(end, KafkaError):
-                self._fetcher.broken(state, end)
+                self._fetcher.fail_partition(state, end)
             elif end is not None:
-                self._compare(state, end, leader_epochs[state])
+                self._compare_with_leader(state, end, leader_epochs[state])
 
-    def _compare(self, state: PartitionState, end: EpochEnd, leader_epoch: int) -> None:
-        state.asking = False
+    def _compare_with_leader(
+        self, state: PartitionState, end: EpochEndOffset, leader_epoch: int
+    ) -> None:
+        state.lookup_pending = False
         if end.offset >= state.fetch_offset:
-            state.validated(leader_epoch)
+            state.complete_validation(leader_epoch)
             return
         error = OffsetOutOfRangeError(
             f"the new leader's log ends at {end.offset} where ours had {state.fetch_offset}: "
@@ -269,8 +289,8 @@ class Positions:
         )
         logger.warning("%s", error)
         if end.offset < 0:
-            self._fetcher.reset(state, error)
+            self._fetcher.reset_position(state, error)
         elif self._fetcher.may_reset:
-            state.truncated(end.offset, end.epoch, leader_epoch)
+            state.truncate(end.offset, end.epoch, leader_epoch)
         else:
-            self._fetcher.broken(state, error)
+            self._fetcher.fail_partition(state, error)

@@ -1,9 +1,9 @@
-"""What a consumer does in its group: subscriptions, shares of partitions, and taking them over.
+"""Applies the group's assignments: revokes partitions and takes new ones over.
 
-Eagerly, a consumer gives everything up before it joins; cooperatively, it gives up what it is told
-to after it has been told, and everybody joins once more (KIP-429). Either way partitions leave
-only between two polls of the application (`delivery_gate.py`), after what it was handed has been
-committed, if that is automatic, and after its listener has been told.
+With an eager assignor a consumer revokes all partitions before it joins. With a cooperative one it
+revokes only the partitions that the new assignment takes from it, and the group rebalances once
+more (KIP-429). Either way partitions are revoked between two polls (`delivery_gate.py`), after
+auto-commit has committed the processed records and the listeners have returned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_async.group.assignors import (
     Assignor,
     MemberSubscription,
     RebalanceProtocol,
-    choose,
+    create_assignors,
     rebalance_protocol,
 )
 from kafka_async.group.consumer_protocol import (
@@ -35,50 +35,55 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.cluster.metadata import ClusterMetadata
     from kafka_async.config import ConsumerConfig
-    from kafka_async.consumer.delivery_gate import Gate
-    from kafka_async.consumer.rebalance_listener import Herald
+    from kafka_async.consumer.delivery_gate import DeliveryGate
+    from kafka_async.consumer.rebalance_listener import RebalanceListenerInvoker
     from kafka_async.consumer.subscription import Subscription
-    from kafka_async.group.membership import Member
+    from kafka_async.group.member import Member
 
 logger = logging.getLogger("kafka_async.consumer")
 
-MUCH: Final = 16 * 1024
-"""Bytes of all members' subscriptions above which a thread reads them: a millisecond or two."""
-MANY: Final = 256
-"""Partitions and members above which a thread shares them out: two or three milliseconds."""
+THREAD_DECODE_BYTES: Final = 16 * 1024
+"""Bytes of all members' subscriptions above which a thread decodes them: about 1 ms."""
+THREAD_ASSIGN_SIZE: Final = 256
+"""Partitions and members above which a thread assigns them: two to three milliseconds."""
 
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
 Partitions = Collection[TopicPartition]
-Commit = Callable[[Partitions], Awaitable[None]]
+CommitBeforeRevoke = Callable[[Partitions], Awaitable[None]]
 
 
-def subscriptions_of(members: Sequence[Member]) -> dict[str, MemberSubscription]:
-    """What each member has said that it wants, by its id. Raises DecodeError."""
+def decode_subscriptions(members: Sequence[Member]) -> dict[str, MemberSubscription]:
+    """Return each member's subscription, by member id. Raises DecodeError."""
     return {
         member.member_id: decode_subscription(member.metadata, member.group_instance_id)
         for member in members
     }
 
 
-def shared_out(
+def assign_partitions(
     assignor: Assignor,
     partitions: Mapping[str, int],
     subscriptions: Mapping[str, MemberSubscription],
 ) -> dict[str, bytes]:
-    """Each member's share by its id, as SyncGroup carries it."""
-    shares = assignor.assign(partitions, subscriptions)
+    """Return each member's encoded assignment, by member id."""
+    assignments = assignor.assign(partitions, subscriptions)
     logger.debug(
-        "as the leader: %s of %s among %s: %s", assignor.name, partitions, subscriptions, shares
+        "as the leader: %s of %s among %s: %s",
+        assignor.name,
+        partitions,
+        subscriptions,
+        assignments,
     )
-    return {member: encode_assignment(shares.get(member, ())) for member in subscriptions}
+    return {member: encode_assignment(assignments.get(member, ())) for member in subscriptions}
 
 
-class ConsumerProtocol:
-    """A consumer's part in its group; the coordinator's task calls it (`GroupProtocol`).
+class ConsumerRebalanceHandler:
+    """Handles rebalances of a consumer; called by the membership task (`RebalanceHandler`).
 
-    `commit(partitions)` is called before partitions are given up; `on_change()` after the
-    assignment has changed.
+    Args:
+        commit: Called with partitions before they are revoked.
+        on_change: Called after the assignment has changed.
     """
 
     protocol_type = PROTOCOL_TYPE
@@ -88,32 +93,33 @@ class ConsumerProtocol:
         client: Client,
         config: ConsumerConfig,
         subscription: Subscription,
-        gate: Gate,
-        herald: Herald,
-        commit: Commit,
+        delivery_gate: DeliveryGate,
+        listeners: RebalanceListenerInvoker,
+        commit: CommitBeforeRevoke,
         on_change: Callable[[], None],
     ) -> None:
         self._client = client
         self._subscription = subscription
-        self._gate = gate
-        self._herald = herald
+        self._delivery_gate = delivery_gate
+        self._listeners = listeners
         self._commit = commit
         self._on_change = on_change
         self._rack = config.client_rack or None
         self._timeout = seconds(config.request_timeout_ms)
         self._assignors: dict[str, Assignor] = {
-            assignor.name: assignor for assignor in choose(config.partition_assignment_strategy)
+            assignor.name: assignor
+            for assignor in create_assignors(config.partition_assignment_strategy)
         }
         self._cooperative = (
             rebalance_protocol(list(self._assignors.values())) is RebalanceProtocol.COOPERATIVE
         )
         self._generation = -1
-        self._led: Mapping[str, int | None] = {}
+        self._led_topics: Mapping[str, int | None] = {}
 
     # -- GroupProtocol ----------------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
-        """This consumer's subscription, as each of its assignors wants it told."""
+        """Return this consumer's subscription, encoded for each of its assignors."""
         topics = self._subscription.topics
         return [
             (
@@ -131,9 +137,9 @@ class ConsumerProtocol:
             for name, assignor in self._assignors.items()
         ]
 
-    async def prepare(self) -> None:
-        """Give up everything, or cooperatively what is no longer subscribed to."""
-        self._watch({})
+    async def on_join_prepare(self) -> None:
+        """Revoke all partitions, or cooperatively those of topics no longer subscribed to."""
+        self._track_led_topics({})
         owned, topics = self._subscription.owned, self._subscription.topics
         if self._cooperative:
             owned = frozenset(p for p in owned if p.topic not in topics)
@@ -141,126 +147,126 @@ class ConsumerProtocol:
             await self._revoke(owned)
 
     async def assign(self, name: str, members: Sequence[Member]) -> Mapping[str, bytes]:
-        """Everybody's share, by the assignor that the group has chosen.
+        """Return all members' assignments by the assignor that the group has chosen.
 
-        What takes milliseconds in a large group is done in a thread.
+        Work that takes milliseconds in a large group is done in a thread.
         """
         size = sum(len(member.metadata) for member in members)
-        subscriptions = await self._worked_out(size > MUCH, subscriptions_of, members)
+        subscriptions = await self._run(size > THREAD_DECODE_BYTES, decode_subscriptions, members)
         topics = frozenset[str]().union(*(s.topics for s in subscriptions.values()))
         metadata = await self._client.refresh_metadata(topics=topics, timeout=self._timeout)
         counts = {topic: metadata.partitions(topic) for topic in topics}
         known = {topic: count for topic, count in counts.items() if count is not None}
-        shares = await self._worked_out(
-            sum(known.values()) + len(members) > MANY,
-            shared_out,
+        assignments = await self._run(
+            sum(known.values()) + len(members) > THREAD_ASSIGN_SIZE,
+            assign_partitions,
             self._assignors[name],
             known,
             subscriptions,
         )
-        self._watch(counts)
-        return shares
+        self._track_led_topics(counts)
+        return assignments
 
-    async def _worked_out(self, aside: bool, function: Callable[[*Args], R], *args: *Args) -> R:
-        if aside:
+    async def _run(self, in_thread: bool, function: Callable[[*Args], R], *args: *Args) -> R:
+        if in_thread:
             return await self._client.supervisor.offload(function, *args)
         return function(*args)
 
-    async def take(self, name: str, assignment: bytes, generation: int) -> bool:
-        """Give up what is not in the share, take what is new; True if something was given up."""
-        share = decode_assignment(assignment)
+    async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
+        """Revoke and add partitions as assigned; True if any was revoked."""
+        assigned = decode_assignment(assignment)
         owned = self._subscription.owned
-        gone = owned - share
-        if gone:
-            await self._revoke(gone)
+        revoked = owned - assigned
+        if revoked:
+            await self._revoke(revoked)
         self._generation = generation
-        await self._accept(share - owned)
-        return bool(gone)
+        await self._assign_new(assigned - owned)
+        return bool(revoked)
 
-    async def lose(self) -> None:
-        """Drop everything once the application asks again; until then it is fenced, not misled."""
-        self._watch({})
+    async def on_partitions_lost(self) -> None:
+        """Drop all partitions at the next poll; until then the coordinator fences commits."""
+        self._track_led_topics({})
         if not self._subscription.owned:
             return
-        self._gate.hold()
+        self._delivery_gate.hold()
         try:
-            await self._gate.at_rest(patient=True)
+            await self._delivery_gate.wait_until_processed(ignore_poll_timeout=True)
             lost = self._subscription.owned
             self._generation = -1
-            await self._herald.tell(self._herald.lost, lost, self._gate)
-            self._subscription.disown(lost)
+            await self._listeners.invoke(self._listeners.lost, lost, self._delivery_gate)
+            self._subscription.remove_owned(lost)
             if self._client.hooks.active:
                 client_id = self._client.config.client_id
                 self._client.hooks.emit(hooks.PartitionsLost(client_id, lost))
             self._on_change()
         finally:
-            self._gate.release()
+            self._delivery_gate.release()
 
-    async def release(self) -> None:
-        """Give up everything for good."""
-        self._watch({})
+    async def on_leave_prepare(self) -> None:
+        """Revoke all partitions."""
+        self._track_led_topics({})
         if self._subscription.owned:
-            await self._revoke(self._subscription.owned, patient=True)
+            await self._revoke(self._subscription.owned, ignore_poll_timeout=True)
         self._generation = -1
 
-    def last_asked(self) -> float:
-        """When the application was last seen to ask."""
-        return self._gate.last_asked()
+    def last_poll_time(self) -> float:
+        """Return the event loop time of the last poll."""
+        return self._delivery_gate.last_poll_time()
 
-    # -- taking and giving up ---------------------------------------------------------------------
+    # -- revoking and assigning -------------------------------------------------------------------
 
     async def _revoke(
-        self, partitions: frozenset[TopicPartition], *, patient: bool = False
+        self, partitions: frozenset[TopicPartition], *, ignore_poll_timeout: bool = False
     ) -> None:
-        self._gate.hold()
+        self._delivery_gate.hold()
         try:
-            await self._gate.at_rest(patient=patient)
+            await self._delivery_gate.wait_until_processed(ignore_poll_timeout=ignore_poll_timeout)
             await self._commit(partitions)
-            await self._herald.tell(self._herald.revoked, partitions, self._gate)
-            self._subscription.disown(partitions)
+            await self._listeners.invoke(self._listeners.revoked, partitions, self._delivery_gate)
+            self._subscription.remove_owned(partitions)
             if self._client.hooks.active:
                 client_id = self._client.config.client_id
                 self._client.hooks.emit(hooks.PartitionsRevoked(client_id, partitions))
             self._on_change()
         finally:
-            self._gate.release()
+            self._delivery_gate.release()
 
-    async def _accept(self, partitions: frozenset[TopicPartition]) -> None:
-        self._subscription.own(partitions)
+    async def _assign_new(self, partitions: frozenset[TopicPartition]) -> None:
+        self._subscription.add_owned(partitions)
         self._on_change()
-        self._gate.hold()
+        self._delivery_gate.hold()
         try:
-            await self._herald.tell(self._herald.assigned, partitions, self._gate)
+            await self._listeners.invoke(self._listeners.assigned, partitions, self._delivery_gate)
         finally:
-            self._gate.release()
-        self._subscription.release(partitions)
+            self._delivery_gate.release()
+        self._subscription.start_fetching(partitions)
         if self._client.hooks.active:
             client_id = self._client.config.client_id
             self._client.hooks.emit(hooks.PartitionsAssigned(client_id, partitions))
         self._on_change()
 
-    # -- the leader's watch -----------------------------------------------------------------------
+    # -- topics of a leader -----------------------------------------------------------------------
 
-    def changed(self, metadata: ClusterMetadata) -> str | None:
-        """As the leader: why the group has to share out again; None if it has not."""
-        for topic, count in self._led.items():
+    def rebalance_reason(self, metadata: ClusterMetadata) -> str | None:
+        """Return why the leader must rebalance the group; None if it need not."""
+        for topic, count in self._led_topics.items():
             now = metadata.partitions(topic)
             if now is not None and now != count:
                 return f"topic {topic} has {now} partitions, not {count or 0}"
         return None
 
-    def missing(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the topics that this member assigned as the leader and metadata calls unknown.
+    def missing_topics(self, metadata: ClusterMetadata) -> frozenset[str]:
+        """Return the topics that this leader assigned and that metadata reports as unknown.
 
-        They may have been deleted, or the broker that answered may have just started.
+        They may have been deleted, or the broker that responded may have just started.
         """
         return frozenset(
             topic
-            for topic, count in self._led.items()
+            for topic, count in self._led_topics.items()
             if count is not None and isinstance(metadata.error(topic), UnknownTopicOrPartitionError)
         )
 
-    def _watch(self, counts: Mapping[str, int | None]) -> None:
-        self._client.track_topics(counts.keys() - self._led.keys())
-        self._client.untrack_topics(self._led.keys() - counts.keys())
-        self._led = counts
+    def _track_led_topics(self, counts: Mapping[str, int | None]) -> None:
+        self._client.track_topics(counts.keys() - self._led_topics.keys())
+        self._client.untrack_topics(self._led_topics.keys() - counts.keys())
+        self._led_topics = counts

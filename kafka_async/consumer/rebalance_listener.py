@@ -1,4 +1,4 @@
-"""What an application may want to know of a rebalance, and how it is told."""
+"""Rebalance listeners and their invocation."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafka_async.consumer.delivery_gate import Gate
+    from kafka_async.consumer.delivery_gate import DeliveryGate
 
 Partitions: TypeAlias = Collection[TopicPartition]
 Callback: TypeAlias = Callable[[Partitions], Awaitable[None] | None]
 
 
 class RebalanceListener:
-    """Override what you need; each may be a plain method or `async def`.
+    """Receives changes of the partition assignment; override the methods you need.
 
-    They run in the consumer's own task, one after another, while nothing is handed out, and
-    heartbeats go on. The other members of a rebalance wait for `on_revoked`: if it takes longer
-    than the longest max_poll_interval_ms of the group, the coordinator removes this member, which
-    joins again afterwards. `on_assigned` may take longer as long as no other rebalance begins. The
-    consumer may be sought and committed in them, but not asked for records. What they raise is
-    raised by the next call that asks for records.
+    Each may be a plain method or `async def`. They run in the consumer's membership task, one after
+    another, while no records are returned; heartbeats continue. The other members of a rebalance
+    wait for `on_revoked`: if it takes longer than the group's longest max_poll_interval_ms, the
+    coordinator removes this member, which joins again afterwards. `on_assigned` may take longer as
+    long as no other rebalance starts. The methods may seek and commit but not poll. An exception is
+    raised by the application's next poll.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are newly this consumer's; nothing of them has been fetched yet."""
+        """Handle newly assigned partitions, before anything is fetched from them."""
 
     def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These are about to be given up; they are still this consumer's until this returns."""
+        """Handle partitions about to be revoked; they are owned until this returns."""
 
     def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These may be somebody else's already: committing them fails."""
+        """Handle lost partitions: another member may own them already, and commits fail."""
 
 
-class Herald:
-    """Tells listeners, and keeps what they raise for the application's next question."""
+class RebalanceListenerInvoker:
+    """Invokes the listeners, and keeps an exception for the application's next poll."""
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
@@ -47,7 +47,7 @@ class Herald:
         self.lost: list[Callback] = []
 
     def add(self, listener: RebalanceListener) -> None:
-        """Tell this one too."""
+        """Add a listener."""
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if not callable(getattr(listener, name, None)):
                 raise TypeError(
@@ -58,16 +58,18 @@ class Herald:
         self.revoked.append(listener.on_revoked)
         self.lost.append(listener.on_lost)
 
-    async def tell(self, callbacks: list[Callback], partitions: Partitions, gate: Gate) -> None:
-        """Call each; asking for records is refused to them."""
+    async def invoke(
+        self, callbacks: list[Callback], partitions: Partitions, delivery_gate: DeliveryGate
+    ) -> None:
+        """Call each callback; polling is refused meanwhile."""
         for callback in list(callbacks):
-            gate.telling(asyncio.current_task())
+            delivery_gate.set_listener_task(asyncio.current_task())
             try:
-                answer = callback(frozenset(partitions))
-                if inspect.isawaitable(answer):
-                    await answer
-            except Exception as error:  # noqa: BLE001  # raised by the next call that asks for records
+                result = callback(frozenset(partitions))
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:  # noqa: BLE001  # raised by the next poll
                 self.failure = error
-                gate.arrived.set()
+                delivery_gate.data_ready.set()
             finally:
-                gate.telling(None)
+                delivery_gate.set_listener_task(None)

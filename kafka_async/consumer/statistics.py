@@ -1,4 +1,4 @@
-"""A snapshot of what a consumer has done, under Kafka's own metric names."""
+"""Statistics of a consumer under Kafka's metric names."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """Totals since the start.
+    """Snapshot of a consumer's statistics; totals count from its start.
 
     Attributes:
-        records_consumed_total: records handed out.
-        bytes_consumed_total: bytes of batches fetched.
-        fetch_total: answers to fetches.
-        commit_total: answers to commits that took something.
-        rebalance_total: assignments taken over.
-        offset_reset_total: offsets that were out of range and reset by auto_offset_reset; each was
-            logged as a warning.
-        assigned_partitions: partitions read now.
-        records_lag: by partition, records between its position and its high watermark (its last
-            stable offset with `read_committed`), as of the last fetch; partitions not fetched yet
-            are missing.
-        records_lag_max: the largest of them, None if there are none.
-        buffered_bytes: bytes fetched and not handed out.
-        fetch_throttle_time_avg: average throttle time of the responses, in milliseconds.
-        fetch_throttle_time_max: longest throttle time of a response, in milliseconds.
+        records_consumed_total: Records returned.
+        bytes_consumed_total: Bytes of fetched batches.
+        fetch_total: Fetch responses.
+        commit_total: Successful commit requests.
+        rebalance_total: Completed rebalances.
+        offset_reset_total: Positions that were out of range and reset by auto_offset_reset; each
+            was logged as a warning.
+        assigned_partitions: Number of partitions assigned now.
+        records_lag: Records between a partition's position and its high watermark (its last stable
+            offset with `read_committed`), as of the last fetch; without partitions never fetched.
+        records_lag_max: The largest value of `records_lag`; None if it is empty.
+        buffered_bytes: Bytes fetched and not returned yet.
+        fetch_throttle_time_avg: Average throttle time of the responses, in milliseconds.
+        fetch_throttle_time_max: Longest throttle time of a response, in milliseconds.
     """
 
     records_consumed_total: int

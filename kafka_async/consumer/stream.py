@@ -1,7 +1,7 @@
-"""`async for record in consumer`: one record after the other, without waiting in between.
+"""Record streams: `async for record in consumer`.
 
-The record in hand counts as done when the next one is asked for. A stream never holds the event
-loop for longer than 5 ms.
+A record counts as processed when the next one is requested. A stream holds the event loop for 5 ms
+at most.
 """
 
 from __future__ import annotations
@@ -17,78 +17,88 @@ if TYPE_CHECKING:
     from kafka_async.consumer.fetch_buffer import AnyRecord
     from kafka_async.consumer.subscription import PartitionState
 
-SLICE: Final = 0.005
-"""Seconds for which the event loop may be held."""
+MAX_LOOP_SECONDS: Final = 0.005
+"""Maximum seconds for which the event loop is held."""
 
 
-class Supply(Protocol):
-    """Where a stream gets its records from."""
+class RecordSource(Protocol):
+    """Provides a stream's records."""
 
     async def next_records(self) -> tuple[PartitionState, list[AnyRecord]]:
-        """Some of a batch; waits. Raises ClientClosedError once the consumer stops."""
+        """Wait for records of one batch. Raises ClientClosedError once the consumer stops."""
         ...
 
-    async def breathe(self) -> None:
-        """Let the event loop do something else."""
+    async def yield_to_event_loop(self) -> None:
+        """Let other tasks run."""
         ...
 
     def put_back(self, rest: tuple[PartitionState, list[AnyRecord]] | None) -> None:
-        """These were not handed out after all."""
+        """Take back records that were not returned."""
         ...
 
 
-class Cursor:
-    """How far the application has come in the records that were taken for its streams.
+class StreamCursor:
+    """Tracks which of the records taken for a stream were returned.
 
-    `hand` holds them, and gives them as long as that needs no look at anything else.
+    `next_record` holds the records, and returns them while nothing else has to be checked.
     """
 
-    __slots__ = ("_convert", "_supply", "_time", "_yield_at", "hand", "place", "state")
+    __slots__ = (
+        "_clock",
+        "_convert",
+        "_supply",
+        "_yield_at",
+        "next_record",
+        "position_version",
+        "state",
+    )
 
-    def __init__(self, supply: Supply, convert: Convert | None) -> None:
+    def __init__(self, supply: RecordSource, convert: Convert | None) -> None:
         self._supply = supply
         self._convert = convert
-        self._time = asyncio.get_running_loop().time
+        self._clock = asyncio.get_running_loop().time
         self._yield_at = 0.0
-        self.hand = NextRecord(self._time, self._more)
+        self.next_record = NextRecord(self._clock, self._next)
         self.state: PartitionState | None = None
-        self.place = 0
+        self.position_version = 0
 
     def stream(self) -> RecordIterator[Any, Any]:
-        """A new iterator of the records, from where the last one came to."""
-        self._let_go_at(self._time() + SLICE)
-        return RecordIterator[Any, Any](self.hand)
+        """Return a new iterator, which continues where the last one ended."""
+        self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)
+        return RecordIterator[Any, Any](self.next_record)
 
     @property
     def record(self) -> AnyRecord | None:
-        """The record in the application's hands, as it was before it was deserialized."""
-        hand = self.hand
-        return hand.records[hand.at - 1] if hand.at else None
+        """The record returned last, before it was deserialized; None if there is none."""
+        next_record = self.next_record
+        return next_record.records[next_record.at - 1] if next_record.at else None
 
     @property
     def current(self) -> PartitionState | None:
-        """The partition that the records are of, if it still stands where they belong."""
+        """The partition of the records; None if it was sought or lost since."""
         state = self.state
-        return state if state is not None and state.place == self.place else None
+        return (
+            state if state is not None and state.position_version == self.position_version else None
+        )
 
-    # -- asking for the next ----------------------------------------------------------------------
+    # -- returning records ------------------------------------------------------------------------
 
-    async def _more(self) -> AnyRecord:
-        """The next record, wherever it is. Raises StopAsyncIteration once the consumer stops."""
-        if self._time() >= self._yield_at:
-            await self._supply.breathe()
-            self._let_go_at(self._time() + SLICE)
-        hand = self.hand
-        if hand.at == len(hand.records):
+    async def _next(self) -> AnyRecord:
+        """Return the next record. Raises StopAsyncIteration once the consumer stops."""
+        if self._clock() >= self._yield_at:
+            await self._supply.yield_to_event_loop()
+            self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)
+        next_record = self.next_record
+        if next_record.at == len(next_record.records):
             await self._refill()
-        record = hand.records[hand.at]
+        record = next_record.records[next_record.at]
         if self._convert is not None:
             try:
                 record = self._convert(record)
             except RecordDeserializationError:
-                self._supply.put_back(self._stumble())
+                self._supply.put_back(self._take_back_failed())
                 raise
-        hand.at += 1
+        next_record.at += 1
         return record
 
     async def _refill(self) -> None:
@@ -97,50 +107,49 @@ class Cursor:
             state, records = await self._supply.next_records()
         except ClientClosedError:
             raise StopAsyncIteration from None
-        self._let_go_at(self._time() + SLICE)
-        self.state, self.place = state, state.place
-        self.hand.records, self.hand.at = records, 0
-        state.position = state.done = records[0].offset
+        self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)
+        self.state, self.position_version = state, state.position_version
+        self.next_record.records, self.next_record.at = records, 0
+        state.position = state.processed = records[0].offset
 
-    def _let_go_at(self, time: float) -> None:
+    def _set_yield_time(self, time: float) -> None:
         self._yield_at = time
-        # What is to be deserialized is not given as it is.
-        self.hand.until = time if self._convert is None else float("-inf")
+        # With deserializers the kernel must not return records by itself.
+        self.next_record.until = time if self._convert is None else float("-inf")
 
-    # -- what became of those before --------------------------------------------------------------
+    # -- positions --------------------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Note in the partition's state how far the records have gone out."""
+    def update_position(self) -> None:
+        """Set the partition's position after the record returned last."""
         state, record = self.current, self.record
         if state is not None and record is not None:
             epoch = record.leader_epoch
-            state.handed_out(record.offset + 1, -1 if epoch is None else epoch)
-            state.done = max(state.done, record.offset)
+            state.advance_position(record.offset + 1, -1 if epoch is None else epoch)
+            state.processed = max(state.processed, record.offset)
 
     def finish(self) -> None:
-        """The records are through: go on after them, beyond what compaction has removed."""
-        self.settle()
+        """Set the position behind the records, and behind offsets that compaction has removed."""
+        self.update_position()
         state = self.current
-        if state is not None and self.hand.at:
-            state.handed_out(state.buffer.position)
-            state.asked_past()
-        self._forget()
+        if state is not None and self.next_record.at:
+            state.advance_position(state.buffer.position)
+            state.mark_processed()
+        self._clear()
 
-    def cut(self) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """Hand out no more of the records; what is left, if it is still worth something."""
-        self.settle()
-        state, rest = self.current, self.hand.records[self.hand.at :]
-        self._forget()
+    def take_back(self) -> tuple[PartitionState, list[AnyRecord]] | None:
+        """Remove the records that were not returned, and return them if they are still valid."""
+        self.update_position()
+        state, rest = self.current, self.next_record.records[self.next_record.at :]
+        self._clear()
         return None if state is None else (state, rest)
 
-    def _stumble(self) -> tuple[PartitionState, list[AnyRecord]] | None:
-        """The next record cannot be handed out: what is left of the records, from it on."""
-        rest = self.cut()
+    def _take_back_failed(self) -> tuple[PartitionState, list[AnyRecord]] | None:
+        """Remove the records from the next one on, which cannot be deserialized."""
+        rest = self.take_back()
         if rest is not None:
-            rest[0].asked_past()
+            rest[0].mark_processed()
         return rest
 
-    def _forget(self) -> None:
-        """Hold nothing."""
+    def _clear(self) -> None:
         self.state = None
-        self.hand.records, self.hand.at = [], 0
+        self.next_record.records, self.next_record.at = [], 0

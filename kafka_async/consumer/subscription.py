@@ -1,13 +1,13 @@
-"""What a consumer reads, and where it stands in each partition. Pure; changed in the loop only.
+"""A consumer's subscription and the state of its partitions. Pure; used in the event loop only.
 
-Four offsets of a partition matter, in this order: `committed`, which the group knows; `done`, below
-which everything was asked past, so that auto-commit may have it; `position`, the next record to
-hand out, with the records between the two in the application's hands; and `fetch_offset`, the next
-to ask a broker for, with what lies between in the buffer.
+A partition has four offsets, in this order: `committed` in the group; `processed`, below which the
+application has processed the records, so that auto-commit may commit it; `position`, the next
+offset to return, where records between `processed` and `position` are being processed; and
+`fetch_offset`, the next offset to fetch, with the records before it in the buffer.
 
-Whatever makes answers under way worthless (a seek, a loss, another leader) gives the partition a
-new `version`; an answer to a question of an older version is dropped. What makes records worthless
-that were fetched already (a seek, a loss) gives it a new `place` too.
+A seek, a loss of the partition or a new leader outdates pending lookups and fetches and gives the
+partition a new `version`; a response to a request of an older version is dropped. A seek or a loss
+outdates fetched records too and gives it a new `position_version`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import enum
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.consumer.fetch_buffer import Buffer, CompletedFetch
+from kafka_async.consumer.fetch_buffer import CompletedFetch, FetchBuffer
 from kafka_async.errors import IllegalStateError, KafkaError
 from kafka_async.types import OffsetAndMetadata, TopicPartition
 
@@ -29,209 +29,222 @@ if TYPE_CHECKING:
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Timestamps that ListOffsets takes for the two ends of a log."""
+"""Timestamps that stand for the two ends of a log in ListOffsets."""
 UNKNOWN: Final = -1
 
 
-class Phase(enum.Enum):
-    """How far a partition is from being fetched."""
+class FetchState(enum.Enum):
+    """States of a partition, as in Java's `SubscriptionState`."""
 
-    HELD = "the listener is being told of it"
-    NEW = "its committed offset is to be looked up"
-    RESETTING = "an offset is to be looked up by time, or at an end of the log"
-    VALIDATING = "its position is to be compared with a new leader's log (KIP-320)"
-    READY = "it can be fetched"
-    BROKEN = "an error stands in the way until somebody seeks"
+    AWAIT_CALLBACK = "waits for the listener's on_assigned"
+    INITIALIZING = "waits for the committed offset"
+    AWAIT_RESET = "waits for an offset by time or at an end of the log"
+    AWAIT_VALIDATION = "waits for a comparison with the new leader's log (KIP-320)"
+    FETCHING = "can be fetched"
+    FAILED = "failed until the application seeks"
 
 
 class PartitionState:
-    """One partition of a consumer's."""
+    """State of one partition of a consumer."""
 
     __slots__ = (
-        "asking",
-        "base",
         "buffer",
+        "commit_base",
         "committed",
-        "done",
+        "consecutive_failures",
         "error",
-        "failures",
         "fetch_epoch",
         "fetch_offset",
+        "fetch_state",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
         "log_start_offset",
+        "lookup_pending",
         "out_of_range",
         "partition",
         "paused",
-        "phase",
-        "place",
         "position",
         "position_epoch",
-        "replica",
-        "replica_until",
-        "reset_to",
+        "position_version",
+        "preferred_replica",
+        "preferred_replica_until",
+        "processed",
+        "reset_timestamp",
         "retry_at",
         "version",
     )
 
-    _numbers = itertools.count(1)
+    _versions = itertools.count(1)
 
-    def __init__(self, partition: TopicPartition, phase: Phase = Phase.NEW) -> None:
+    def __init__(
+        self, partition: TopicPartition, fetch_state: FetchState = FetchState.INITIALIZING
+    ) -> None:
         self.partition = partition
-        self.phase = phase
-        self.version = self.place = next(self._numbers)
+        self.fetch_state = fetch_state
+        self.version = self.position_version = next(self._versions)
         self.paused = False
-        self.asking = False  # a look-up is under way
+        self.lookup_pending = False
         self.retry_at = 0.0
-        self.failures = 0  # in a row, since the last answer that had no error
+        self.consecutive_failures = 0
         self.error: KafkaError | None = None
-        self.reset_to: int = EARLIEST
-        self.out_of_range: int | None = None  # the offset that is being reset, for the log
-        self.committed = self.base = self.done = self.position = UNKNOWN
+        self.reset_timestamp: int = EARLIEST
+        self.out_of_range: int | None = None  # offset that caused the pending reset
+        self.committed = self.commit_base = self.processed = self.position = UNKNOWN
         self.position_epoch = UNKNOWN
         self.fetch_offset = self.fetch_epoch = UNKNOWN
-        self.leader_epoch = UNKNOWN  # the one that the position was compared with
+        self.leader_epoch = UNKNOWN  # of the leader that has validated the position
         self.high_watermark = self.last_stable_offset = self.log_start_offset = UNKNOWN
-        self.replica: int | None = None  # where to fetch rather than at the leader (KIP-392)
-        self.replica_until = 0.0
-        self.buffer = Buffer(partition)
+        self.preferred_replica: int | None = None  # follower to fetch from (KIP-392)
+        self.preferred_replica_until = 0.0
+        self.buffer = FetchBuffer(partition)
 
     @property
-    def in_hand(self) -> bool:
-        """Whether the application has records that are neither committed nor asked past."""
-        return self.position > self.done and self.position > self.committed
+    def has_unprocessed(self) -> bool:
+        """True if returned records are neither committed nor followed by another poll."""
+        return self.position > self.processed and self.position > self.committed
 
     @property
-    def moved(self) -> bool:
-        """Whether something was handed out that is not committed."""
-        return self.position != self.base
+    def has_uncommitted(self) -> bool:
+        """True if records were returned that are not committed."""
+        return self.position != self.commit_base
 
     def lag(self, *, committed: bool) -> int | None:
-        """Return the records from the position to the high watermark; None while one is unknown.
+        """Return the records between the position and the high watermark; None if unknown.
 
-        If `committed`, to the last stable offset instead.
+        Args:
+            committed: Count up to the last stable offset instead.
         """
         end = self.last_stable_offset if committed else self.high_watermark
         if UNKNOWN in (end, self.position):
             return None
         return max(0, end - self.position)
 
-    def to_commit(self, *, in_hand: bool) -> OffsetAndMetadata | None:
-        """What there is to commit, with what is in hand or without; None if nothing is new."""
-        offset = self.position if in_hand else self.done
+    def to_commit(self, *, include_unprocessed: bool) -> OffsetAndMetadata | None:
+        """Return the offset to commit; None if it is committed already.
+
+        Args:
+            include_unprocessed: Whether to commit the position, or only what was processed.
+        """
+        offset = self.position if include_unprocessed else self.processed
         if offset in (UNKNOWN, self.committed):
             return None
         return OffsetAndMetadata(
             offset, None if self.position_epoch == UNKNOWN else self.position_epoch
         )
 
-    def renew(self) -> None:
-        """Make every answer under way worthless."""
-        self.version = next(self._numbers)
-        self.asking = False
+    def invalidate_lookups(self) -> None:
+        """Outdate the pending lookups and fetches."""
+        self.version = next(self._versions)
+        self.lookup_pending = False
         self.retry_at = 0.0
 
-    def leave(self) -> None:
-        """Make what was fetched worthless too."""
-        self.renew()
-        self.place = self.version
+    def invalidate(self) -> None:
+        """Outdate the pending lookups and fetches, and the fetched records."""
+        self.invalidate_lookups()
+        self.position_version = self.version
         self.error = None
         self.out_of_range = None
 
     def seek(self, offset: int, epoch: int = UNKNOWN) -> None:
-        """Go on at `offset`."""
-        self.leave()
+        """Set the position."""
+        self.invalidate()
         self.buffer.clear(offset)
-        self.position = self.done = self.base = self.fetch_offset = offset
+        self.position = self.processed = self.commit_base = self.fetch_offset = offset
         self.position_epoch = self.fetch_epoch = epoch
-        self._found()
+        self._on_position_found()
 
-    def reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
-        """Look up where to go on: at LATEST, EARLIEST, or the first record not older (ms).
+    def request_reset(self, timestamp: int, *, out_of_range: int | None = None) -> None:
+        """Request a lookup of the position by time.
 
-        `out_of_range` is the offset that the broker does not have, if that is the reason.
+        Args:
+            timestamp: LATEST, EARLIEST, or the time of the first record in milliseconds.
+            out_of_range: The offset that the broker does not have, if that is the cause.
         """
-        self.leave()
+        self.invalidate()
         self.out_of_range = out_of_range
         self.buffer.clear(UNKNOWN)
-        self.reset_to = timestamp
-        self.position = self.done = self.base = self.fetch_offset = UNKNOWN
-        self.replica = None
-        self.phase = Phase.RESETTING
+        self.reset_timestamp = timestamp
+        self.position = self.processed = self.commit_base = self.fetch_offset = UNKNOWN
+        self.preferred_replica = None
+        self.fetch_state = FetchState.AWAIT_RESET
 
-    def found_committed(self, offset: int, epoch: int = UNKNOWN) -> None:
-        """The group's offset is known: go on there."""
+    def start_at_committed(self, offset: int, epoch: int = UNKNOWN) -> None:
+        """Set the position to the committed offset."""
         self.seek(offset, epoch)
         self.committed = offset
 
-    def handed_out(self, position: int, epoch: int = UNKNOWN) -> None:
-        """Records up to `position` are in the application's hands."""
+    def advance_position(self, position: int, epoch: int = UNKNOWN) -> None:
+        """Set the position after records that are returned to the application."""
         self.position = position
         if epoch != UNKNOWN:
             self.position_epoch = epoch
 
-    def asked_past(self) -> None:
-        """The application has asked for the next: it is done with what it had."""
-        self.done = self.position
+    def mark_processed(self) -> None:
+        """Mark all returned records as processed: the application polled again."""
+        self.processed = self.position
 
-    def was_committed(self, offset: int) -> None:
-        """Note that the group has taken this offset; records in hand before it are done with."""
-        self.committed = self.base = offset
-        if self.done < offset <= self.position:
-            self.done = offset
+    def on_committed(self, offset: int) -> None:
+        """Record a commit; returned records before the offset count as processed."""
+        self.committed = self.commit_base = offset
+        if self.processed < offset <= self.position:
+            self.processed = offset
 
-    def fetched(self, found: CompletedFetch) -> None:
-        """An answer brought more."""
+    def add_fetch(self, found: CompletedFetch) -> None:
+        """Add a completed fetch to the buffer."""
         self.fetch_offset = found.end
         if found.epoch != UNKNOWN:
             self.fetch_epoch = found.epoch
         self.buffer.add(found)
 
-    def led_by(self, leader_epoch: int) -> None:
-        """A leader of this epoch serves the partition: if it is new, compare logs first."""
+    def maybe_validate_position(self, leader_epoch: int) -> None:
+        """Request a comparison with the leader's log if the leader is new (KIP-320)."""
         if leader_epoch == UNKNOWN or leader_epoch <= self.leader_epoch:
             return
-        if self.phase is not Phase.READY or self.fetch_epoch == UNKNOWN:
-            if self.phase is not Phase.VALIDATING:
+        if self.fetch_state is not FetchState.FETCHING or self.fetch_epoch == UNKNOWN:
+            if self.fetch_state is not FetchState.AWAIT_VALIDATION:
                 self.leader_epoch = leader_epoch
             return
-        self.renew()
-        self.phase = Phase.VALIDATING
+        self.invalidate_lookups()
+        self.fetch_state = FetchState.AWAIT_VALIDATION
 
-    def validated(self, leader_epoch: int) -> None:
-        """The leader of this epoch has everything up to where the next fetch begins."""
+    def complete_validation(self, leader_epoch: int) -> None:
+        """Fetch from the leader of this epoch: its log contains the position."""
         self.leader_epoch = leader_epoch
-        self.phase = Phase.READY
+        self.fetch_state = FetchState.FETCHING
 
-    def truncated(self, offset: int, epoch: int, leader_epoch: int) -> None:
-        """The new leader's log ends at `offset`, before what was fetched: go on from there."""
-        position, done, base = self.position, self.done, self.base
+    def truncate(self, offset: int, epoch: int, leader_epoch: int) -> None:
+        """Go back to `offset`, where the new leader's log ends before the fetched records."""
+        position, processed, commit_base = self.position, self.processed, self.commit_base
         self.seek(min(offset, position), epoch)
-        self.done, self.base = min(done, self.position), min(base, self.position)
-        self.validated(leader_epoch)
+        self.processed, self.commit_base = (
+            min(processed, self.position),
+            min(commit_base, self.position),
+        )
+        self.complete_validation(leader_epoch)
 
-    def broken(self, error: KafkaError) -> None:
-        """Raise this to the application, and go on only when it has sought elsewhere."""
+    def fail(self, error: KafkaError) -> None:
+        """Raise this error at the application's next poll; fetching continues after a seek."""
         self.error = error
-        self.phase = Phase.BROKEN
+        self.fetch_state = FetchState.FAILED
 
-    def release(self) -> None:
-        """The listener has been told, and has not sought anywhere."""
-        if self.phase is Phase.HELD:
-            self.phase = Phase.NEW
+    def on_callback_done(self) -> None:
+        """Look up the position, unless the listener has sought to one."""
+        if self.fetch_state is FetchState.AWAIT_CALLBACK:
+            self.fetch_state = FetchState.INITIALIZING
 
-    def _found(self) -> None:
+    def _on_position_found(self) -> None:
         known = self.fetch_epoch != UNKNOWN
         self.leader_epoch = UNKNOWN
-        self.phase = Phase.VALIDATING if known else Phase.READY
+        self.fetch_state = FetchState.AWAIT_VALIDATION if known else FetchState.FETCHING
 
 
 class Subscription:
-    """The topics that a consumer wants, and the partitions it has: its group's and static ones.
+    """The subscribed topics and the partitions: those assigned by the group and static ones.
 
-    `forfeited` are partitions that were given up while records of theirs were handed out and not
-    committed; a transaction that holds those records must not commit.
+    Attributes:
+        lost_uncommitted: Partitions revoked or lost while returned records were not committed; a
+            transaction with such records must not commit.
     """
 
     def __init__(self) -> None:
@@ -240,57 +253,61 @@ class Subscription:
         self.states: dict[TopicPartition, PartitionState] = {}
         self.owned: frozenset[TopicPartition] = frozenset()
         self.static: frozenset[TopicPartition] = frozenset()
-        self.forfeited: set[TopicPartition] = set()
-        self._sizes: dict[str, tuple[UUID, int]] = {}
+        self.lost_uncommitted: set[TopicPartition] = set()
+        self._partition_counts: dict[str, tuple[UUID, int]] = {}
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(self.states.values())
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """Every partition that the consumer reads."""
+        """All partitions that the consumer reads."""
         return self.owned | self.static
 
     @property
-    def reads(self) -> bool:
-        """True if there is anything to read: a subscription, a pattern or partitions."""
+    def reads_anything(self) -> bool:
+        """True if there is a subscription, a pattern or a partition."""
         return bool(self.topics or self.states) or self.pattern is not None
 
     def state(self, partition: TopicPartition) -> PartitionState:
-        """A partition's state. Raises IllegalStateError if it is not assigned."""
+        """Return a partition's state. Raises IllegalStateError if it is not assigned."""
         state = self.states.get(partition)
         if state is None:
             raise IllegalStateError(f"{partition} is not assigned to this consumer")
         return state
 
     def select(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        """The states of some partitions; those of all if none is named."""
+        """Return the states of these partitions, or of all if none is named."""
         chosen = list(partitions)
         return [self.state(p) for p in chosen] if chosen else list(self)
 
-    def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group has given these; they are held until `release`."""
+    def add_owned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions assigned by the group; `start_fetching` follows their callback."""
         self.owned |= frozenset(partitions)
         for partition in partitions:
-            self.states.setdefault(partition, PartitionState(partition, Phase.HELD))
+            self.states.setdefault(partition, PartitionState(partition, FetchState.AWAIT_CALLBACK))
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """These may be fetched now."""
+    def start_fetching(self, partitions: Iterable[TopicPartition]) -> None:
+        """Start to fetch these partitions: the listener's callback has returned."""
         for partition in partitions:
             if partition in self.states:
-                self.states[partition].release()
+                self.states[partition].on_callback_done()
 
-    def disown(self, partitions: Iterable[TopicPartition]) -> None:
-        """The group takes these away."""
+    def remove_owned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions that the group revoked."""
         gone = frozenset(partitions)
         self.owned -= gone
-        self._drop(gone - self.static)
+        self._remove(gone - self.static)
 
-    def follow(self, counts: Mapping[str, int | None]) -> bool:
-        """Own every partition of the subscribed topics, as a consumer without a group does.
+    def own_all_partitions(self, counts: Mapping[str, int | None]) -> bool:
+        """Own all partitions of the subscribed topics, as a consumer without a group does.
 
-        `counts` has the number of partitions of each subscribed topic; what it was is kept while it
-        is None. Returns whether partitions came or went.
+        Args:
+            counts: Number of partitions of each subscribed topic; None leaves its partitions as
+                they are.
+
+        Returns:
+            True if partitions were added or removed.
         """
         wanted = {
             TopicPartition(topic, number)
@@ -299,45 +316,48 @@ class Subscription:
         }
         wanted |= {partition for partition in self.owned if counts.get(partition.topic, 0) is None}
         came, gone = wanted - self.owned, self.owned - wanted
-        self.disown(gone)
-        self.own(came)
-        self.release(came)
+        self.remove_owned(gone)
+        self.add_owned(came)
+        self.start_fetching(came)
         return bool(came or gone)
 
-    def note_sizes(self, metadata: ClusterMetadata) -> None:
-        """Remember how many partitions each subscribed topic had when it was first seen."""
-        for topic in self._sizes.keys() - self.topics:
-            del self._sizes[topic]
+    def record_partition_counts(self, metadata: ClusterMetadata) -> None:
+        """Record the number of partitions that each subscribed topic had when it was first seen."""
+        for topic in self._partition_counts.keys() - self.topics:
+            del self._partition_counts[topic]
         for topic in self.topics:
             found = metadata.topic(topic)
             if found is None or not found.partitions:
                 continue
-            known = self._sizes.get(topic)
-            if known is None or known[0] != found.topic_id:  # else: created again under its name
-                self._sizes[topic] = found.topic_id, len(found.partitions)
+            known = self._partition_counts.get(topic)
+            if known is None or known[0] != found.topic_id:  # a new id: the topic was re-created
+                self._partition_counts[topic] = found.topic_id, len(found.partitions)
 
-    def is_newer(self, partition: TopicPartition) -> bool:
-        """Return whether its topic grew by this partition while this consumer was subscribed."""
-        known = self._sizes.get(partition.topic)
+    def is_new_partition(self, partition: TopicPartition) -> bool:
+        """Return whether the partition was created after this consumer had subscribed."""
+        known = self._partition_counts.get(partition.topic)
         return known is not None and partition.partition >= known[1]
 
     def set_static(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these besides what the group gives, and no other ones."""
+        """Set the static partitions."""
         before, self.static = self.static, frozenset(partitions)
         for partition in self.static - before:
             self.states.setdefault(partition, PartitionState(partition))
-        self._drop(before - self.static - self.owned)
+        self._remove(before - self.static - self.owned)
 
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+    def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             state = self.states.pop(partition, None)
             if state is not None:
-                if state.moved:
-                    self.forfeited.add(partition)
-                state.leave()
+                if state.has_uncommitted:
+                    self.lost_uncommitted.add(partition)
+                state.invalidate()
                 state.buffer.clear(UNKNOWN)
 
-    def to_commit(self, *, in_hand: bool) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What there is to commit, with what is in hand or without."""
-        found = {state.partition: state.to_commit(in_hand=in_hand) for state in self}
+    def to_commit(self, *, include_unprocessed: bool) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets to commit; see `PartitionState.to_commit`."""
+        found = {
+            state.partition: state.to_commit(include_unprocessed=include_unprocessed)
+            for state in self
+        }
         return {partition: offset for partition, offset in found.items() if offset is not None}

@@ -1,1 +1,1 @@
-"""Group membership: the classic protocol's state machine, and how partitions are shared out."""
+"""Consumer group membership: the classic rebalance protocol and partition assignment."""

@@ -1,7 +1,7 @@
-"""The classic protocol's exchanges as generators: they yield requests and are sent the responses.
+"""Request sequences of the classic group protocol, as generators.
 
-Each returns what came of it or raises the broker's error; what to do about an error is a row in
-state.py, so a test of an exchange is a list of responses.
+Each generator yields requests, is sent the responses, and returns the result or raises the broker's
+error. The action for an error is a row in `member_states.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka_async.errors import MemberIdRequiredError, error_for
-from kafka_async.group.membership import Member, Membership
+from kafka_async.group.member import LocalMember, Member
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafka_async.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 _LEAVE_IN_BATCHES = 3
-"""The first version of LeaveGroup that names members in a list (KIP-345)."""
+"""First version of LeaveGroup with a list of members (KIP-345)."""
 
 
 class Joined(NamedTuple):
-    """What JoinGroup told.
+    """Content of a successful JoinGroup response.
 
-    `members` is empty unless this member leads; `skip_assignment` says that it leads but that the
-    assignment stands (KIP-814).
+    Attributes:
+        members: Empty unless this member is the leader.
+        skip_assignment: Whether the leader keeps the assignment as it is (KIP-814).
     """
 
     generation: int
@@ -51,18 +52,18 @@ class Joined(NamedTuple):
 
 
 def join(
-    membership: Membership,
+    member: LocalMember,
     protocol_type: str,
     protocols: Sequence[tuple[str, bytes]],
     reason: str,
 ) -> Generator[JoinGroupRequest, JoinGroupResponse, Joined]:
-    """Join the group, with the member id that the coordinator gives out first (KIP-394)."""
-    settings = membership.settings
+    """Join the group, with the member id that a first response may give (KIP-394)."""
+    settings = member.settings
     response = yield JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=_ms(settings.session_timeout),
         rebalance_timeout_ms=_ms(settings.rebalance_timeout),
-        member_id=membership.member_id,
+        member_id=member.member_id,
         group_instance_id=settings.group_instance_id,
         protocol_type=protocol_type,
         protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in protocols],
@@ -70,9 +71,9 @@ def join(
     )
     if response.error_code:
         error = error_for(response.error_code)
-        if isinstance(error, MemberIdRequiredError) and not membership.member_id:
-            membership.member_id = response.member_id
-            return (yield from join(membership, protocol_type, protocols, reason))
+        if isinstance(error, MemberIdRequiredError) and not member.member_id:
+            member.member_id = response.member_id
+            return (yield from join(member, protocol_type, protocols, reason))
         raise error
     leads = response.leader == response.member_id
     return Joined(
@@ -86,19 +87,19 @@ def join(
 
 
 def sync(
-    membership: Membership, protocol_type: str, assignments: Mapping[str, bytes]
+    member: LocalMember, protocol_type: str, assignments: Mapping[str, bytes]
 ) -> Generator[SyncGroupRequest, SyncGroupResponse, bytes]:
-    """Collect this member's share; the leader brings everybody's."""
+    """Return this member's assignment; the leader sends the assignments of all members."""
     response = yield SyncGroupRequest(
-        group_id=membership.settings.group_id,
-        generation_id=membership.generation,
-        member_id=membership.member_id,
-        group_instance_id=membership.settings.group_instance_id,
+        group_id=member.settings.group_id,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.settings.group_instance_id,
         protocol_type=protocol_type,
-        protocol_name=membership.protocol_name,
+        protocol_name=member.protocol_name,
         assignments=[
-            SyncGroupRequestAssignment(member_id=member, assignment=assignment)
-            for member, assignment in assignments.items()
+            SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+            for member_id, assignment in assignments.items()
         ],
     )
     if response.error_code:
@@ -107,31 +108,31 @@ def sync(
 
 
 def heartbeat(
-    membership: Membership,
+    member: LocalMember,
 ) -> Generator[HeartbeatRequest, HeartbeatResponse, None]:
-    """Say that this member is alive."""
+    """Send a heartbeat."""
     response = yield HeartbeatRequest(
-        group_id=membership.settings.group_id,
-        generation_id=membership.generation,
-        member_id=membership.member_id,
-        group_instance_id=membership.settings.group_instance_id,
+        group_id=member.settings.group_id,
+        generation_id=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.settings.group_instance_id,
     )
     if response.error_code:
         raise error_for(response.error_code)
 
 
 def leave(
-    membership: Membership, version: int, reason: str
+    member: LocalMember, version: int, reason: str
 ) -> Generator[LeaveGroupRequest, LeaveGroupResponse, None]:
-    """Leave the group; `version` is the one that the request will be sent in."""
-    settings = membership.settings
+    """Leave the group; `version` is the version in which the request will be sent."""
+    settings = member.settings
     request = LeaveGroupRequest(group_id=settings.group_id)
     if version < _LEAVE_IN_BATCHES:
-        request.member_id = membership.member_id
+        request.member_id = member.member_id
     else:
         request.members = [
             MemberIdentity(
-                member_id=membership.member_id,
+                member_id=member.member_id,
                 group_instance_id=settings.group_instance_id,
                 reason=reason[:255],
             )

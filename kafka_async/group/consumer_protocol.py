@@ -1,7 +1,7 @@
-"""What consumers write into the group protocol's opaque bytes: subscriptions and assignments. Pure.
+"""Encoding of subscriptions and assignments in the "consumer" group protocol. Pure.
 
-Both begin with their own version. Newer versions append fields, so a version we do not know is read
-as the newest that we do, and what follows is left alone.
+Both begin with a version. Newer versions only append fields, so an unknown version is decoded as
+the newest known one, and the rest is ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:
-    """A member's subscription, as JoinGroup carries it."""
+    """Encode a member's subscription for JoinGroup."""
     return _encode(
         ConsumerProtocolSubscription(
             topics=sorted(subscription.topics),
@@ -54,7 +54,7 @@ def encode_subscription(subscription: MemberSubscription) -> bytes:
 def decode_subscription(
     metadata: bytes, group_instance_id: str | None = None
 ) -> MemberSubscription:
-    """A member's subscription. Raises DecodeError."""
+    """Decode a member's subscription. Raises DecodeError."""
     read = _decode(ConsumerProtocolSubscription, metadata)
     return MemberSubscription(
         topics=frozenset(read.topics),
@@ -73,7 +73,7 @@ def decode_subscription(
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None
 ) -> bytes:
-    """A member's share, as SyncGroup carries it."""
+    """Encode a member's assignment for SyncGroup."""
     return _encode(
         ConsumerProtocolAssignment(
             assigned_partitions=[
@@ -86,7 +86,7 @@ def encode_assignment(
 
 
 def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
-    """The partitions of a share; no bytes at all are no partitions. Raises DecodeError."""
+    """Decode an assignment; empty bytes are an empty assignment. Raises DecodeError."""
     if not assignment:
         return frozenset()
     read = _decode(ConsumerProtocolAssignment, assignment)
@@ -98,7 +98,7 @@ def decode_assignment(assignment: bytes) -> frozenset[TopicPartition]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Partition numbers by topic, both in order."""
+    """Return the partition numbers of each topic, both sorted."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)

@@ -1,4 +1,4 @@
-"""Consumers of a cluster in memory, on virtual time: a session of 45 s passes in no time at all."""
+"""Consumers of an embedded cluster in memory, on virtual time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_async.clock import MemoryNetwork
 from kafka_async.cluster.client import Client
 from kafka_async.cluster.request_destinations import Leader
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.runtime import Engine
+from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.protocol.messages.produce import (
     PartitionProduceData,
@@ -24,15 +24,15 @@ from kafka_async.types import ProducerRecord, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-assert Engine  # loaded here, and codecs too: not while a test watches its loop
+assert ConsumerRuntime  # loaded here with the codecs, not while a test watches its event loop
 for _codec in Codec:
     compress(_codec, b"")
 
 
 class Stage:
-    """A cluster, and what a test needs of it.
+    """Provides an embedded cluster, its consumers and topics.
 
-    Consumers made here start at the beginning, do not commit by themselves, and are in group "g".
+    Its consumers start at the beginning, do not commit automatically, and are in group "g".
     """
 
     def __init__(self, cluster: EmbeddedCluster, network: MemoryNetwork) -> None:
@@ -50,7 +50,7 @@ class Stage:
         return Consumer(self.cluster.bootstrap_servers, dialer=self.network, **given)
 
     async def topic(self, name: str, partitions: int = 1, records: int = 0) -> list[TopicPartition]:
-        """A topic with so many records in each partition: the values are their numbers."""
+        """Create a topic with `records` records in each partition, valued by their offsets."""
         await self.cluster.create_topic(name, partitions)
         made = [TopicPartition(name, number) for number in range(partitions)]
         for partition in made:
@@ -59,30 +59,30 @@ class Stage:
         return made
 
     async def produce(self, partition: TopicPartition, values: Iterable[object]) -> None:
-        """One batch of these values."""
+        """Produce one batch of these values."""
         records = [ProducerRecord("", str(value).encode()) for value in values]
         await self.append(partition, RecordBatch.build(records, timestamp=1_000).frame())
 
     async def append(self, partition: TopicPartition, batch: bytes) -> None:
-        """A batch as it is."""
+        """Append an encoded batch."""
         topic_id = (await self.client.metadata_for([partition.topic], timeout=5)).topic_id(
             partition.topic
         )
         row = PartitionProduceData(index=partition.partition, records=batch)
         topic = TopicProduceData(name=partition.topic, topic_id=topic_id, partition_data=[row])
         request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
-        answer = await self.client.request(request, to=Leader(partition), timeout=5)
-        code = answer.responses[0].partition_responses[0].error_code
+        response = await self.client.request(request, to=Leader(partition), timeout=5)
+        code = response.responses[0].partition_responses[0].error_code
         assert code == 0, code
 
     def store(self, partition: TopicPartition, batch: bytes) -> None:
-        """Put a batch into the log without the checks of Produce, as a failing disk might."""
+        """Append a batch to the log without Produce's checks, as a failing disk might."""
         found = self.cluster.topics.partition(partition)
         assert found is not None
         raw = memoryview(batch)
         view = BatchView(BatchHeader.unpack(raw), raw, None, None)
         found.log.write(view, self.cluster.now_ms())
-        found.changed()
+        found.notify_listeners()
 
 
 class StartStage(Protocol):
@@ -111,5 +111,5 @@ async def start_stage() -> AsyncIterator[StartStage]:
 
 @pytest_asyncio.fixture
 async def stage(start_stage: StartStage) -> Stage:
-    """One broker."""
+    """Start one broker."""
     return await start_stage()

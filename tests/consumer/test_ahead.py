@@ -1,4 +1,4 @@
-"""What comes next is decompressed ahead: many batches a call, within bounds, and none wrongly."""
+"""Decompressing ahead: calls of many batches, their limits and their failures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ import pytest
 import pytest_asyncio
 
 from kafka_async.consumer import decompress_ahead
-from kafka_async.consumer.decompress_ahead import ALONE, CALLS, LEAST, ROOM, SIZE, Ahead, in_turn
-from kafka_async.consumer.fetch_buffer import LARGE, Buffer, CompletedFetch
+from kafka_async.consumer.decompress_ahead import (
+    BYTES_PER_CALL,
+    MAX_CALLS,
+    MAX_READY_BYTES,
+    MAX_UNSUITABLE_BATCHES,
+    MIN_BYTES_PER_CALL,
+    AheadDecompressor,
+    round_robin,
+)
+from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, CompletedFetch, FetchBuffer
 from kafka_async.errors import ClientClosedError, CorruptRecordError
 from kafka_async.records import compression
 from kafka_async.records.batch import (
@@ -36,12 +44,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 P0 = TopicPartition("t", 0)
-EIGHTH = SIZE // 8
+EIGHTH = BYTES_PER_CALL // 8
 PAYLOAD = random.Random(5).randbytes(64) * (EIGHTH // 64)
 
 
 def batch(codec: Codec = Codec.zstd, payload: bytes = PAYLOAD) -> bytes:
-    """A batch of no sensible records, an eighth of a call large, and small when compressed."""
+    """Return a compressible batch without valid records, an eighth of a call in size."""
     packed = compress(codec, payload)
     return encode_batch(packed, codec=codec, count=1, base_timestamp=0, max_timestamp=0)
 
@@ -51,8 +59,8 @@ def views(*batches: bytes) -> list[BatchView]:
     return list(iter_batches(data, topic="t", partition=0))
 
 
-class Threads:
-    """In place of a supervisor's: calls wait until the test lets them go on."""
+class ManualThreads:
+    """Replaces a supervisor: submitted calls run when the test says so."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[asyncio.Future[Any], Callable[..., Any], tuple[Any, ...]]] = []
@@ -63,7 +71,7 @@ class Threads:
         return future
 
     async def run(self) -> int:
-        """Do the calls there are; how many these were."""
+        """Run the submitted calls; return their number."""
         calls, self.calls = self.calls, []
         for future, function, args in calls:
             try:
@@ -74,26 +82,26 @@ class Threads:
         return len(calls)
 
 
-class Desk:
-    """An `Ahead` over a list of batches."""
+class BatchReader:
+    """Reads a list of batches with an `AheadDecompressor`."""
 
     def __init__(self, upcoming: list[BatchView]) -> None:
         self.upcoming = upcoming
-        self.threads: Any = Threads()
-        self.ahead = Ahead(self.threads, lambda: self.upcoming)
+        self.threads: Any = ManualThreads()
+        self.ahead = AheadDecompressor(self.threads, lambda: self.upcoming)
         self.read = 0
 
-    def go_on(self) -> None:
-        for _ in range(2 * CALLS + 2):
-            self.ahead.go_on(self.read)
+    def start_calls(self) -> None:
+        for _ in range(2 * MAX_CALLS + 2):
+            self.ahead.start_calls(self.read)
 
-    async def all_there_is(self) -> None:
+    async def run_all_calls(self) -> None:
         while True:
-            self.go_on()
+            self.start_calls()
             if not await self.threads.run():
                 return
 
-    def take(self) -> bytes:
+    def read_next(self) -> bytes:
         view = self.upcoming.pop(0)
         section = view.section()
         self.read += view.decompressed_bytes
@@ -104,72 +112,72 @@ def ready(upcoming: Iterable[BatchView]) -> list[bool]:
     return [not view.compressed_bytes for view in upcoming]
 
 
-# -- how much ------------------------------------------------------------------------------------
+# -- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_call_has_as_many_batches_as_make_its_size() -> None:
-    desk = Desk(views(*[batch()] * 20))
-    desk.ahead.go_on(0)
-    ((_, _, (frames, sizes)),) = desk.threads.calls
+async def test_fills_each_call_up_to_its_size() -> None:
+    reader = BatchReader(views(*[batch()] * 20))
+    reader.ahead.start_calls(0)
+    ((_, _, (frames, sizes)),) = reader.threads.calls
     assert len(frames) == 8
     assert sizes == [EIGHTH] * 8
-    assert [view.awaited for view in desk.upcoming] == [True] * 8 + [False] * 12
+    assert [view.awaited for view in reader.upcoming] == [True] * 8 + [False] * 12
 
 
-async def test_no_more_calls_are_begun_than_keep_the_threads_busy() -> None:
-    desk = Desk(views(*[batch()] * 8 * (CALLS + 2)))
-    desk.go_on()
-    assert len(desk.threads.calls) == CALLS
+async def test_limits_calls_in_flight() -> None:
+    reader = BatchReader(views(*[batch()] * 8 * (MAX_CALLS + 2)))
+    reader.start_calls()
+    assert len(reader.threads.calls) == MAX_CALLS
 
 
-async def test_no_more_is_decompressed_than_may_wait_to_be_read() -> None:
-    desk = Desk(views(*[batch()] * 200))
-    most = ROOM // EIGHTH
-    await desk.all_there_is()
-    assert sum(ready(desk.upcoming)) == most
+async def test_limits_decompressed_bytes_waiting_to_be_read() -> None:
+    reader = BatchReader(views(*[batch()] * 200))
+    most = MAX_READY_BYTES // EIGHTH
+    await reader.run_all_calls()
+    assert sum(ready(reader.upcoming)) == most
     for _ in range(7):
-        desk.take()
-    desk.go_on()
-    assert desk.threads.calls == []  # which is not enough for a call
-    desk.take()
-    await desk.all_there_is()
-    assert sum(ready(desk.upcoming)) == most
+        reader.read_next()
+    reader.start_calls()
+    assert reader.threads.calls == []  # too little for a call
+    reader.read_next()
+    await reader.run_all_calls()
+    assert sum(ready(reader.upcoming)) == most
 
 
-async def test_what_is_read_is_what_was_compressed() -> None:
+async def test_batches_read_back_unchanged() -> None:
     payloads = [bytes([n]) * EIGHTH for n in range(24)]
-    desk = Desk(views(*(batch(payload=payload) for payload in payloads)))
-    await desk.all_there_is()
-    assert all(ready(desk.upcoming))
-    assert [desk.take() for _ in payloads] == payloads
+    reader = BatchReader(views(*(batch(payload=payload) for payload in payloads)))
+    await reader.run_all_calls()
+    assert all(ready(reader.upcoming))
+    assert [reader.read_next() for _ in payloads] == payloads
 
 
-async def test_too_little_for_a_call_is_left() -> None:
-    few = batch(payload=PAYLOAD[: LEAST // 2 - 1])
-    desk = Desk(views(few, few))
-    desk.go_on()
-    assert desk.threads.calls == []
-    desk.upcoming += views(few)
-    desk.ahead.look()
-    desk.go_on()
-    assert len(desk.threads.calls) == 1
+async def test_does_not_start_calls_below_minimum_size() -> None:
+    few = batch(payload=PAYLOAD[: MIN_BYTES_PER_CALL // 2 - 1])
+    reader = BatchReader(views(few, few))
+    reader.start_calls()
+    assert reader.threads.calls == []
+    reader.upcoming += views(few)
+    reader.ahead.on_new_batches()
+    reader.start_calls()
+    assert len(reader.threads.calls) == 1
 
 
 @pytest.mark.parametrize("codec", [Codec.none, Codec.gzip, Codec.snappy, Codec.lz4])
-async def test_where_nothing_can_take_part_no_more_is_looked_at(codec: Codec) -> None:
-    desk = Desk(views(*[batch(codec)] * ALONE, *[batch()] * 8))
-    desk.go_on()
-    assert desk.threads.calls == []
+async def test_stops_scanning_after_unsuitable_batches(codec: Codec) -> None:
+    reader = BatchReader(views(*[batch(codec)] * MAX_UNSUITABLE_BATCHES, *[batch()] * 8))
+    reader.start_calls()
+    assert reader.threads.calls == []
 
 
-async def test_a_batch_that_cannot_take_part_is_passed_over() -> None:
-    large = batch(payload=bytes(SIZE + 1))
-    desk = Desk(views(batch(), batch(Codec.gzip), large, batch()))
-    await desk.all_there_is()
-    assert ready(desk.upcoming) == [True, False, False, True]
+async def test_skips_unsuitable_batch() -> None:
+    large = batch(payload=bytes(BYTES_PER_CALL + 1))
+    reader = BatchReader(views(batch(), batch(Codec.gzip), large, batch()))
+    await reader.run_all_calls()
+    assert ready(reader.upcoming) == [True, False, False, True]
 
 
-async def test_rows_are_gone_through_in_turn_and_begun_as_late_as_can_be() -> None:
+async def test_round_robin_starts_rows_lazily() -> None:
     begun: list[int] = []
 
     def rows() -> Iterator[Iterator[int]]:
@@ -177,99 +185,99 @@ async def test_rows_are_gone_through_in_turn_and_begun_as_late_as_can_be() -> No
             begun.append(number)
             yield iter(range(10 * number, 10 * number + size))
 
-    found = in_turn(rows())
+    found = round_robin(rows())
     assert next(found) == 0
     assert begun == [0]
     assert list(found) == [20, 1, 21, 22]
 
 
-# -- what may go wrong ---------------------------------------------------------------------------
+# -- failures ------------------------------------------------------------------------------------
 
 
-async def test_a_batch_whose_crc_is_wrong_says_so_in_its_place() -> None:
+async def test_wrong_crc_is_raised_when_the_batch_is_read() -> None:
     upcoming = views(batch(), batch(), batch())
     spoilt = bytearray(upcoming[1].raw)
     spoilt[-1] ^= 1
     upcoming[1].raw = memoryview(bytes(spoilt))
-    desk = Desk(upcoming)
-    await desk.all_there_is()
-    assert desk.take() == PAYLOAD
+    reader = BatchReader(upcoming)
+    await reader.run_all_calls()
+    assert reader.read_next() == PAYLOAD
     with pytest.raises(CorruptRecordError, match="CRC") as caught:
-        desk.take()
+        reader.read_next()
     assert caught.value.offset == 1
-    assert desk.take() == PAYLOAD
+    assert reader.read_next() == PAYLOAD
 
 
-async def test_one_damaged_frame_leaves_each_to_itself() -> None:
+async def test_corrupt_frame_makes_batches_decompress_alone() -> None:
     packed = bytearray(compress(Codec.zstd, PAYLOAD))
     packed[-1] ^= 0xFF
     damaged = encode_batch(
         bytes(packed), codec=Codec.zstd, count=1, base_timestamp=0, max_timestamp=0
     )
-    desk = Desk(views(batch(), damaged, batch()))
-    desk.go_on()
-    assert await desk.threads.run() == 1
-    assert ready(desk.upcoming) == [False] * 3
-    desk.go_on()
-    assert desk.threads.calls == []
-    assert desk.take() == PAYLOAD
+    reader = BatchReader(views(batch(), damaged, batch()))
+    reader.start_calls()
+    assert await reader.threads.run() == 1
+    assert ready(reader.upcoming) == [False] * 3
+    reader.start_calls()
+    assert reader.threads.calls == []
+    assert reader.read_next() == PAYLOAD
     with pytest.raises(CorruptRecordError, match="is no zstd frame") as caught:
-        desk.take()
+        reader.read_next()
     assert caught.value.offset == 1
-    assert desk.take() == PAYLOAD
+    assert reader.read_next() == PAYLOAD
 
 
-async def test_a_call_that_is_cancelled_leaves_each_to_itself() -> None:
-    desk = Desk(views(batch(), batch()))
-    desk.go_on()
-    desk.threads.calls[0][0].cancel()
+async def test_cancelled_call_makes_batches_decompress_alone() -> None:
+    reader = BatchReader(views(batch(), batch()))
+    reader.start_calls()
+    reader.threads.calls[0][0].cancel()
     await asyncio.sleep(0)
-    assert [view.awaited for view in desk.upcoming] == [False, False]
-    assert [desk.take(), desk.take()] == [PAYLOAD, PAYLOAD]
+    assert [view.awaited for view in reader.upcoming] == [False, False]
+    assert [reader.read_next(), reader.read_next()] == [PAYLOAD, PAYLOAD]
 
 
-async def test_what_was_read_meanwhile_keeps_nothing() -> None:
-    desk = Desk(views(batch(), batch()))
-    view = desk.upcoming[0]
-    desk.go_on()
-    assert desk.take() == PAYLOAD
-    await desk.threads.run()
-    assert view.compressed_bytes  # it has nothing unpacked
-    assert ready(desk.upcoming) == [True]
+async def test_batch_read_meanwhile_drops_the_result() -> None:
+    reader = BatchReader(views(batch(), batch()))
+    view = reader.upcoming[0]
+    reader.start_calls()
+    assert reader.read_next() == PAYLOAD
+    await reader.threads.run()
+    assert view.compressed_bytes  # it keeps nothing decompressed
+    assert ready(reader.upcoming) == [True]
 
 
-def filled(*batches: bytes) -> Buffer:
+def filled(*batches: bytes) -> FetchBuffer:
     data = b"".join(assign_offsets(each, offset, 0) for offset, each in enumerate(batches))
     fetched = CompletedFetch(P0, memoryview(data), 0, None)
-    assert fetched.walk(100)
-    made = Buffer(P0)
+    assert fetched.find_batches(100)
+    made = FetchBuffer(P0)
     made.clear(0)
     made.add(fetched)
     return made
 
 
-async def test_a_paused_partition_keeps_nothing_decompressed() -> None:
+async def test_paused_partition_drops_decompressed_data() -> None:
     kept = filled(*[batch()] * 16)
-    desk = Desk(list(kept.upcoming()))
-    desk.ahead.go_on(0)
-    await desk.threads.run()
-    desk.ahead.go_on(0)
-    kept.pack()
-    await desk.threads.run()
-    assert ready(desk.upcoming) == [False] * 16
-    assert not any(view.awaited for view in desk.upcoming)
+    reader = BatchReader(list(kept.upcoming()))
+    reader.ahead.start_calls(0)
+    await reader.threads.run()
+    reader.ahead.start_calls(0)
+    kept.drop_decompressed()
+    await reader.threads.run()
+    assert ready(reader.upcoming) == [False] * 16
+    assert not any(view.awaited for view in reader.upcoming)
 
 
-async def test_what_is_being_decompressed_is_not_opened_before() -> None:
+async def test_batch_being_decompressed_is_not_opened() -> None:
     records = [ProducerRecord("", PAYLOAD[:1000])] * 200
     kept = filled(*[RecordBatch.build(records, "zstd", timestamp=0).frame()] * 2)
-    desk = Desk(list(kept.upcoming()))
-    desk.go_on()
-    assert kept.packed is desk.upcoming[0]
-    assert desk.ahead.until(desk.upcoming[0]) is desk.threads.calls[0][0]
-    await desk.threads.run()
-    assert kept.packed is None
-    assert desk.ahead.until(desk.upcoming[0]) is None
+    reader = BatchReader(list(kept.upcoming()))
+    reader.start_calls()
+    assert kept.next_compressed is reader.upcoming[0]
+    assert reader.ahead.call_for(reader.upcoming[0]) is reader.threads.calls[0][0]
+    await reader.threads.run()
+    assert kept.next_compressed is None
+    assert reader.ahead.call_for(reader.upcoming[0]) is None
 
 
 # -- consumers -----------------------------------------------------------------------------------
@@ -286,7 +294,7 @@ async def polls(consumer: Consumer) -> AsyncIterator[Record[Any, Any]]:
             yield record
 
 
-def as_it_is(_topic: str, _headers: Headers, value: bytes | None) -> bytes | None:
+def identity(_topic: str, _headers: Headers, value: bytes | None) -> bytes | None:
     return value
 
 
@@ -295,7 +303,7 @@ RECORDS, BATCHES = 100, 40
 
 @pytest_asyncio.fixture
 async def partitions(stage: Stage) -> list[TopicPartition]:
-    """Two, with four megabytes each; every value begins with its offset."""
+    """Return two partitions of four megabytes each; every value begins with its offset."""
     made = await stage.topic("t", 2)
     for number in range(BATCHES):
         first = number * RECORDS
@@ -307,8 +315,8 @@ async def partitions(stage: Stage) -> list[TopicPartition]:
 
 
 @pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many batches each call had; all were done in a thread."""
+def thread_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collect the number of batches of each call; all calls ran in a thread."""
     seen: list[int] = []
 
     def watched(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
@@ -321,11 +329,11 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("read", [stream, polls])
-@pytest.mark.parametrize("options", [{}, {"value_deserializer": as_it_is}])
-async def test_a_consumer_gets_all_in_order_and_threads_decompress_it(
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": identity}])
+async def test_consumer_reads_in_order_while_threads_decompress(
     stage: Stage,
     partitions: list[TopicPartition],
-    together: list[int],
+    thread_calls: list[int],
     read: Callable[[Consumer], AsyncIterator[Record[Any, Any]]],
     options: dict[str, Any],
 ) -> None:
@@ -339,34 +347,34 @@ async def test_a_consumer_gets_all_in_order_and_threads_decompress_it(
             seen[record.partition].append(record.offset)
     whole = list(range(RECORDS * BATCHES))
     assert seen == {0: whole, 1: whole}
-    assert sum(together) > BATCHES  # of twice as many
-    assert max(together) > 2
+    assert sum(thread_calls) > BATCHES  # of 2 * BATCHES
+    assert max(thread_calls) > 2
 
 
-def holding(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Calls that decompress say that they have begun, and then wait for leave to go on."""
-    begun, go_on = threading.Event(), threading.Event()
+def hold_calls(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Make decompression calls set the first event and wait for the second."""
+    begun, proceed = threading.Event(), threading.Event()
 
     def held(frames: list[memoryview], sizes: list[int]) -> list[memoryview]:
         begun.set()
-        assert go_on.wait(30)
+        assert proceed.wait(30)
         return compression.decompress_frames(frames, sizes)
 
     monkeypatch.setattr(decompress_ahead, "decompress_frames", held)
-    return begun, go_on
+    return begun, proceed
 
 
-async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there(
+async def test_seek_during_decompression_takes_effect(
     stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = holding(monkeypatch)
+    begun, proceed = hold_calls(monkeypatch)
     async with stage.consumer(partitions=partitions[:1]) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
         polling.cancel()
         await asyncio.wait({polling})
         consumer.seek(partitions[0], 1234)
-        go_on.set()
+        proceed.set()
         assert [record.offset for record in await consumer.poll(max_records=5, timeout=30)] == [
             1234,
             1235,
@@ -376,44 +384,44 @@ async def test_a_partition_that_is_sought_while_it_is_decompressed_goes_on_there
         ]
 
 
-async def test_a_consumer_is_closed_while_it_decompresses(
+async def test_consumer_closes_during_decompression(
     stage: Stage, partitions: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = holding(monkeypatch)
+    begun, proceed = hold_calls(monkeypatch)
     async with stage.consumer(partitions=partitions) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=30))
         assert await asyncio.to_thread(begun.wait, 30)
         stopping = asyncio.ensure_future(consumer.stop())
         await asyncio.wait({stopping})
-        go_on.set()
+        proceed.set()
         with pytest.raises(ClientClosedError):
             await polling
 
 
-async def test_a_batch_that_is_decompressed_alone_is_not_kept_by_a_pause(
+async def test_pause_drops_batch_decompressed_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, proceed = threading.Event(), threading.Event()
     unpack, seen = BatchView.unpack, list[BatchView]()
 
     def held(view: BatchView) -> None:
         seen.append(view)
         begun.set()
-        assert go_on.wait(30)
+        assert proceed.wait(30)
         unpack(view)
 
     monkeypatch.setattr(BatchView, "unpack", held)
     (partition,) = await stage.topic("t", 1)
-    records = [ProducerRecord("", random.Random(5).randbytes(LARGE // 8))]
+    records = [ProducerRecord("", random.Random(5).randbytes(LARGE_BATCH_COST // 8))]
     await stage.append(partition, RecordBatch.build(records, "gzip", timestamp=0).frame())
     async with stage.consumer(partitions=[partition]) as consumer:
         polling = asyncio.ensure_future(consumer.poll(timeout=1))
         assert await asyncio.to_thread(begun.wait, 30)
         consumer.pause(partition)
-        go_on.set()
+        proceed.set()
         assert await polling == []
         assert [view.compressed_bytes > 0 for view in seen] == [True]
         consumer.resume(partition)
         assert [len(record.value or b"") for record in await consumer.poll(timeout=30)] == [
-            LARGE // 8
+            LARGE_BATCH_COST // 8
         ]

@@ -1,4 +1,4 @@
-"""Cancellation is an ordinary input: at each turn of the loop, of each call."""
+"""Cancellation of every call, at each event loop iteration."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
-TURNS = range(0, 60, 3)
+ITERATIONS = range(0, 60, 3)
 
 
-async def cancelled_after(turns: int, call: Callable[[], Awaitable[object]]) -> None:
-    """Run `call` for so many turns of the loop, then cancel it; what it raised if it was done."""
+async def cancelled_after(iterations: int, call: Callable[[], Awaitable[object]]) -> None:
+    """Cancel `call` after `iterations` event loop iterations; return its exception."""
 
     async def run() -> None:
         await call()
 
     task = asyncio.create_task(run())
-    for _ in range(turns):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
@@ -45,8 +45,8 @@ async def rest(consumer: Consumer, count: int) -> list[int]:
     return offsets
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_poll_loses_nothing(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_cancelled_poll_loses_no_records(stage: Stage, iterations: int) -> None:
     await stage.topic("t", 1, records=8)
     async with stage.consumer("t") as consumer:
         offsets: list[int] = []
@@ -54,12 +54,12 @@ async def test_a_cancelled_poll_loses_nothing(stage: Stage, turns: int) -> None:
         async def poll() -> None:
             offsets.extend([record.offset for record in await consumer.poll(timeout=60)])
 
-        await cancelled_after(turns, poll)
+        await cancelled_after(iterations, poll)
         assert offsets + await rest(consumer, 8 - len(offsets)) == list(range(8))
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_stream_loses_nothing(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_cancelled_stream_loses_no_records(stage: Stage, iterations: int) -> None:
     await stage.topic("t", 1, records=8)
     seen: list[int] = []
     async with stage.consumer("t") as consumer:
@@ -69,42 +69,44 @@ async def test_a_cancelled_stream_loses_nothing(stage: Stage, turns: int) -> Non
                 seen.append(record.offset)
                 await asyncio.sleep(0)
 
-        await cancelled_after(turns, read)
+        await cancelled_after(iterations, read)
         assert seen + await rest(consumer, 8 - len(seen)) == list(range(8))
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_commit_leaves_the_consumer_usable(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_consumer_is_usable_after_cancelled_commit(stage: Stage, iterations: int) -> None:
     await stage.topic("t", 1, records=8)
     async with stage.consumer("t") as consumer:
         await consumer.poll(max_records=4, timeout=60)
-        await cancelled_after(turns, consumer.commit)
+        await cancelled_after(iterations, consumer.commit)
         await consumer.commit()
         committed = await consumer.committed()
         assert [row.offset for row in committed.values() if row] == [4]
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_start_leaves_nothing_behind(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_cancelled_start_leaves_no_connections_or_tasks(
+    stage: Stage, iterations: int
+) -> None:
     await stage.topic("t", 1, records=8)
     consumer = stage.consumer("t")
-    await cancelled_after(turns, consumer.start)
+    await cancelled_after(iterations, consumer.start)
     await consumer.stop()
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_stop_leaves_nothing_behind(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_cancelled_stop_leaves_no_connections_or_tasks(stage: Stage, iterations: int) -> None:
     await stage.topic("t", 1, records=8)
     consumer = stage.consumer("t", enable_auto_commit=True)
     await consumer.start()
     await consumer.poll(timeout=60)
-    await cancelled_after(turns, consumer.stop)
+    await cancelled_after(iterations, consumer.stop)
     await consumer.stop()
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_cancelled_seeks_and_questions_leave_the_consumer_usable(
-    stage: Stage, turns: int
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_consumer_is_usable_after_cancelled_seeks_and_lookups(
+    stage: Stage, iterations: int
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=8)
     async with stage.consumer("t") as consumer:
@@ -117,17 +119,17 @@ async def test_cancelled_seeks_and_questions_leave_the_consumer_usable(
             lambda: consumer.poll_batches(timeout=1),
         ]
         for call in calls:
-            await cancelled_after(turns, call)
+            await cancelled_after(iterations, call)
         consumer.seek(partition, 2)
         assert await rest(consumer, 6) == [2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize("turns", TURNS)
-async def test_a_cancelled_unsubscribe_can_be_asked_again(stage: Stage, turns: int) -> None:
+@pytest.mark.parametrize("iterations", ITERATIONS)
+async def test_cancelled_unsubscribe_can_be_repeated(stage: Stage, iterations: int) -> None:
     await stage.topic("t", 1, records=8)
     async with stage.consumer("t") as consumer:
         await consumer.poll(timeout=60)
-        await cancelled_after(turns, consumer.unsubscribe)
+        await cancelled_after(iterations, consumer.unsubscribe)
         await consumer.unsubscribe()
         assert consumer.assignment() == frozenset()
         consumer.subscribe(["t"])
@@ -135,8 +137,8 @@ async def test_a_cancelled_unsubscribe_can_be_asked_again(stage: Stage, turns: i
         assert consumer.assignment() == {TopicPartition("t", 0)}
 
 
-async def test_a_task_that_dies_is_heard_of_by_who_asks(stage: Stage) -> None:
-    """Nothing stalls in silence: a bug in a background task ends every wait at once."""
+async def test_error_of_failed_task_is_raised_by_poll(stage: Stage) -> None:
+    """A bug in a background task ends every wait at once."""
     await stage.topic("t", 1)
     consumer = stage.consumer("t")
     await consumer.start()

@@ -1,4 +1,4 @@
-"""Closing is bounded, completed however its caller is cancelled, and says what was not saved."""
+"""Closing is bounded in time, survives cancellation and logs what was not committed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from kafka_async.cluster.request_destinations import GroupCoordinator
-from kafka_async.consumer.close_deadlines import ClosingTime
-from kafka_async.consumer.consumer import HURRY, Consumer
+from kafka_async.consumer.close_deadlines import CloseDeadlines
+from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
 from kafka_async.protocol.messages.describe_groups import DescribeGroupsRequest
 
@@ -29,7 +29,7 @@ AUTO = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
 
 
 async def members(stage: Stage) -> int:
-    """The members of group "g", asked of its coordinator."""
+    """Return the members of group "g" according to its coordinator."""
     response = await stage.client.request(
         DescribeGroupsRequest(groups=["g"]), to=GroupCoordinator("g"), timeout=5
     )
@@ -46,7 +46,7 @@ def connections(consumer: Consumer) -> list[str]:
     ]
 
 
-async def took(stop: Awaitable[object]) -> float:
+async def elapsed(stop: Awaitable[object]) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await stop
@@ -54,7 +54,7 @@ async def took(stop: Awaitable[object]) -> float:
 
 
 async def reading(stage: Stage, **options: object) -> Consumer:
-    """A started member that was handed a record, and is done with it."""
+    """Start a member that has processed one record."""
     await stage.topic("t", 1, records=3)
     consumer = stage.consumer("t", **options)
     await consumer.start()
@@ -102,7 +102,7 @@ WAYS = [by_move_on_after, by_cancelled_task_group, by_timeout, by_cancelling_twi
 
 
 @pytest.mark.parametrize("leave", WAYS)
-async def test_a_cancelled_block_leaves_the_group_and_closes_connections(
+async def test_cancelled_block_leaves_group_and_closes_connections(
     stage: Stage, leave: Callable[[Use], Awaitable[None]]
 ) -> None:
     await stage.topic("t", 1, records=3)
@@ -113,12 +113,12 @@ async def test_a_cancelled_block_leaves_the_group_and_closes_connections(
             while True:
                 await consumer.poll(timeout=1)
 
-    assert await took(leave(use)) < 21
+    assert await elapsed(leave(use)) < 21
     assert await members(stage) == 0
     assert connections(consumer) == []
 
 
-async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
+async def test_cancelled_block_with_shared_client_closes_only_its_connections(
     stage: Stage,
 ) -> None:
     await stage.topic("t", 1, records=3)
@@ -132,23 +132,23 @@ async def test_a_cancelled_block_of_a_shared_client_closes_its_own_connections(
 
 
 @pytest.mark.parametrize("stopping", [0.0, 0.05, 0.5])
-async def test_a_cancelled_stop_leaves_the_group_within_a_second(
+async def test_cancelled_stop_leaves_group_within_a_second(
     start_stage: StartStage, stopping: float
 ) -> None:
-    """The commit does not end, so all the time is left when the caller is cancelled."""
+    """The commit does not end, so the deadline is far off when the caller is cancelled."""
     stage = await start_stage(1)
     consumer = await reading(stage, **AUTO)
     fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
     task = asyncio.create_task(consumer.stop())
     await asyncio.sleep(stopping)
     task.cancel()
-    assert await took(asyncio.wait({task})) <= 1.1
+    assert await elapsed(asyncio.wait({task})) <= 1.1
     assert task.cancelled()
     assert await members(stage) == 0
     fault.remove()
 
 
-async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
+async def test_second_stop_waits_for_the_first(stage: Stage) -> None:
     consumer = await reading(stage, **AUTO)
     fault = stage.cluster.faults.add(api="OffsetCommit", hang=True)
     first = asyncio.create_task(consumer.stop())
@@ -161,7 +161,7 @@ async def test_a_second_stop_waits_for_the_first(stage: Stage) -> None:
     assert await members(stage) == 0
 
 
-async def test_a_start_cancelled_by_a_scope_leaves_nothing_open(stage: Stage) -> None:
+async def test_start_cancelled_by_scope_leaves_nothing_open(stage: Stage) -> None:
     fault = stage.cluster.faults.add(api="Metadata", hang=True, count=None)
     consumer = stage.consumer("t")
     with anyio.move_on_after(1):
@@ -171,10 +171,10 @@ async def test_a_start_cancelled_by_a_scope_leaves_nothing_open(stage: Stage) ->
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own client", "shared client"])
-async def test_a_start_cancelled_while_it_loads_leaves_no_task_and_no_connection(
+async def test_start_cancelled_during_import_leaves_no_task_or_connection(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Its client is started by then; the modules that read records are loaded in a thread."""
+    """The client has started by then; the runtime is imported in a thread."""
     await stage.topic("t", 1, records=3)
     consumer = Consumer(stage.client, topics=["t"]) if shared else stage.consumer("t")
     loading = asyncio.Event()
@@ -211,7 +211,7 @@ async def test_stop_is_immediate_without_brokers_and_without_offsets_to_commit(
     for broker in (1, 2, 3):
         await stage.cluster.stop_broker(broker)
     await asyncio.sleep(20)
-    assert await took(consumer.stop()) < 0.1
+    assert await elapsed(consumer.stop()) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -234,18 +234,20 @@ async def test_stop_with_offsets_to_commit_ends_at_its_limit(
     else:
         await stage.cluster.stop_broker(1)
     with caplog.at_level(logging.WARNING, "kafka_async"):
-        assert await took(consumer.stop(timeout)) <= limit + 0.01
+        assert await elapsed(consumer.stop(timeout)) <= limit + 0.01
     (message,) = [r.getMessage() for r in caplog.records if "not committed" in r.message]
     assert "offsets of 1 partitions were not committed" in message
     assert "t-0: 2" in message
     stage.cluster.faults.clear()
 
 
-@pytest.mark.parametrize(("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, HURRY)])
-async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
+@pytest.mark.parametrize(
+    ("close_timeout_ms", "limit"), [(3_000, 3.0), (60_000, ERROR_CLOSE_TIMEOUT)]
+)
+async def test_block_that_raises_closes_with_short_timeout(
     stage: Stage, close_timeout_ms: float, limit: float
 ) -> None:
-    """Its commit ends at most two seconds earlier, so that the rest of closing has time."""
+    """The commit ends at least two seconds early, which leaves time for the other steps."""
     await stage.topic("t", 1, records=3)
     loop = asyncio.get_running_loop()
     raised: list[float] = []
@@ -265,64 +267,64 @@ async def test_a_block_left_by_an_exception_is_closed_in_a_hurry(
 
 
 @pytest.mark.parametrize("silent_for", [0.0, 1.0, 5.0, 60.0])
-async def test_stop_of_a_frozen_cluster_with_nothing_to_commit_takes_two_seconds_at_most(
+async def test_stop_with_frozen_cluster_and_nothing_to_commit_takes_two_seconds_at_most(
     stage: Stage, silent_for: float
 ) -> None:
-    """At once where a heartbeat has been without a response for a second or more."""
+    """It is immediate if a heartbeat has had no response for a second or more."""
     consumer = await reading(stage)
     stage.cluster.faults.add(hang=True, count=None)
     await asyncio.sleep(silent_for)
-    assert await took(consumer.stop()) <= (2.0 if silent_for < 5 else 0.01)
+    assert await elapsed(consumer.stop()) <= (2.0 if silent_for < 5 else 0.01)
     stage.cluster.faults.clear()
 
 
-async def test_stop_in_a_rebalance_does_not_wait_for_its_end(stage: Stage) -> None:
-    """The other member holds records and asks for nothing: the rebalance lasts five minutes."""
+async def test_stop_does_not_wait_for_rebalance(stage: Stage) -> None:
+    """The other member has unprocessed records and does not poll, for five minutes."""
     consumer = await reading(stage)
     async with stage.consumer("t") as joining:
         await joining.poll(timeout=30)
         assert joining.group_metadata().generation_id == -1
-        assert await took(joining.stop()) < 1
-    assert await took(consumer.stop()) < 1
+        assert await elapsed(joining.stop()) < 1
+    assert await elapsed(consumer.stop()) < 1
     assert await members(stage) == 0
 
 
-async def test_stop_does_not_wait_for_a_listener_that_does_not_end(stage: Stage) -> None:
+async def test_stop_does_not_wait_for_hanging_listener(stage: Stage) -> None:
     consumer = await reading(stage)
 
     async def revoked(_: object) -> None:
         await asyncio.Event().wait()
 
     consumer.on_revoked(revoked)
-    assert await took(consumer.stop(3.0)) <= 3.0
+    assert await elapsed(consumer.stop(3.0)) <= 3.0
     assert connections(consumer) == []
 
 
-async def test_stop_ends_the_commit_that_a_rebalance_waits_for(stage: Stage) -> None:
+async def test_stop_ends_commit_before_revoke(stage: Stage) -> None:
     consumer = await reading(stage, **AUTO)
     fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
     async with stage.consumer("t") as joining:
         polling = asyncio.create_task(consumer.poll(timeout=None))
         await joining.poll(timeout=5)
         await fault.wait()
-        assert await took(consumer.stop(2.0)) <= 2.0
+        assert await elapsed(consumer.stop(2.0)) <= 2.0
         with pytest.raises(ClientClosedError):
             await polling
     fault.remove()
 
 
-async def test_a_commit_in_progress_ends_with_the_consumer(stage: Stage) -> None:
+async def test_stop_ends_commit_in_progress(stage: Stage) -> None:
     consumer = await reading(stage)
     fault = stage.cluster.faults.add(api="OffsetCommit", hang=True, count=None)
     committing = asyncio.create_task(consumer.commit())
     await fault.wait()
-    assert await took(consumer.stop()) < 1
+    assert await elapsed(consumer.stop()) < 1
     with pytest.raises(KafkaError):
         await committing
     fault.remove()
 
 
-async def test_a_refused_last_commit_is_raised_and_logged(
+async def test_failed_commit_on_close_is_raised_and_logged(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = await reading(stage, **AUTO)
@@ -333,7 +335,7 @@ async def test_a_refused_last_commit_is_raised_and_logged(
     assert await members(stage) == 0
 
 
-async def test_a_task_that_dies_is_raised_by_unsubscribe(stage: Stage) -> None:
+async def test_error_of_failed_task_is_raised_by_unsubscribe(stage: Stage) -> None:
     consumer = await reading(stage)
 
     async def revoked(_: object) -> None:
@@ -353,8 +355,8 @@ async def test_a_task_that_dies_is_raised_by_unsubscribe(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.4, 2.0, 30.0, 600.0])
-async def test_closing_time_divides_the_limit(limit: float) -> None:
-    time = ClosingTime.of(100.0, limit)
+async def test_close_deadlines_divide_the_limit(limit: float) -> None:
+    time = CloseDeadlines.of(100.0, limit)
     assert 100.0 <= time.commit_by <= time.leave_by <= time.end == 100.0 + limit
     assert time.end - time.commit_by <= 2.0
     time.shorten(100.0)

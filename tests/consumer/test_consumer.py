@@ -1,4 +1,4 @@
-"""What a consumer hands out, and where it goes on."""
+"""Records that a consumer returns, and its positions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from kafka_async.cluster import broker_connection
 from kafka_async.cluster.broker_connection import ConnectionKind
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.fetch_buffer import Buffer
+from kafka_async.consumer.fetch_buffer import FetchBuffer
 from kafka_async.consumer.fetcher import Fetcher
-from kafka_async.consumer.runtime import Engine
+from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.errors import (
     ClientClosedError,
     CorruptRecordError,
@@ -46,7 +46,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
 async def read(consumer: Consumer, count: int) -> list[Record]:
-    """So many records, with as many polls as it takes."""
+    """Return `count` records, with as many polls as needed."""
     records: list[Record] = []
     while len(records) < count:
         more = await consumer.poll(max_records=count - len(records), timeout=30)
@@ -62,7 +62,7 @@ def offsets(records: Iterable[Record]) -> list[int]:
 # -- polling --------------------------------------------------------------------------------------
 
 
-async def test_static_partitions_are_read_in_order(stage: Stage) -> None:
+async def test_reads_static_partitions_in_order(stage: Stage) -> None:
     partitions = await stage.topic("t", 3, records=10)
     async with stage.consumer(partitions=partitions) as consumer:
         records = await read(consumer, 30)
@@ -73,7 +73,7 @@ async def test_static_partitions_are_read_in_order(stage: Stage) -> None:
         assert consumer.assignment() == set(partitions)
 
 
-async def test_a_poll_gives_no_more_than_it_may(stage: Stage) -> None:
+async def test_poll_returns_at_most_max_records(stage: Stage) -> None:
     partitions = await stage.topic("t", 1, records=10)
     async with stage.consumer(partitions=partitions, max_poll_records=4) as consumer:
         assert offsets(await consumer.poll()) == [0, 1, 2, 3]
@@ -83,7 +83,7 @@ async def test_a_poll_gives_no_more_than_it_may(stage: Stage) -> None:
             await consumer.poll(max_records=0)
 
 
-async def test_a_poll_waits_for_its_timeout_and_no_longer(stage: Stage) -> None:
+async def test_poll_returns_empty_at_timeout(stage: Stage) -> None:
     partitions = await stage.topic("t")
     async with stage.consumer(partitions=partitions) as consumer:
         before = asyncio.get_running_loop().time()
@@ -92,7 +92,7 @@ async def test_a_poll_waits_for_its_timeout_and_no_longer(stage: Stage) -> None:
         assert await consumer.poll(timeout=0) == []
 
 
-async def test_records_that_come_later_are_handed_out_when_they_come(stage: Stage) -> None:
+async def test_poll_returns_records_that_arrive_while_it_waits(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     async with stage.consumer(partitions=[partition]) as consumer:
         polling = asyncio.create_task(consumer.poll(timeout=None))
@@ -102,7 +102,7 @@ async def test_records_that_come_later_are_handed_out_when_they_come(stage: Stag
         assert [record.value for record in await polling] == [b"late"]
 
 
-async def test_what_comes_next_is_fetched_before_all_is_read(stage: Stage) -> None:
+async def test_fetches_next_records_before_buffer_is_empty(stage: Stage) -> None:
     partitions = await stage.topic("t")
     for start in range(10, 100, 10):
         await stage.produce(partitions[0], range(start, start + 10))
@@ -120,11 +120,11 @@ async def test_what_comes_next_is_fetched_before_all_is_read(stage: Stage) -> No
         arrived.clear()
         await arrived.wait()
         await asyncio.sleep(60)
-        assert sizes == [part, part]  # and no more than there is room for
+        assert sizes == [part, part]  # at most what the buffer has room for
         assert offsets(await read(consumer, 80)) == list(range(10, 90))
 
 
-async def test_a_full_partition_does_not_starve_the_others(stage: Stage) -> None:
+async def test_full_partition_does_not_starve_others(stage: Stage) -> None:
     busy, idle = await stage.topic("t", 2)
     for start in range(0, 5000, 1000):
         await stage.produce(busy, range(start, start + 1000))
@@ -138,7 +138,7 @@ async def test_a_full_partition_does_not_starve_the_others(stage: Stage) -> None
         assert 1 in seen
 
 
-async def test_a_stream_gives_one_record_after_the_other(stage: Stage) -> None:
+async def test_stream_returns_records_one_by_one(stage: Stage) -> None:
     partitions = await stage.topic("t", 2, records=5)
     async with stage.consumer(partitions=partitions) as consumer:
         seen: list[tuple[int, int]] = []
@@ -150,7 +150,7 @@ async def test_a_stream_gives_one_record_after_the_other(stage: Stage) -> None:
         assert [await consumer.position(p) for p in partitions] == [5, 5]
 
 
-async def test_leaving_a_stream_leaves_the_rest_for_the_next(stage: Stage) -> None:
+async def test_next_stream_continues_after_broken_off_one(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=6)
     async with stage.consumer(partitions=[partition]) as consumer:
         async for record in consumer:
@@ -163,22 +163,22 @@ async def test_leaving_a_stream_leaves_the_rest_for_the_next(stage: Stage) -> No
         assert offsets(await consumer.poll()) == [2, 3, 4, 5]
 
 
-async def test_a_stream_ends_when_the_consumer_is_stopped(stage: Stage) -> None:
+async def test_stream_ends_when_consumer_stops(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=2)
     consumer = stage.consumer(partitions=[partition])
     await consumer.start()
 
-    async def all_of_it() -> list[int]:
+    async def read_all() -> list[int]:
         return [record.offset async for record in consumer]
 
-    reading = asyncio.create_task(all_of_it())
+    reading = asyncio.create_task(read_all())
     await asyncio.sleep(1)
     await consumer.stop()
     assert await reading == [0, 1]
 
 
 @pytest.mark.may_block  # pyarrow reads files when it is imported
-async def test_batches_come_as_they_were_written(stage: Stage) -> None:
+async def test_poll_batches_returns_batches_as_written(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     await stage.produce(partition, ["a", "b"])
     await stage.produce(partition, ["c"])
@@ -192,7 +192,7 @@ async def test_batches_come_as_they_were_written(stage: Stage) -> None:
         assert await consumer.poll_batches(timeout=1) == []
 
 
-async def test_batches_begin_where_a_poll_has_left_off(stage: Stage) -> None:
+async def test_poll_batches_continues_after_poll(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer(partitions=[partition]) as consumer:
         assert offsets(await consumer.poll(max_records=2)) == [0, 1]
@@ -200,10 +200,10 @@ async def test_batches_begin_where_a_poll_has_left_off(stage: Stage) -> None:
         assert offsets(batch.records()) == [2, 3, 4]
 
 
-# -- one at a time --------------------------------------------------------------------------------
+# -- one poll at a time ---------------------------------------------------------------------------
 
 
-async def test_two_tasks_cannot_ask_at_once(stage: Stage) -> None:
+async def test_second_task_cannot_poll_at_the_same_time(stage: Stage) -> None:
     partitions = await stage.topic("t")
     async with stage.consumer(partitions=partitions) as consumer:
         first = asyncio.create_task(consumer.poll(timeout=None))
@@ -217,7 +217,7 @@ async def test_two_tasks_cannot_ask_at_once(stage: Stage) -> None:
         assert await consumer.poll(timeout=0) == []
 
 
-async def test_nobody_polls_into_a_stream(stage: Stage) -> None:
+async def test_poll_during_stream_raises(stage: Stage) -> None:
     partitions = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=partitions) as consumer:
         async for record in consumer:
@@ -232,7 +232,7 @@ async def test_nobody_polls_into_a_stream(stage: Stage) -> None:
         assert offsets(await consumer.poll()) == [2]
 
 
-async def test_a_consumer_belongs_to_its_life(stage: Stage) -> None:
+async def test_calls_before_start_and_after_stop_raise(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     consumer = stage.consumer(partitions=[partition])
     with pytest.raises(ClientClosedError, match="not started"):
@@ -246,7 +246,7 @@ async def test_a_consumer_belongs_to_its_life(stage: Stage) -> None:
     await consumer.stop()
 
 
-async def test_one_that_is_forgotten_says_so(stage: Stage) -> None:
+async def test_warns_when_never_stopped(stage: Stage) -> None:
     consumer = stage.consumer(partitions=await stage.topic("t"))
     await consumer.start()
     with pytest.warns(ResourceWarning, match="never stopped"):
@@ -254,7 +254,7 @@ async def test_one_that_is_forgotten_says_so(stage: Stage) -> None:
     await consumer.stop()
 
 
-async def test_a_shared_client_is_not_closed(stage: Stage) -> None:
+async def test_shared_client_is_not_closed(stage: Stage) -> None:
     partitions = await stage.topic("t", 1, records=1)
     for _ in range(2):
         async with Consumer(
@@ -268,7 +268,7 @@ async def test_a_shared_client_is_not_closed(stage: Stage) -> None:
 # -- positions ------------------------------------------------------------------------------------
 
 
-async def test_seeking_forgets_what_was_fetched(stage: Stage) -> None:
+async def test_seek_drops_fetched_records(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=10)
     async with stage.consumer(partitions=[partition]) as consumer:
         assert offsets(await consumer.poll(max_records=3)) == [0, 1, 2]
@@ -285,40 +285,40 @@ async def test_seeking_forgets_what_was_fetched(stage: Stage) -> None:
             consumer.seek(TopicPartition("t", 7), 0)
 
 
-async def test_of_one_partition_only_is_what_was_read_kept(
+async def test_retains_read_batch_of_one_partition_only(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partitions = await stage.topic("t", 3, records=1)
-    let_go: list[TopicPartition] = []
+    released: list[TopicPartition] = []
 
-    def noted(buffer: Buffer) -> None:
-        let_go.append(buffer.partition)
+    def note(buffer: FetchBuffer) -> None:
+        released.append(buffer.partition)
 
-    monkeypatch.setattr(Buffer, "let_go", noted)
+    monkeypatch.setattr(FetchBuffer, "release_batch", note)
     async with stage.consumer(partitions=partitions) as consumer:
         read = [(await anext(consumer)) for _ in partitions]
-    assert let_go == [TopicPartition("t", record.partition) for record in read[:-1]]
+    assert released == [TopicPartition("t", record.partition) for record in read[:-1]]
 
 
-async def test_seeking_many_partitions_looks_round_once(
+async def test_seek_of_many_partitions_notifies_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partitions = await stage.topic("t", 20, records=1)
-    looks: list[Engine] = []
-    changed = Engine.changed
+    notified: list[ConsumerRuntime] = []
+    on_partitions_changed = ConsumerRuntime.on_partitions_changed
 
-    def counted(engine: Engine) -> None:
-        looks.append(engine)
-        changed(engine)
+    def counted(runtime: ConsumerRuntime) -> None:
+        notified.append(runtime)
+        on_partitions_changed(runtime)
 
     async with stage.consumer(partitions=partitions) as consumer:
-        monkeypatch.setattr(Engine, "changed", counted)
+        monkeypatch.setattr(ConsumerRuntime, "on_partitions_changed", counted)
         await consumer.seek_to_beginning()
-        assert len(looks) == 1
+        assert len(notified) == 1
         assert [await consumer.position(p) for p in partitions] == [0] * 20
 
 
-async def test_seeking_in_the_middle_of_a_stream_takes_effect_at_once(stage: Stage) -> None:
+async def test_seek_during_stream_takes_effect_at_once(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=10)
     async with stage.consumer(partitions=[partition]) as consumer:
         seen: list[int] = []
@@ -331,7 +331,7 @@ async def test_seeking_in_the_middle_of_a_stream_takes_effect_at_once(stage: Sta
         assert seen == [0, 1, 8, 9]
 
 
-async def test_an_answer_from_before_a_seek_is_dropped(stage: Stage) -> None:
+async def test_response_to_fetch_before_seek_is_dropped(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=10)
     slow = stage.cluster.faults.add(api="Fetch", hang=True)
     async with stage.consumer(partitions=[partition]) as consumer:
@@ -341,7 +341,7 @@ async def test_an_answer_from_before_a_seek_is_dropped(stage: Stage) -> None:
         assert offsets(await consumer.poll(timeout=10)) == [5, 6, 7, 8, 9]
 
 
-async def test_seeking_by_time(stage: Stage) -> None:
+async def test_seeks_by_time(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     for second in (10, 20, 30):
         record = ProducerRecord("", b"v", timestamp=second * 1000)
@@ -361,7 +361,7 @@ async def test_seeking_by_time(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("policy", "seen"), [("earliest", [0, 1, 2]), ("latest", [])])
-async def test_without_an_offset_the_policy_decides(
+async def test_starts_by_auto_offset_reset_without_committed_offset(
     stage: Stage, policy: str, seen: list[int]
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
@@ -370,7 +370,7 @@ async def test_without_an_offset_the_policy_decides(
         assert await consumer.position(partition) == 3
 
 
-async def test_without_an_offset_and_a_policy_the_application_decides(stage: Stage) -> None:
+async def test_raises_without_committed_offset_and_reset_policy(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=[partition], auto_offset_reset="none") as consumer:
         for _ in range(2):
@@ -382,7 +382,7 @@ async def test_without_an_offset_and_a_policy_the_application_decides(stage: Sta
         assert offsets(await consumer.poll()) == [1, 2]
 
 
-async def test_an_offset_that_is_not_there_is_reset_by_policy(stage: Stage) -> None:
+async def test_resets_offset_out_of_range(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=[partition]) as consumer:
         consumer.seek(partition, 99)
@@ -400,7 +400,7 @@ def reset_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
 
 
-async def test_logs_and_counts_an_offset_that_is_out_of_range_and_reset(
+async def test_logs_and_counts_reset_of_offset_out_of_range(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "kafka_async.consumer")
@@ -426,7 +426,7 @@ async def test_logs_and_counts_an_offset_that_is_out_of_range_and_reset(
         assert consumer.statistics().offset_reset_total == 2
 
 
-async def test_returns_what_was_fetched_before_an_offset_is_reset(
+async def test_returns_fetched_records_before_offset_reset(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
@@ -442,7 +442,7 @@ async def test_returns_what_was_fetched_before_an_offset_is_reset(
         assert [r for r in caplog.records if r.levelname == "WARNING"] == []
 
 
-async def test_a_paused_partition_keeps_its_place(stage: Stage) -> None:
+async def test_paused_partition_keeps_its_position(stage: Stage) -> None:
     first, second = await stage.topic("t", 2, records=4)
     async with stage.consumer(partitions=[first, second]) as consumer:
         consumer.pause(first)
@@ -454,7 +454,7 @@ async def test_a_paused_partition_keeps_its_place(stage: Stage) -> None:
 
 
 async def filled(stage: Stage, partition: TopicPartition) -> None:
-    """Small batches, more than `HARDLY_ANY` has room for."""
+    """Fill a partition with small batches, more than `HARDLY_ANY` has room for."""
     for number in range(150):
         await stage.produce(partition, [number])
 
@@ -462,7 +462,7 @@ async def filled(stage: Stage, partition: TopicPartition) -> None:
 HARDLY_ANY = 60_000  # bytes of fetch_buffer_memory
 
 
-async def test_what_a_paused_partition_holds_keeps_no_other_from_being_fetched(
+async def test_buffer_of_paused_partition_does_not_block_others(
     stage: Stage,
 ) -> None:
     first, second = await stage.topic("t", 2)
@@ -479,7 +479,7 @@ async def test_what_a_paused_partition_holds_keeps_no_other_from_being_fetched(
         assert offsets(await consumer.poll(max_records=3, timeout=5)) == [1, 2, 3]
 
 
-async def test_pausing_in_the_middle_of_a_stream_puts_the_rest_back(stage: Stage) -> None:
+async def test_pause_during_stream_puts_records_back(stage: Stage) -> None:
     first, second = await stage.topic("t", 2, records=3)
     async with stage.consumer(partitions=[first]) as consumer:
         seen: list[tuple[int, int]] = []
@@ -495,7 +495,7 @@ async def test_pausing_in_the_middle_of_a_stream_puts_the_rest_back(stage: Stage
         assert seen == [(0, 0), (1, 0), (1, 1), (1, 2), (0, 1), (0, 2)]
 
 
-async def test_topics_without_a_group_are_read_whole_and_grow(stage: Stage) -> None:
+async def test_reads_all_partitions_and_new_ones_without_group(stage: Stage) -> None:
     await stage.topic("t", 2, records=1)
     async with stage.consumer(topics=["t"], metadata_max_age_ms=1000) as consumer:
         assert {r.partition for r in await read(consumer, 2)} == {0, 1}
@@ -504,29 +504,29 @@ async def test_topics_without_a_group_are_read_whole_and_grow(stage: Stage) -> N
         assert TopicPartition("t", 2) in consumer.assignment()
 
 
-# -- what cannot be read --------------------------------------------------------------------------
+# -- records that cannot be read ------------------------------------------------------------------
 
 
-async def test_what_a_broken_partition_holds_keeps_no_other_from_being_fetched(
+async def test_buffer_of_failed_partition_does_not_block_others(
     stage: Stage,
 ) -> None:
     first, second = await stage.topic("t", 2)
-    stage.store(first, damaged(["x"]))
+    stage.store(first, corrupted(["x"]))
     await filled(stage, first)
     async with stage.consumer(
         partitions=[first, second], fetch_buffer_memory=HARDLY_ANY
     ) as consumer:
         await asyncio.sleep(1)
         await stage.produce(second, ["x"])
-        for _ in range(2):  # its turn comes once more while it is alone
+        for _ in range(2):  # alone in the queue it is polled once more
             with pytest.raises(CorruptRecordError):
                 await consumer.poll(timeout=5)
             await asyncio.sleep(1)
         assert [r.partition for r in await consumer.poll(timeout=5)] == [1]
 
 
-def damaged(values: list[str]) -> bytes:
-    """A batch whose CRC is right and whose records are not."""
+def corrupted(values: list[str]) -> bytes:
+    """Return a batch with a valid CRC and invalid records."""
     whole = RecordBatch.build([ProducerRecord("", v.encode()) for v in values])
     broken = bytearray(whole.payload)
     broken[0] = 0xFF
@@ -535,10 +535,10 @@ def damaged(values: list[str]) -> bytes:
     ).frame()
 
 
-async def test_a_damaged_batch_is_met_where_it_lies_and_can_be_passed(stage: Stage) -> None:
+async def test_corrupt_batch_is_raised_in_order_and_can_be_skipped(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     await stage.produce(partition, ["a", "b"])
-    stage.store(partition, damaged(["c", "d"]))
+    stage.store(partition, corrupted(["c", "d"]))
     await stage.produce(partition, ["e"])
     async with stage.consumer(partitions=[partition]) as consumer:
         assert offsets(await consumer.poll()) == [0, 1]
@@ -551,9 +551,9 @@ async def test_a_damaged_batch_is_met_where_it_lies_and_can_be_passed(stage: Sta
         assert [record.value for record in await consumer.poll()] == [b"e"]
 
 
-async def test_a_damaged_batch_is_met_by_a_stream_too(stage: Stage) -> None:
+async def test_corrupt_batch_is_raised_by_stream(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
-    stage.store(partition, damaged(["a"]))
+    stage.store(partition, corrupted(["a"]))
     await stage.produce(partition, ["b"])
     async with stage.consumer(partitions=[partition]) as consumer:
         with pytest.raises(CorruptRecordError):
@@ -566,7 +566,7 @@ def number(topic: str, headers: Headers, data: bytes | None) -> int:
     return int(data or b"0")
 
 
-async def test_deserializers_make_values(stage: Stage) -> None:
+async def test_deserializes_values(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=2)
     async with stage.consumer(partitions=[partition], value_deserializer=number) as consumer:
         assert [record.value for record in await consumer.poll()] == [0, 1]
@@ -575,7 +575,7 @@ async def test_deserializers_make_values(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("way", ["poll", "stream"])
-async def test_what_cannot_be_deserialized_is_shown_raw_and_can_be_passed(
+async def test_deserialization_error_has_raw_record_and_can_be_skipped(
     stage: Stage, way: str
 ) -> None:
     (partition,) = await stage.topic("t")
@@ -609,8 +609,8 @@ def transactional(producer_id: int, sequence: int, values: list[str]) -> bytes:
     )
 
 
-async def test_readers_of_committed_data_see_it_alone(stage: Stage) -> None:
-    """The log is written as a broker's would be; the embedded one keeps its aborted index."""
+async def test_read_committed_returns_only_committed_records(stage: Stage) -> None:
+    """The log is as a broker writes it; the embedded one lists aborted transactions."""
     (partition,) = await stage.topic("t")
     log = stage.cluster.topics.partition(partition)
     assert log is not None
@@ -629,10 +629,10 @@ async def test_readers_of_committed_data_see_it_alone(stage: Stage) -> None:
         ]
 
 
-# -- brokers that come and go ---------------------------------------------------------------------
+# -- broker failures ------------------------------------------------------------------------------
 
 
-async def test_a_leader_that_moves_is_followed(start_stage: StartStage) -> None:
+async def test_follows_leader_change(start_stage: StartStage) -> None:
     stage = await start_stage(3)
     (partition,) = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=[partition]) as consumer:
@@ -644,7 +644,7 @@ async def test_a_leader_that_moves_is_followed(start_stage: StartStage) -> None:
             assert [r.value for r in await read(consumer, 1)] == [values[0].encode()]
 
 
-async def test_a_broker_that_dies_is_replaced(start_stage: StartStage) -> None:
+async def test_continues_after_broker_failure(start_stage: StartStage) -> None:
     stage = await start_stage(3)
     partitions = await stage.topic("t", 6, records=2)
     async with stage.consumer(partitions=partitions) as consumer:
@@ -664,7 +664,7 @@ async def test_a_broker_that_dies_is_replaced(start_stage: StartStage) -> None:
         *("REPLICA_NOT_AVAILABLE", "UNKNOWN_SERVER_ERROR", "UNKNOWN_TOPIC_ID"),
     ],
 )
-async def test_passing_troubles_of_a_fetch_pass(stage: Stage, error: str) -> None:
+async def test_retries_fetch_after_retriable_errors(stage: Stage, error: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     fault = stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error, count=2)
     async with stage.consumer(partitions=[partition]) as consumer:
@@ -672,7 +672,7 @@ async def test_passing_troubles_of_a_fetch_pass(stage: Stage, error: str) -> Non
     assert fault.hits == 2
 
 
-async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less(stage: Stage) -> None:
+async def test_backs_off_from_partition_that_keeps_failing(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=1)
     fault = stage.cluster.faults.add(
         api="Fetch", topic="t", partition=0, error="OFFSET_NOT_AVAILABLE", count=None
@@ -680,15 +680,15 @@ async def test_a_partition_that_keeps_failing_is_asked_for_less_and_less(stage: 
     pace = {"retry_backoff_ms": 100, "retry_backoff_max_ms": 1000}
     async with stage.consumer(partitions=[partition], **pace) as consumer:
         assert await consumer.poll(timeout=20) == []
-        assert 18 <= fault.hits <= 30  # and 200 at the pace of the beginning
+        assert 18 <= fault.hits <= 30  # 200 without backoff
         fault.remove()
         assert len(await consumer.poll(timeout=2)) == 1
 
 
-async def test_a_pause_is_over_with_its_timer_though_the_clock_is_not_quite_there(
+async def test_backoff_ends_when_timer_fires_early(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uvloop counts whole milliseconds: its timers run up to one early."""
+    """uvloop's timers have millisecond resolution and may fire up to a millisecond early."""
     (partition,) = await stage.topic("t", 1, records=1)
     loop = asyncio.get_running_loop()
     call_at = loop.call_at
@@ -710,7 +710,7 @@ async def test_a_pause_is_over_with_its_timer_though_the_clock_is_not_quite_ther
         *("FETCH_SESSION_TOPIC_ID_ERROR", "UNKNOWN_SERVER_ERROR"),
     ],
 )
-async def test_a_lost_fetch_session_is_opened_again(stage: Stage, error: str) -> None:
+async def test_reopens_lost_fetch_session(stage: Stage, error: str) -> None:
     (partition,) = await stage.topic("t", 1, records=1)
     async with stage.consumer(partitions=[partition]) as consumer:
         await read(consumer, 1)
@@ -722,7 +722,7 @@ async def test_a_lost_fetch_session_is_opened_again(stage: Stage, error: str) ->
 
 @pytest.mark.parametrize("api", ["Fetch", "ListOffsets", "Metadata"])
 @pytest.mark.parametrize("disconnect", ["before", "after"])
-async def test_lost_connections_are_made_again(stage: Stage, api: str, disconnect: str) -> None:
+async def test_reconnects_after_lost_connections(stage: Stage, api: str, disconnect: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=[partition]) as consumer:
         stage.cluster.faults.add(api=api, disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
@@ -731,7 +731,7 @@ async def test_lost_connections_are_made_again(stage: Stage, api: str, disconnec
 
 
 @pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED"])
-async def test_what_is_forbidden_is_raised_and_tried_again(stage: Stage, error: str) -> None:
+async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage, error: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     stage.cluster.faults.add(api="Fetch", topic="t", partition=0, error=error)
     async with stage.consumer(partitions=[partition]) as consumer:
@@ -740,10 +740,10 @@ async def test_what_is_forbidden_is_raised_and_tried_again(stage: Stage, error: 
         assert offsets(await consumer.poll(timeout=10)) == [0, 1, 2]
 
 
-# -- figures --------------------------------------------------------------------------------------
+# -- limits and statistics ------------------------------------------------------------------------
 
 
-async def test_an_answer_that_is_too_large_is_raised_and_asked_for_again(
+async def test_response_too_large_is_raised_and_fetch_retried(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=1000)
@@ -769,7 +769,7 @@ MIB = 1024 * 1024
         ({"fetch_max_bytes": 100 * MIB}, 100 * MIB),
     ],
 )
-async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
+async def test_response_may_exceed_fetch_max_bytes_by_one_batch(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], cap: int
 ) -> None:
     caps: list[int] = []
@@ -790,10 +790,10 @@ async def test_a_response_may_exceed_fetch_max_bytes_by_one_batch(
 @pytest.mark.parametrize(
     ("fetch_max_bytes", "requested"), [(50 * MIB, 50 * MIB), (100 * MIB, 99 * MIB)]
 )
-async def test_a_fetch_requests_less_than_a_frame_holds(
+async def test_fetch_requests_less_than_largest_frame(
     stage: Stage, fetch_max_bytes: int, requested: int
 ) -> None:
-    """The response adds its own fields to the records, and must fit into a frame of 100 MiB."""
+    """The response has other fields than the records, and must fit into a frame of 100 MiB."""
     seen: list[int] = []
     stage.cluster.faults.add(
         api="Fetch", when=lambda _, request: bool(seen.append(request.max_bytes)), count=None
@@ -805,7 +805,7 @@ async def test_a_fetch_requests_less_than_a_frame_holds(
     assert seen[0] == requested
 
 
-async def test_a_batch_above_fetch_max_bytes_is_read(stage: Stage) -> None:
+async def test_reads_batch_above_fetch_max_bytes(stage: Stage) -> None:
     (partition,) = await stage.topic("t")
     value = bytes(900_000)
     await stage.append(partition, RecordBatch.build([ProducerRecord("", value)]).frame())
@@ -816,7 +816,7 @@ async def test_a_batch_above_fetch_max_bytes_is_read(stage: Stage) -> None:
         assert record.value == value
 
 
-async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(
+async def test_permanent_connection_error_is_raised_by_poll(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await start_stage(2)
@@ -831,19 +831,19 @@ async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(
 
     monkeypatch.setattr(broker_connection.BrokerConnection, "connect", refuse)
     async with stage.consumer(partitions=partitions) as consumer:
-        told: list[Exception] = []
+        raised: list[Exception] = []
         seen: list[int] = []
 
         async def poll() -> None:
             try:
                 seen.extend(offsets(await consumer.poll(timeout=1)))
             except InvalidConfigurationError as error:
-                told.append(error)
+                raised.append(error)
 
         for _ in range(20):
             await poll()
-        assert len(told) > 1
-        assert set(told) == {forbidden}
+        assert len(raised) > 1
+        assert set(raised) == {forbidden}
         assert seen == list(range(10))  # the other broker's
         monkeypatch.undo()
         while len(seen) < 20:
@@ -851,7 +851,7 @@ async def test_a_broker_that_may_not_be_reached_is_told_to_who_asks(
         assert seen == [*range(10), *range(10)]
 
 
-async def test_statistics(stage: Stage) -> None:
+async def test_statistics_count_records_fetches_and_commits(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=10)
     async with stage.consumer(partitions=[partition]) as consumer:
         await consumer.poll(max_records=4)
@@ -871,13 +871,13 @@ async def test_statistics_have_the_throttle_time_of_fetches(
     """The second of its responses has 300 ms."""
     (partition,) = await stage.topic("clicks", records=1)
     times = iter([0, 300])
-    took = Fetcher.took
+    on_response = Fetcher.on_response
 
-    async def throttled(self: Fetcher, node: int, asked: Any, answer: Any, rows: Any) -> None:
-        answer.throttle_time_ms = next(times, 0)
-        await took(self, node, asked, answer, rows)
+    async def throttled(self: Fetcher, node: int, pending: Any, response: Any, rows: Any) -> None:
+        response.throttle_time_ms = next(times, 0)
+        await on_response(self, node, pending, response, rows)
 
-    monkeypatch.setattr(Fetcher, "took", throttled)
+    monkeypatch.setattr(Fetcher, "on_response", throttled)
     async with stage.consumer("clicks") as consumer:
         await consumer.poll(timeout=5)
         while consumer.statistics().fetch_total < 2:
@@ -890,11 +890,11 @@ async def test_statistics_have_the_throttle_time_of_fetches(
 
 async def test_partitions_for_an_unknown_topic_raises_after_one_response(stage: Stage) -> None:
     async with stage.consumer() as consumer:
-        asked = stage.cluster.faults.add(
+        requests = stage.cluster.faults.add(
             api="Metadata", count=None, when=lambda context, request: bool(request.topics)
         )
         with pytest.raises(UnknownTopicOrPartitionError, match="missing: the topic does not exist"):
             await consumer.partitions_for("missing")
-        assert asked.hits == 1
+        assert requests.hits == 1
         await stage.cluster.create_topic("missing", 2)
         assert await consumer.partitions_for("missing") == [0, 1]

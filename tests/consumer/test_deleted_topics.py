@@ -1,4 +1,4 @@
-"""A subscribed topic that is deleted disturbs neither commits nor the group's other partitions."""
+"""A deleted topic delays neither commits nor the group's other partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafka_async.consumer.consumer import Consumer
-    from kafka_async.group.assignors.abc import Members, Shares
+    from kafka_async.group.assignors.abc import Assignments, Members
     from tests.consumer.conftest import Stage, StartStage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
@@ -34,7 +34,7 @@ async def reading_both(consumer: Consumer, each: int) -> None:
 
 @pytest_asyncio.fixture
 async def stage(start_stage: StartStage) -> Stage:
-    """One broker, where a subscription does not create a deleted topic again."""
+    """Start one broker, where a subscription does not re-create a deleted topic."""
     return await start_stage(1, auto_create_topics=False)
 
 
@@ -64,7 +64,7 @@ async def test_commits_the_other_partitions_at_once(
     ]
 
 
-async def test_auto_commit_and_stop_go_on_without_a_deleted_topic(stage: Stage) -> None:
+async def test_auto_commit_and_stop_leave_out_deleted_topic(stage: Stage) -> None:
     await both(stage)
     loop = asyncio.get_running_loop()
     consumer = stage.consumer(
@@ -83,7 +83,7 @@ async def test_auto_commit_and_stop_go_on_without_a_deleted_topic(stage: Stage) 
         assert row.offset == 3
 
 
-async def test_a_member_that_joins_after_the_deletion_is_not_held_up(stage: Stage) -> None:
+async def test_member_joining_after_deletion_is_not_delayed(stage: Stage) -> None:
     await both(stage)
     options = {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
     async with stage.consumer("kept", "gone", **options) as first:
@@ -97,7 +97,7 @@ async def test_a_member_that_joins_after_the_deletion_is_not_held_up(stage: Stag
                     await second.poll(timeout=0.1)
 
 
-async def test_the_leader_rejoins_when_a_topic_is_deleted_and_when_it_comes_back(
+async def test_leader_rejoins_when_topic_is_deleted_and_recreated(
     stage: Stage,
 ) -> None:
     await both(stage)
@@ -117,7 +117,7 @@ async def test_the_leader_rejoins_when_a_topic_is_deleted_and_when_it_comes_back
         await until_owned(KEPT, GONE)
 
 
-async def test_a_topic_that_two_responses_lack_was_not_deleted(stage: Stage) -> None:
+async def test_topic_missing_from_single_responses_is_not_deleted(stage: Stage) -> None:
     """The first response starts the check, which two more responses have to confirm."""
     await both(stage)
     hooks = Hooks()
@@ -135,29 +135,31 @@ async def test_a_topic_that_two_responses_lack_was_not_deleted(stage: Stage) -> 
         assert len(begun) == 1
 
 
-class Stubborn(Assignor):
+class AssignsMissingTopics(Assignor):
     """Assigns the partitions of both topics to its only member, even if they do not exist."""
 
     name = "stubborn"
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
         (member,) = members
         return {member: [KEPT, GONE]}
 
 
-async def test_an_assigned_topic_that_does_not_exist_does_not_delay_the_others(
+async def test_missing_assigned_topic_does_not_delay_others(
     stage: Stage,
 ) -> None:
     await stage.topic("kept", 1, records=3)
     fetches = stage.cluster.faults.add(api="OffsetFetch", count=None)
-    async with stage.consumer("kept", partition_assignment_strategy=[Stubborn()]) as consumer:
+    async with stage.consumer(
+        "kept", partition_assignment_strategy=[AssignsMissingTopics()]
+    ) as consumer:
         assert [record.topic for record in await consumer.poll(timeout=20)] == ["kept"] * 3
         assert consumer.assignment() == {KEPT, GONE}
     assert fetches.hits == 1
 
 
-async def test_seek_to_committed_goes_on_if_a_topic_is_deleted_meanwhile(stage: Stage) -> None:
-    """It looks for offsets of the other member's partitions: its own might be new ones."""
+async def test_seek_to_committed_skips_topic_deleted_meanwhile(stage: Stage) -> None:
+    """It looks up the other member's offsets too: its own partitions may be new."""
     await stage.topic("kept", 2)
     await stage.topic("gone", 2)
     first = stage.consumer("kept", "gone", auto_offset_reset="latest")
@@ -180,7 +182,7 @@ async def test_seek_to_committed_goes_on_if_a_topic_is_deleted_meanwhile(stage: 
         assert [record.value for record in await second.poll(timeout=30)] == [b"new"]
 
 
-async def test_offsets_that_the_application_names_must_be_of_topics_that_exist(
+async def test_committing_named_offset_of_missing_topic_raises(
     stage: Stage,
 ) -> None:
     await both(stage)

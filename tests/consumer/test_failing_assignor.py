@@ -1,4 +1,4 @@
-"""An assignor that raises on the leader does not hold the other members up."""
+"""An assignor that raises on the leader does not delay the other members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-async def test_the_leader_leaves_at_once_and_raises(stage: Stage, static: bool) -> None:
+async def test_leader_with_failing_assignor_leaves_and_raises(stage: Stage, static: bool) -> None:
     await stage.topic("t", 2)
     failing = FailingAssignor()
     names: list[dict[str, Any]] = [{"group_instance_id": n} if static else {} for n in "ab"]

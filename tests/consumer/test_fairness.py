@@ -1,4 +1,4 @@
-"""A tight loop over buffered records leaves the event loop to others."""
+"""A tight loop over buffered records lets other tasks run."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 RECORDS = 20_000
-MICROSECONDS_A_LOOK = 10
+MICROSECONDS_PER_LOOK = 10
 """What each look at the clock takes, so that the same number of turns is due on any machine."""
-SLICES = RECORDS * MICROSECONDS_A_LOOK / 5_000
+EXPECTED_ITERATIONS = RECORDS * MICROSECONDS_PER_LOOK / 5_000
 
 
 async def stream(consumer: Consumer) -> AsyncIterator[int]:
@@ -60,33 +60,33 @@ async def wide_polls(consumer: Consumer) -> AsyncIterator[int]:
             yield record.offset
 
 
-async def count_turns(turns: list[int]) -> None:
+async def count_iterations(iterations: list[int]) -> None:
     while True:
         await asyncio.sleep(0)
-        turns[0] += 1
+        iterations[0] += 1
 
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("read", [stream, singly, polls])
-async def test_the_loop_turns_every_five_milliseconds(
+async def test_event_loop_iterates_every_five_milliseconds(
     stage: Stage,
     monkeypatch: pytest.MonkeyPatch,
     read: Callable[[Consumer], AsyncIterator[int]],
 ) -> None:
-    partitions = await stage.topic("t", 1, records=RECORDS)  # one batch: it is due to time alone
+    partitions = await stage.topic("t", 1, records=RECORDS)  # one batch: only time can end it
     loop = asyncio.get_running_loop()
-    time, looks = loop.time, itertools.count(0, MICROSECONDS_A_LOOK * 1e-6)
+    time, looks = loop.time, itertools.count(0, MICROSECONDS_PER_LOOK * 1e-6)
     monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
     async with stage.consumer(partitions=partitions) as consumer:
         offsets = read(consumer)
         assert await anext(offsets) == 0
-        turns = [0]
-        pulse = asyncio.ensure_future(count_turns(turns))
+        iterations = [0]
+        counter = asyncio.ensure_future(count_iterations(iterations))
         for offset in range(1, RECORDS):
             assert await anext(offsets) == offset
-        pulse.cancel()
-        await asyncio.wait({pulse})
-        assert SLICES * 0.9 <= turns[0] < RECORDS / 10
+        counter.cancel()
+        await asyncio.wait({counter})
+        assert EXPECTED_ITERATIONS * 0.9 <= iterations[0] < RECORDS / 10
 
 
 def unchanged(topic: str, headers: object, data: bytes) -> bytes:
@@ -95,7 +95,7 @@ def unchanged(topic: str, headers: object, data: bytes) -> bytes:
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("options", [{}, {"value_deserializer": unchanged}])
-async def test_a_poll_for_very_many_gives_what_was_parsed_in_time(
+async def test_large_poll_returns_what_was_parsed_in_time(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     partitions = await stage.topic("t", 1, records=RECORDS)
@@ -106,7 +106,7 @@ async def test_a_poll_for_very_many_gives_what_was_parsed_in_time(
         monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
         while len(offsets) < RECORDS:
             records = await consumer.poll(max_records=RECORDS)
-            # Half of the time may be over before it begins to parse.
+            # Half of the time may have passed before the parsing begins.
             assert 500 <= len(records) <= 2_500 or records[-1].offset == RECORDS - 1
             offsets += [record.offset for record in records]
     assert offsets == list(range(RECORDS))
@@ -114,7 +114,7 @@ async def test_a_poll_for_very_many_gives_what_was_parsed_in_time(
 
 @pytest.mark.virtual_clock
 @pytest.mark.parametrize("read", [stream, singly, polls, wide_polls])
-async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
+async def test_parses_only_as_many_records_as_requested(
     stage: Stage,
     monkeypatch: pytest.MonkeyPatch,
     read: Callable[[Consumer], AsyncIterator[int]],
@@ -135,7 +135,7 @@ async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
             return records
 
     partitions = await stage.topic("t", 1, records=RECORDS)
-    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)  # not of Produce
+    monkeypatch.setattr(kafka_async.kernel, "RecordReader", Watched)  # not when producing
     async with stage.consumer(partitions=partitions) as consumer:
         offsets = read(consumer)
         for offset in range(501):
@@ -148,7 +148,7 @@ async def test_no_more_of_a_batch_is_parsed_than_is_asked_for(
 
 
 @pytest.mark.virtual_clock
-async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_arrive(
+async def test_response_with_many_small_batches_does_not_hold_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
@@ -156,12 +156,12 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
     for partition in (BAD, GOOD):  # neither of which is
         data = b"".join(assign_offsets(single, offset, 0) for offset in range(5_000))
         feed.data[partition] = {0: data}
-    turns, seen = [0], Counter[int]()
+    iterations, seen = [0], Counter[int]()
     walk = fetch_buffer.iter_batches
 
     def watched(data: Buffer, *, topic: str, partition: int) -> Iterator[BatchView]:
         for view in walk(data, topic=topic, partition=partition):
-            seen[turns[0]] += 1
+            seen[iterations[0]] += 1
             if view.last_offset == 4_999:
                 found.release()
             yield view
@@ -172,11 +172,11 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
         loop = asyncio.get_running_loop()
         time, looks = loop.time, itertools.count(0, 0.001)
         monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
-        pulse = asyncio.ensure_future(count_turns(turns))
+        counter = asyncio.ensure_future(count_iterations(iterations))
         for _ in range(2):
             await found.acquire()
-        pulse.cancel()
-        await asyncio.wait({pulse})
+        counter.cancel()
+        await asyncio.wait({counter})
         monkeypatch.setattr(loop, "time", time)
         assert sum(seen.values()) == 10_000
         assert max(seen.values()) <= 500
@@ -186,7 +186,7 @@ async def test_records_that_were_sent_one_by_one_do_not_hold_the_loop_when_they_
 
 
 @pytest.mark.virtual_clock
-async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew(
+async def test_seek_while_response_is_scanned_fetches_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     single = RecordBatch.build([ProducerRecord("", b"value")], timestamp=1_000).frame()
@@ -201,7 +201,7 @@ async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew
         yield from walk(data, topic=topic, partition=partition)
 
     monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
-    monkeypatch.setattr(fetcher, "WALKING", 0.0)
+    monkeypatch.setattr(fetcher, "MAX_SCAN_SECONDS", 0.0)
     async with feed.consumer() as consumer:
         await begun.wait()
         consumer.seek(BAD, 990)
@@ -211,18 +211,18 @@ async def test_what_was_sought_while_its_batches_were_looked_for_is_fetched_anew
 
 # -- large batches --------------------------------------------------------------------------------
 
-LARGE, SMALL = 100_000, 100
+LARGE_BATCH_EFFORT, SMALL = 100_000, 100
 
 
 def batch(size: int) -> bytes:
-    """Two records, of values that no codec makes smaller."""
+    """Return a batch of two incompressible records."""
     records = [ProducerRecord("", random.randbytes(size // 2)) for _ in range(2)]
     return RecordBatch.build(records, "gzip", timestamp=1_000).frame()
 
 
 @pytest.fixture
-def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
-    """Of each batch that was decompressed: whether it is large, and whether a thread did it."""
+def decompressions(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """Collect for each decompressed batch whether it is large and whether a thread did it."""
     seen: list[tuple[bool, bool]] = []
     decompress = compression.decompress
 
@@ -236,26 +236,26 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
 
 
 @pytest.mark.parametrize("read", [stream, polls, wide_polls])
-async def test_large_batches_are_unpacked_in_a_thread_and_keep_their_order(
+async def test_decompresses_large_batches_in_thread_in_order(
     stage: Stage,
-    unpacked: list[tuple[bool, bool]],
+    decompressions: list[tuple[bool, bool]],
     read: Callable[[Consumer], AsyncIterator[int]],
 ) -> None:
     (partition,) = await stage.topic("t")
-    for size in (LARGE, SMALL, LARGE, LARGE):
+    for size in (LARGE_BATCH_EFFORT, SMALL, LARGE_BATCH_EFFORT, LARGE_BATCH_EFFORT):
         await stage.append(partition, batch(size))
-    unpacked.clear()  # the cluster looks into them too
+    decompressions.clear()  # without those of the embedded cluster
     async with stage.consumer(partitions=[partition]) as consumer:
         offsets = read(consumer)
         assert [await anext(offsets) for _ in range(8)] == list(range(8))
-    assert unpacked == [(True, True), (False, False), (True, True), (True, True)]
+    assert decompressions == [(True, True), (False, False), (True, True), (True, True)]
 
 
-async def test_what_a_thread_finds_damaged_is_met_where_it_lies(
+async def test_corrupt_batch_found_by_thread_is_raised_in_order(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (partition,) = await stage.topic("t")
-    for size in (LARGE, LARGE, SMALL):
+    for size in (LARGE_BATCH_EFFORT, LARGE_BATCH_EFFORT, SMALL):
         await stage.append(partition, batch(size))
     decompress, sizes = compression.decompress, itertools.count()
 

@@ -1,4 +1,4 @@
-"""A coordinator that accepts requests and does not respond is looked up again in time."""
+"""A coordinator that does not respond to requests is looked up again in time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 
-class Lookups:
-    """Waits for the next FindCoordinator of a consumer with these `hooks`."""
+class CoordinatorLookups:
+    """Waits for the next FindCoordinator request of a consumer with these `hooks`."""
 
     def __init__(self) -> None:
         self.hooks = Hooks()
@@ -51,11 +51,11 @@ def freeze(stage: Stage) -> int:
 
 
 @pytest.mark.parametrize(("session", "limit"), [(6_000, 6.5), (10_000, 10.5), (45_000, 34.0)])
-async def test_heartbeats_look_the_coordinator_up_at_the_session_timeout(
+async def test_heartbeat_looks_up_coordinator_at_session_timeout(
     start_stage: StartStage, session: int, limit: float
 ) -> None:
-    """Or at request_timeout_ms, 30 s, after the heartbeat, where the session is longer."""
-    stage, lookups = await start_stage(3), Lookups()
+    """With a longer session, at request_timeout_ms after the heartbeat, 30 s."""
+    stage, lookups = await start_stage(3), CoordinatorLookups()
     consumer = await member(stage, session, hooks=lookups.hooks)
     freeze(stage)
     async with asyncio.timeout(limit):
@@ -64,12 +64,12 @@ async def test_heartbeats_look_the_coordinator_up_at_the_session_timeout(
     await consumer.stop()
 
 
-async def test_the_group_goes_on_at_the_next_coordinator(start_stage: StartStage) -> None:
-    stage, lookups = await start_stage(3), Lookups()
+async def test_group_continues_at_next_coordinator(start_stage: StartStage) -> None:
+    stage, lookups = await start_stage(3), CoordinatorLookups()
     consumer = await member(stage, 6_000, hooks=lookups.hooks)
     broker = freeze(stage)
     await lookups.wait()
-    await stage.cluster.stop_broker(broker)  # as the controller does with one that is silent
+    await stage.cluster.stop_broker(broker)  # as the controller does
     async with asyncio.timeout(30):
         while consumer.statistics().rebalance_total < 2:
             await consumer.poll(timeout=0.5)
@@ -78,11 +78,11 @@ async def test_the_group_goes_on_at_the_next_coordinator(start_stage: StartStage
     await consumer.stop()
 
 
-async def test_a_commit_looks_the_coordinator_up_at_the_session_timeout(
+async def test_commit_looks_up_coordinator_at_session_timeout(
     start_stage: StartStage,
 ) -> None:
-    """Of a consumer with a group id and no subscription, which sends no heartbeats."""
-    stage, lookups = await start_stage(3), Lookups()
+    """The consumer has a group id and no subscription, and sends no heartbeats."""
+    stage, lookups = await start_stage(3), CoordinatorLookups()
     partitions = await stage.topic("t", 1, records=3)
     consumer = stage.consumer(
         partitions=partitions, group_id="g", session_timeout_ms=6_000, hooks=lookups.hooks
@@ -101,15 +101,15 @@ async def test_a_commit_looks_the_coordinator_up_at_the_session_timeout(
     await consumer.stop()
 
 
-async def test_a_join_that_waits_at_a_frozen_coordinator_is_repeated(
+async def test_retries_join_at_frozen_coordinator(
     start_stage: StartStage,
 ) -> None:
-    """Before, it waited until the rebalance timed out: five minutes."""
-    stage, lookups = await start_stage(3), Lookups()
+    """Without the probe it would wait for the rebalance timeout: five minutes."""
+    stage, lookups = await start_stage(3), CoordinatorLookups()
     consumer = await member(stage, 6_000)
     joining = stage.consumer("t", session_timeout_ms=6_000, hooks=lookups.hooks)
     await joining.start()
-    await joining.poll(timeout=4)  # the other one holds records, so JoinGroup is not answered
+    await joining.poll(timeout=4)  # the other member has unprocessed records
     assert joining.group_metadata().generation_id == -1
     broker = freeze(stage)
     async with asyncio.timeout(10):
@@ -123,7 +123,7 @@ async def test_a_join_that_waits_at_a_frozen_coordinator_is_repeated(
     await joining.stop()
 
 
-async def test_a_join_that_waits_for_other_members_is_not_repeated(
+async def test_join_delayed_by_other_members_is_not_repeated(
     start_stage: StartStage,
 ) -> None:
     stage = await start_stage(3)

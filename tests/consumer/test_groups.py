@@ -1,4 +1,4 @@
-"""Consumers that share topics: who owns what, when it changes hands, what is committed then."""
+"""Consumer groups: assignments, rebalances and the commits in them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ COOPERATIVE: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-st
 STRATEGIES = [pytest.param({}, id="eager"), pytest.param(COOPERATIVE, id="cooperative")]
 
 
-class Diary(RebalanceListener):
-    """Writes down what it is told."""
+class RecordingListener(RebalanceListener):
+    """Records the calls of its methods."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, list[int]]] = []
@@ -61,22 +61,25 @@ def owned(*consumers: Consumer) -> list[set[int]]:
     return [{p.partition for p in consumer.assignment()} for consumer in consumers]
 
 
-async def at_rest(count: int, *consumers: Consumer) -> None:
-    """Poll all in turn until they own so many partitions, none of them twice, and all evenly."""
+async def poll_until_balanced(count: int, *consumers: Consumer) -> None:
+    """Poll all in turn until they own `count` partitions, disjoint and balanced."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + 200
     while True:
         for consumer in consumers:
             await consumer.poll(timeout=0.1)
-        shares = owned(*consumers)
-        sizes = [len(share) for share in shares]
-        if len(set[int]().union(*shares)) == sum(sizes) == count and max(sizes) - min(sizes) <= 1:
+        assignments = owned(*consumers)
+        sizes = [len(assigned) for assigned in assignments]
+        if (
+            len(set[int]().union(*assignments)) == sum(sizes) == count
+            and max(sizes) - min(sizes) <= 1
+        ):
             return
-        assert loop.time() < deadline, f"no rest: {shares}"
+        assert loop.time() < deadline, f"no rest: {assignments}"
 
 
 async def kill(consumer: Consumer) -> None:
-    """It ends without a word to its group."""
+    """End a consumer without LeaveGroup."""
     await consumer._tear_down()  # pyright: ignore[reportPrivateUsage]
 
 
@@ -85,45 +88,45 @@ async def committed(consumer: Consumer, *partitions: TopicPartition) -> list[int
     return [None if (row := found[p]) is None else row.offset for p in partitions]
 
 
-# -- sharing --------------------------------------------------------------------------------------
+# -- assignments ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_one_two_three_and_back(stage: Stage, strategy: dict[str, Any]) -> None:
+async def test_rebalances_as_members_join_and_leave(stage: Stage, strategy: dict[str, Any]) -> None:
     await stage.topic("t", 6)
     async with stage.consumer("t", **strategy) as first:
-        await at_rest(6, first)
+        await poll_until_balanced(6, first)
         async with stage.consumer("t", **strategy) as second:
-            await at_rest(6, first, second)
+            await poll_until_balanced(6, first, second)
             async with stage.consumer("t", **strategy) as third:
-                await at_rest(6, first, second, third)
-            await at_rest(6, first, second)
-        await at_rest(6, first)
+                await poll_until_balanced(6, first, second, third)
+            await poll_until_balanced(6, first, second)
+        await poll_until_balanced(6, first)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_a_member_that_dies_is_missed_after_its_session(
+async def test_dead_member_is_removed_after_session_timeout(
     stage: Stage, strategy: dict[str, Any]
 ) -> None:
     await stage.topic("t", 4)
     async with stage.consumer("t", **strategy) as first:
         second = stage.consumer("t", session_timeout_ms=20_000, **strategy)
         await second.start()
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
         loop = asyncio.get_running_loop()
         died = loop.time()
         await kill(second)
-        await at_rest(4, first)
+        await poll_until_balanced(4, first)
         assert 16 < loop.time() - died < 26
 
 
-async def test_eagerly_everything_is_given_up_before_it_is_shared_out_anew(stage: Stage) -> None:
+async def test_eager_members_revoke_all_partitions_before_joining(stage: Stage) -> None:
     await stage.topic("t", 4)
-    diary = Diary()
+    diary = RecordingListener()
     async with stage.consumer("t", listener=diary) as first:
-        await at_rest(4, first)
+        await poll_until_balanced(4, first)
         async with stage.consumer("t") as second:
-            await at_rest(4, first, second)
+            await poll_until_balanced(4, first, second)
     assert diary.lines == [
         ("assigned", [0, 1, 2, 3]),
         ("revoked", [0, 1, 2, 3]),
@@ -133,13 +136,13 @@ async def test_eagerly_everything_is_given_up_before_it_is_shared_out_anew(stage
     assert len(diary.lines[2][1]) == 2
 
 
-async def test_cooperatively_only_what_moves_is_given_up(stage: Stage) -> None:
+async def test_cooperative_members_revoke_only_moved_partitions(stage: Stage) -> None:
     await stage.topic("t", 4, records=1)
-    one, two = Diary(), Diary()
+    one, two = RecordingListener(), RecordingListener()
     async with stage.consumer("t", listener=one, **COOPERATIVE) as first:
-        await at_rest(4, first)
+        await poll_until_balanced(4, first)
         async with stage.consumer("t", listener=two, **COOPERATIVE) as second:
-            await at_rest(4, first, second)
+            await poll_until_balanced(4, first, second)
             kept, moved = owned(first, second)
             assert one.lines == [
                 ("assigned", [0, 1, 2, 3]),
@@ -148,30 +151,30 @@ async def test_cooperatively_only_what_moves_is_given_up(stage: Stage) -> None:
                 ("assigned", []),
             ]
             assert two.lines == [("assigned", []), ("assigned", sorted(moved))]
-        await at_rest(4, first)
+        await poll_until_balanced(4, first)
         assert one.lines[-1] == ("assigned", sorted(moved))
         assert kept | moved == {0, 1, 2, 3}
 
 
-async def test_a_mixed_group_moves_from_range_to_cooperative_without_a_stop(stage: Stage) -> None:
-    """The rolling upgrade of seed 001 and KIP-429: both names first, then the new one alone."""
+async def test_group_upgrades_from_range_to_cooperative_without_interruption(stage: Stage) -> None:
+    """A rolling upgrade as in KIP-429: both assignors first, then the new one alone."""
     await stage.topic("t", 4)
     strategies = [["range"], ["range", "cooperative-sticky"], ["cooperative-sticky"]]
     members = [stage.consumer("t", partition_assignment_strategy=strategies[0]) for _ in range(2)]
     for member in members:
         await member.start()
-    await at_rest(4, *members)
+    await poll_until_balanced(4, *members)
     for strategy in strategies[1:]:
         for place in range(2):
             await members[place].stop()
             members[place] = stage.consumer("t", partition_assignment_strategy=strategy)
             await members[place].start()
-            await at_rest(4, *members)
+            await poll_until_balanced(4, *members)
     for member in members:
         await member.stop()
 
 
-async def test_members_get_only_what_they_subscribe_to(stage: Stage) -> None:
+async def test_members_are_assigned_only_subscribed_topics(stage: Stage) -> None:
     await stage.topic("a", 2)
     await stage.topic("b", 2)
     async with (
@@ -188,7 +191,7 @@ async def test_members_get_only_what_they_subscribe_to(stage: Stage) -> None:
         }
 
 
-async def test_a_group_shares_topics_and_a_member_reads_static_partitions_besides(
+async def test_member_reads_static_partitions_in_addition(
     stage: Stage,
 ) -> None:
     (extra,) = await stage.topic("extra", 1, records=2)
@@ -205,7 +208,7 @@ async def test_a_group_shares_topics_and_a_member_reads_static_partitions_beside
         assert consumer.assignment() == {extra}
 
 
-async def test_subscriptions_change_while_it_polls(stage: Stage) -> None:
+async def test_subscription_can_change_while_polling(stage: Stage) -> None:
     await stage.topic("a", 1, records=1)
     await stage.topic("b", 1, records=1)
     async with stage.consumer("a") as consumer:
@@ -220,12 +223,12 @@ async def test_subscriptions_change_while_it_polls(stage: Stage) -> None:
             consumer.subscribe(["a"], pattern="b")
 
 
-async def test_a_pattern_finds_topics_old_and_new(stage: Stage) -> None:
+async def test_pattern_matches_existing_and_new_topics(stage: Stage) -> None:
     await stage.topic("log-a", 1)
     await stage.topic("other", 1)
     async with stage.consumer(group_id="g", metadata_max_age_ms=5000) as consumer:
         consumer.subscribe(pattern="log-.*")
-        await at_rest(1, consumer)
+        await poll_until_balanced(1, consumer)
         await stage.topic("log-b", 1)
         for _ in range(200):
             await consumer.poll(timeout=0.1)
@@ -233,18 +236,18 @@ async def test_a_pattern_finds_topics_old_and_new(stage: Stage) -> None:
         assert consumer.subscription() == {"log-a", "log-b"}
 
 
-async def test_the_leader_shares_out_new_partitions(stage: Stage) -> None:
+async def test_leader_assigns_new_partitions(stage: Stage) -> None:
     await stage.topic("t", 2)
     async with (
         stage.consumer("t", metadata_max_age_ms=5000) as first,
         stage.consumer("t", metadata_max_age_ms=5000) as second,
     ):
-        await at_rest(2, first, second)
+        await poll_until_balanced(2, first, second)
         await stage.cluster.add_partitions("t", 4)
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
 
 
-async def test_a_topic_may_come_after_its_consumer(start_stage: StartStage) -> None:
+async def test_topic_may_be_created_after_its_consumer(start_stage: StartStage) -> None:
     stage = await start_stage(1, auto_create_topics=False)
     async with stage.consumer("t") as consumer:
         assert await consumer.poll(timeout=10) == []
@@ -253,7 +256,7 @@ async def test_a_topic_may_come_after_its_consumer(start_stage: StartStage) -> N
         assert consumer.assignment() == {partition}
 
 
-async def test_static_members_come_back_to_what_they_had(stage: Stage) -> None:
+async def test_returning_static_member_keeps_its_assignment(stage: Stage) -> None:
     await stage.topic("t", 4)
     hooks = Hooks()
     begun: list[RebalanceBegun] = []
@@ -261,37 +264,37 @@ async def test_static_members_come_back_to_what_they_had(stage: Stage) -> None:
     async with stage.consumer("t", group_instance_id="one", hooks=hooks) as first:
         second = stage.consumer("t", group_instance_id="two")
         await second.start()
-        await at_rest(4, first, second)
-        share, rebalances = owned(second), len(begun)
+        await poll_until_balanced(4, first, second)
+        assigned, rebalances = owned(second), len(begun)
         await second.stop()  # a static member does not leave
         second = stage.consumer("t", group_instance_id="two")
         await second.start()
-        while owned(second) != share:
+        while owned(second) != assigned:
             await second.poll(timeout=0.1)
             await first.poll(timeout=0.1)
         assert len(begun) == rebalances
         await second.stop()
 
 
-async def test_of_two_static_members_of_one_name_the_older_is_fenced(stage: Stage) -> None:
+async def test_older_of_two_static_members_with_one_name_is_fenced(stage: Stage) -> None:
     await stage.topic("t", 1)
     first = stage.consumer("t", group_instance_id="one")
     await first.start()
-    await at_rest(1, first)
+    await poll_until_balanced(1, first)
     async with stage.consumer("t", group_instance_id="one") as second:
-        await at_rest(1, second)
+        await poll_until_balanced(1, second)
         for _ in range(2):
             with pytest.raises(FencedInstanceIdError):
                 await first.poll(timeout=30)
         await first.stop()
 
 
-# -- what is in hand stays ------------------------------------------------------------------------
+# -- unprocessed records --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("way", ["poll", "stream"])
-async def test_no_partition_leaves_while_its_records_are_in_hand(
+async def test_no_partition_is_revoked_while_its_records_are_processed(
     stage: Stage, strategy: dict[str, Any], way: str
 ) -> None:
     partitions = await stage.topic("t", 2, records=5)
@@ -322,7 +325,7 @@ async def test_no_partition_leaves_while_its_records_are_in_hand(
         del stream
 
 
-async def test_a_commit_lets_partitions_go_without_another_question(stage: Stage) -> None:
+async def test_commit_allows_revocation_without_another_poll(stage: Stage) -> None:
     await stage.topic("t", 2, records=5)
     async with stage.consumer("t") as first:
         assert await first.poll(timeout=10)
@@ -335,9 +338,9 @@ async def test_a_commit_lets_partitions_go_without_another_question(stage: Stage
             assert owned(second) != [set()]
 
 
-async def test_one_that_never_asks_again_loses_its_place(stage: Stage) -> None:
+async def test_member_that_stops_polling_is_removed(stage: Stage) -> None:
     partitions = await stage.topic("t", 2, records=5)
-    diary = Diary()
+    diary = RecordingListener()
     async with stage.consumer("t", listener=diary, max_poll_interval_ms=60_000) as first:
         records = await first.poll(timeout=10)
         zombie = first.group_metadata()
@@ -347,19 +350,19 @@ async def test_one_that_never_asks_again_loses_its_place(stage: Stage) -> None:
             while len(second.assignment()) < 2:
                 await second.poll(timeout=1)
             assert 50 < loop.time() - before < 70
-            # It is fenced, not misled: it still stands where it stood, and cannot commit.
+            # The coordinator fences it: its position is unchanged, and it cannot commit.
             assert first.group_metadata() == zombie
             assert first.uncommitted().keys() == {TopicPartition("t", r.partition) for r in records}
             with pytest.raises(CommitFailedError):
                 await first.commit()
-            await at_rest(2, first, second)
+            await poll_until_balanced(2, first, second)
     assert [kind for kind, _ in diary.lines][:2] == ["assigned", "lost"]
     assert first.assignment() <= set(partitions)
 
 
-async def test_a_slow_stream_that_goes_on_keeps_its_place(stage: Stage) -> None:
+async def test_slow_stream_keeps_its_membership(stage: Stage) -> None:
     await stage.topic("t", 1, records=5)
-    diary = Diary()
+    diary = RecordingListener()
     async with stage.consumer("t", listener=diary, max_poll_interval_ms=60_000) as consumer:
         async for record in consumer:
             await asyncio.sleep(50)
@@ -368,13 +371,13 @@ async def test_a_slow_stream_that_goes_on_keeps_its_place(stage: Stage) -> None:
         assert diary.lines == [("assigned", [0])]
 
 
-async def test_what_was_lost_in_hand_is_not_committed_by_a_transaction(stage: Stage) -> None:
-    """Several polls in one transaction: the partitions leave between them, uncommitted."""
+async def test_transaction_does_not_commit_records_of_lost_partitions(stage: Stage) -> None:
+    """Several polls in one transaction: the partitions are revoked between them, uncommitted."""
     await stage.topic("t", 2, records=5)
     async with stage.consumer("t") as first:
         await first.poll(max_records=1, timeout=10)
         async with stage.consumer("t") as second:
-            await at_rest(2, first, second)
+            await poll_until_balanced(2, first, second)
             with pytest.raises(CommitFailedError, match="seek_to_committed"):
                 first.uncommitted()
             await first.seek_to_committed()
@@ -384,7 +387,7 @@ async def test_what_was_lost_in_hand_is_not_committed_by_a_transaction(stage: St
 # -- committing -----------------------------------------------------------------------------------
 
 
-async def test_commit_takes_what_was_handed_out(stage: Stage) -> None:
+async def test_commit_includes_returned_records(stage: Stage) -> None:
     a, b = await stage.topic("t", 2, records=5)
     async with stage.consumer("t") as consumer:
         while consumer.statistics().records_consumed_total < 7:
@@ -401,7 +404,7 @@ async def test_commit_takes_what_was_handed_out(stage: Stage) -> None:
         assert [await consumer.position(p) for p in (a, b)] == [1, 2]
 
 
-async def test_commit_of_a_topic_or_a_partition(stage: Stage) -> None:
+async def test_commits_a_topic_or_a_partition(stage: Stage) -> None:
     a, b = (await stage.topic("a", 1, records=1))[0], (await stage.topic("b", 1, records=1))[0]
     async with stage.consumer("a", "b") as consumer:
         seen = 0
@@ -413,7 +416,7 @@ async def test_commit_of_a_topic_or_a_partition(stage: Stage) -> None:
         assert await committed(consumer, a, b) == [1, 1]
 
 
-async def test_commit_includes_the_record_in_hand(stage: Stage) -> None:
+async def test_commit_includes_last_record_of_stream(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer("t") as consumer:
         async for record in consumer:
@@ -425,7 +428,7 @@ async def test_commit_includes_the_record_in_hand(stage: Stage) -> None:
                 break
 
 
-async def test_auto_commit_leaves_out_what_is_in_hand(stage: Stage) -> None:
+async def test_auto_commit_leaves_out_unprocessed_records(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer(
         "t", enable_auto_commit=True, auto_commit_interval_ms=1000
@@ -440,7 +443,7 @@ async def test_auto_commit_leaves_out_what_is_in_hand(stage: Stage) -> None:
         assert await committed(consumer, partition) == [3]
 
 
-async def test_auto_commit_does_not_go_back_behind_a_commit_of_what_is_in_hand(
+async def test_auto_commit_does_not_go_back_behind_explicit_commit(
     stage: Stage,
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
@@ -453,9 +456,9 @@ async def test_auto_commit_does_not_go_back_behind_a_commit_of_what_is_in_hand(
         assert await committed(consumer, partition) == [3]
 
 
-@pytest.mark.parametrize("seconds", [0, 1])  # per record; a stream yields to the loop by time
+@pytest.mark.parametrize("seconds", [0, 1])  # per record
 @pytest.mark.parametrize(("failing", "offset"), [(False, 3), (True, 2)])
-async def test_stopping_commits_what_is_in_hand_only_if_all_went_well(
+async def test_block_commits_last_records_only_without_exception(
     stage: Stage, failing: bool, offset: int, seconds: int
 ) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
@@ -474,7 +477,7 @@ async def test_stopping_commits_what_is_in_hand_only_if_all_went_well(
         assert [r.offset for r in await consumer.poll(timeout=10)] == list(range(offset, 5))
 
 
-async def test_offsets_committed_elsewhere_are_noted(stage: Stage) -> None:
+async def test_mark_committed_records_offsets(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer("t") as consumer:
         assert consumer.uncommitted() == {}
@@ -487,7 +490,7 @@ async def test_offsets_committed_elsewhere_are_noted(stage: Stage) -> None:
         assert consumer.uncommitted() == {partition: OffsetAndMetadata(3, 0)}
 
 
-async def test_a_group_id_without_topics_commits_too(stage: Stage) -> None:
+async def test_commits_with_group_id_and_without_topics(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer(partitions=[partition], group_id="alone") as consumer:
         await consumer.poll(max_records=2)
@@ -506,7 +509,7 @@ async def test_a_group_id_without_topics_commits_too(stage: Stage) -> None:
         *("REQUEST_TIMED_OUT", "REBALANCE_IN_PROGRESS"),
     ],
 )
-async def test_passing_troubles_of_a_commit_pass(stage: Stage, error: str) -> None:
+async def test_retries_commit_after_retriable_errors(stage: Stage, error: str) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     async with stage.consumer("t") as consumer:
         await consumer.poll(max_records=2, timeout=10)
@@ -517,7 +520,7 @@ async def test_passing_troubles_of_a_commit_pass(stage: Stage, error: str) -> No
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
-async def test_a_commit_that_the_group_refuses_fails(stage: Stage, error: str) -> None:
+async def test_commit_rejected_by_group_fails(stage: Stage, error: str) -> None:
     await stage.topic("t", 1, records=5)
     async with stage.consumer("t") as consumer:
         await consumer.poll(max_records=2, timeout=10)
@@ -529,7 +532,7 @@ async def test_a_commit_that_the_group_refuses_fails(stage: Stage, error: str) -
 @pytest.mark.parametrize(
     "error", ["UNSTABLE_OFFSET_COMMIT", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"]
 )
-async def test_offsets_that_are_not_stable_yet_are_waited_for(stage: Stage, error: str) -> None:
+async def test_waits_for_unstable_offsets(stage: Stage, error: str) -> None:
     await stage.topic("t", 1, records=5)
     fault = stage.cluster.faults.add(api="OffsetFetch", error=error, count=3)
     async with stage.consumer("t") as consumer:
@@ -537,7 +540,7 @@ async def test_offsets_that_are_not_stable_yet_are_waited_for(stage: Stage, erro
     assert fault.hits == 3
 
 
-# -- what may go wrong ----------------------------------------------------------------------------
+# -- failures -------------------------------------------------------------------------------------
 
 PASSING = {
     "JoinGroup": [
@@ -560,7 +563,7 @@ PASSING = {
 @pytest.mark.parametrize(
     ("api", "error"), [(api, error) for api, errors in PASSING.items() for error in errors]
 )
-async def test_a_group_outlives_every_passing_error(
+async def test_group_recovers_from_retriable_errors(
     stage: Stage, api: str, error: str, strategy: dict[str, Any]
 ) -> None:
     await stage.topic("t", 4)
@@ -572,7 +575,7 @@ async def test_a_group_outlives_every_passing_error(
             await first.poll(timeout=0.5)
             await second.poll(timeout=0.5)
             assert loop.time() < end + 600, f"{fault.hits} hits"
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -580,7 +583,7 @@ async def test_a_group_outlives_every_passing_error(
 @pytest.mark.parametrize(
     "api", ["JoinGroup", "SyncGroup", "Heartbeat", "OffsetFetch", "FindCoordinator", "LeaveGroup"]
 )
-async def test_a_group_outlives_lost_connections(
+async def test_group_recovers_from_lost_connections(
     stage: Stage, api: str, disconnect: Any, strategy: dict[str, Any]
 ) -> None:
     await stage.topic("t", 4)
@@ -590,27 +593,27 @@ async def test_a_group_outlives_lost_connections(
             for _ in range(60):
                 await first.poll(timeout=0.5)
                 await second.poll(timeout=0.5)
-            await at_rest(4, first, second)
-        await at_rest(4, first)
+            await poll_until_balanced(4, first, second)
+        await poll_until_balanced(4, first)
 
 
-async def test_a_coordinator_that_moves_is_followed(start_stage: StartStage) -> None:
+async def test_follows_coordinator_that_moves(start_stage: StartStage) -> None:
     stage = await start_stage(3)
     await stage.topic("t", 4)
     async with stage.consumer("t") as first, stage.consumer("t") as second:
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
         coordinator = stage.cluster.coordinator_for("g")
         assert coordinator is not None
         await stage.cluster.stop_broker(coordinator)
         for _ in range(40):
             await first.poll(timeout=0.5)
             await second.poll(timeout=0.5)
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
         await stage.cluster.start_broker(coordinator)
         for _ in range(40):
             await first.poll(timeout=0.5)
             await second.poll(timeout=0.5)
-        await at_rest(4, first, second)
+        await poll_until_balanced(4, first, second)
 
 
 @pytest.mark.parametrize(
@@ -621,7 +624,7 @@ async def test_a_coordinator_that_moves_is_followed(start_stage: StartStage) -> 
         ("INVALID_GROUP_ID", InvalidGroupIdError, False),
     ],
 )
-async def test_a_refusal_is_raised_to_who_asks(
+async def test_fatal_group_error_is_raised_by_poll(
     stage: Stage, error: str, kind: type[KafkaError], again: bool
 ) -> None:
     await stage.topic("t", 1, records=1)
@@ -636,16 +639,16 @@ async def test_a_refusal_is_raised_to_who_asks(
                 await consumer.poll(timeout=30)
 
 
-async def test_members_without_a_common_strategy_are_refused(stage: Stage) -> None:
+async def test_members_without_common_assignor_are_rejected(stage: Stage) -> None:
     await stage.topic("t", 1)
     async with stage.consumer("t", partition_assignment_strategy=["range"]) as first:
-        await at_rest(1, first)
+        await poll_until_balanced(1, first)
         async with stage.consumer("t", **COOPERATIVE) as second:
             with pytest.raises(InconsistentGroupProtocolError):
                 await second.poll(timeout=30)
 
 
-async def test_a_listener_that_fails_is_heard_of_and_stops_nothing(stage: Stage) -> None:
+async def test_listener_error_is_raised_and_rebalance_continues(stage: Stage) -> None:
     await stage.topic("t", 1, records=1)
     async with stage.consumer("t") as consumer:
 
@@ -658,7 +661,7 @@ async def test_a_listener_that_fails_is_heard_of_and_stops_nothing(stage: Stage)
         assert len(await consumer.poll(timeout=30)) == 1
 
 
-async def test_a_listener_may_seek_and_commit_but_not_ask(stage: Stage) -> None:
+async def test_listener_may_seek_and_commit_but_not_poll(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=5)
     complaints: list[Exception] = []
     async with stage.consumer("t") as consumer:
@@ -678,7 +681,7 @@ async def test_a_listener_may_seek_and_commit_but_not_ask(stage: Stage) -> None:
         assert "listener" in str(complaints[0])
 
 
-async def test_what_is_committed_as_partitions_leave_is_where_the_next_begins(
+async def test_next_owner_starts_at_offset_committed_on_revoke(
     stage: Stage,
 ) -> None:
     partitions = await stage.topic("t", 4, records=20)
@@ -701,7 +704,7 @@ async def test_what_is_committed_as_partitions_leave_is_where_the_next_begins(
     assert sorted(seen) == [(p.partition, n) for p in partitions for n in range(20)]
 
 
-async def test_events_tell_of_rebalances(stage: Stage) -> None:
+async def test_emits_rebalance_events(stage: Stage) -> None:
     await stage.topic("t", 1)
     hooks = Hooks()
     ended: list[RebalanceEnded] = []
@@ -709,7 +712,7 @@ async def test_events_tell_of_rebalances(stage: Stage) -> None:
     hooks.listen(RebalanceEnded, ended.append)
     hooks.listen(PartitionsAssigned, assigned.append)
     async with stage.consumer("t", hooks=hooks) as consumer:
-        await at_rest(1, consumer)
+        await poll_until_balanced(1, consumer)
         assert consumer.statistics().rebalance_total == 1
         member = consumer.group_metadata()
     assert [(e.group_id, e.generation, e.member_id) for e in ended] == [
@@ -718,7 +721,7 @@ async def test_events_tell_of_rebalances(stage: Stage) -> None:
     assert assigned[0].partitions == {TopicPartition("t", 0)}
 
 
-async def test_events_tell_what_is_fetched_committed_and_given_up(stage: Stage) -> None:
+async def test_emits_fetch_commit_and_revoke_events(stage: Stage) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     hooks = Hooks()
     events: list[ClientEvent] = []
@@ -730,7 +733,7 @@ async def test_events_tell_what_is_fetched_committed_and_given_up(stage: Stage) 
         await consumer.seek_to_beginning()
         await consumer.poll(timeout=10)
         await asyncio.sleep(70)
-        await at_rest(1, consumer)
+        await poll_until_balanced(1, consumer)
         name = consumer.config.client_id
     fetched = [event for event in events if isinstance(event, Fetched)]
     assert [(event.node_id, event.partitions, event.size > 0) for event in fetched[:1]] == [
@@ -743,7 +746,7 @@ async def test_events_tell_what_is_fetched_committed_and_given_up(stage: Stage) 
     ]
 
 
-async def test_a_listener_that_takes_longer_than_the_rebalance_costs_the_membership(
+async def test_listener_slower_than_rebalance_timeout_loses_membership(
     stage: Stage,
 ) -> None:
     await stage.topic("t", 2)
@@ -752,7 +755,7 @@ async def test_a_listener_that_takes_longer_than_the_rebalance_costs_the_members
         await asyncio.sleep(100)
 
     async with stage.consumer("t", max_poll_interval_ms=30_000) as first:
-        await at_rest(2, first)
+        await poll_until_balanced(2, first)
         before = first.group_metadata().member_id
         first.on_revoked(slow)
         async with stage.consumer("t", max_poll_interval_ms=30_000) as second:

@@ -1,4 +1,4 @@
-"""The condition of a consumer, as `health` reports it, and the offsets known without a request."""
+"""A consumer's condition as `health` reports it, and offsets known without a request."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stag
         assert consumer.client.health().in_flight == sent
         assert sum(health.lag.values()) == 16
         assert health.buffered_bytes > 0
-        assert health.in_flight == 1  # the fetch that waits for more
-        assert health.brokers_connected == tuple(stage.cluster.alive())
+        assert health.in_flight == 1  # the fetch waits for more records
+        assert health.brokers_connected == tuple(stage.cluster.alive_broker_ids())
         assert health.last_error is None
         assert {consumer.high_watermark(each) for each in (first, second)} == {10}
         assert {consumer.last_stable_offset(each) for each in (first, second)} == {10}
@@ -68,9 +68,7 @@ async def test_reports_assignment_lag_and_bytes_from_fetch_responses(stage: Stag
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_an_open_transaction_holds_the_last_stable_offset(
-    stage: Stage, isolation: str
-) -> None:
+async def test_open_transaction_holds_last_stable_offset(stage: Stage, isolation: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)
     async with (
         Producer(
@@ -86,7 +84,7 @@ async def test_an_open_transaction_holds_the_last_stable_offset(
             assert consumer.high_watermark(partition) == 4
             assert consumer.last_stable_offset(partition) == 3
             assert len(seen) == (3 if isolation == "read_committed" else 4)
-            assert consumer.health().lag == {partition: 0}  # of what it may read
+            assert consumer.health().lag == {partition: 0}  # up to the last stable offset
             assert consumer.statistics().records_lag == {partition: 0}
         await asyncio.sleep(1)
         assert consumer.last_stable_offset(partition) == 5
@@ -106,11 +104,11 @@ async def test_reports_the_times_of_the_last_poll_and_heartbeat(stage: Stage) ->
         assert health.last_heartbeat_s < 3.1
         poll = asyncio.create_task(consumer.poll(timeout=20))
         await asyncio.sleep(5)
-        assert consumer.health().last_poll_s == 0  # it waits for records right now
+        assert consumer.health().last_poll_s == 0  # the poll is in progress
         await poll
 
 
-async def test_a_stream_counts_as_polling(stage: Stage) -> None:
+async def test_stream_counts_as_polling(stage: Stage) -> None:
     partitions = await stage.topic("t", 1, records=3)
     async with stage.consumer(partitions=partitions) as consumer:
         async for record in consumer:
@@ -190,7 +188,7 @@ async def test_is_running_while_the_broker_holds_its_requests_back(stage: Stage)
             held.release()
 
 
-async def test_is_failed_once_the_group_refuses_the_member(stage: Stage) -> None:
+async def test_is_failed_once_group_rejects_member(stage: Stage) -> None:
     await stage.topic("t", 1)
     async with stage.consumer("t") as consumer:
         stage.cluster.faults.add(api="JoinGroup", error=InvalidSessionTimeoutError.code)

@@ -1,4 +1,4 @@
-"""Which batches a reader of committed data is shown: hand-made logs, any order of the list."""
+"""The read_committed filter, on logs made by hand and generated ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.consumer.isolation import AbortedRange, committed, everything
+from kafka_async.consumer.isolation import AbortedRange, all_batches, committed_batches
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     BatchView,
@@ -39,17 +39,21 @@ def batch(entry: Entry, offset: int) -> bytes:
 
 
 def log(entries: Iterable[Entry]) -> list[BatchView]:
-    """One batch of one record an entry: its offset is its place."""
+    """Return a log of one record per batch: its offset is its index."""
     data = b"".join(batch(entry, offset) for offset, entry in enumerate(entries))
     return list(iter_batches(data))
 
 
-def shown(entries: Iterable[Entry], aborted: Iterable[AbortedRange]) -> list[int]:
-    return [view.base_offset for view, handed in committed(log(entries), aborted) if handed]
+def visible(entries: Iterable[Entry], aborted: Iterable[AbortedRange]) -> list[int]:
+    return [
+        view.base_offset
+        for view, is_delivered in committed_batches(log(entries), aborted)
+        if is_delivered
+    ]
 
 
-def aborted_of(entries: list[Entry]) -> list[AbortedRange]:
-    """What a broker would say: one row for each transaction that an abort marker ends."""
+def aborted_transactions(entries: list[Entry]) -> list[AbortedRange]:
+    """Return the broker's list: a row for each transaction that an abort marker ends."""
     first: dict[int, int] = {}
     found: list[AbortedRange] = []
     for offset, (producer, kind) in enumerate(entries):
@@ -62,8 +66,8 @@ def aborted_of(entries: list[Entry]) -> list[AbortedRange]:
     return found
 
 
-def visible_in_truth(entries: list[Entry]) -> list[int]:
-    """Data of transactions that were committed, or are still open, and what has none."""
+def expected_visible(entries: list[Entry]) -> list[int]:
+    """Return offsets of data in committed and open transactions, and outside of transactions."""
     out: list[int] = []
     for offset, (producer, kind) in enumerate(entries):
         later = (k for p, k in entries[offset:] if p == producer and k in ("commit", "abort"))
@@ -72,33 +76,33 @@ def visible_in_truth(entries: list[Entry]) -> list[int]:
     return out
 
 
-def test_without_aborted_transactions_only_markers_are_left_out() -> None:
-    assert shown([(1, "data"), (1, "commit"), (2, "plain")], []) == [0, 2]
+def test_drops_only_markers_without_aborted_transactions() -> None:
+    assert visible([(1, "data"), (1, "commit"), (2, "plain")], []) == [0, 2]
     views = log([(1, "data"), (1, "abort"), (2, "plain")])
-    assert [handed for _, handed in everything(views)] == [True, False, True]
+    assert [is_delivered for _, is_delivered in all_batches(views)] == [True, False, True]
 
 
-def test_an_aborted_transaction_is_left_out_and_the_producers_next_is_not() -> None:
+def test_drops_aborted_transaction_but_not_the_next() -> None:
     entries: list[Entry] = [(1, "data"), (1, "abort"), (1, "data"), (1, "commit")]
-    assert shown(entries, [AbortedRange(0, 1)]) == [2]
+    assert visible(entries, [AbortedRange(0, 1)]) == [2]
 
 
-def test_a_producers_records_outside_transactions_are_shown() -> None:
+def test_keeps_records_outside_transactions() -> None:
     entries: list[Entry] = [(1, "data"), (1, "plain"), (1, "abort")]
-    assert shown(entries, [AbortedRange(0, 1)]) == [1]
+    assert visible(entries, [AbortedRange(0, 1)]) == [1]
 
 
-def test_a_transaction_that_began_before_the_fetch_is_left_out_from_the_first_batch_on() -> None:
+def test_drops_transaction_that_began_before_the_fetch() -> None:
     entries: list[Entry] = [(1, "data"), (2, "data"), (1, "abort"), (2, "commit")]
-    assert shown(entries, [AbortedRange(-50, 1)]) == [1]
+    assert visible(entries, [AbortedRange(-50, 1)]) == [1]
 
 
-def test_a_marker_that_cannot_be_read_is_damage() -> None:
+def test_undecodable_marker_is_corrupt() -> None:
     entries: list[Entry] = [(1, "data"), (1, "abort")]
     data = bytearray(b"".join(batch(entry, offset) for offset, entry in enumerate(entries)))
     data[-1] ^= 0xFF
     with pytest.raises(CorruptRecordError):
-        list(committed(iter_batches(bytes(data)), [AbortedRange(0, 1)]))
+        list(committed_batches(iter_batches(bytes(data)), [AbortedRange(0, 1)]))
 
 
 @given(
@@ -108,7 +112,7 @@ def test_a_marker_that_cannot_be_read_is_damage() -> None:
     ),
     random=st.randoms(use_true_random=False),
 )
-def test_whatever_the_log_and_the_order_of_the_list(entries: list[Entry], random: object) -> None:
-    aborted = aborted_of(entries)
+def test_filter_matches_model_for_any_log(entries: list[Entry], random: object) -> None:
+    aborted = aborted_transactions(entries)
     random.shuffle(aborted)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
-    assert shown(entries, aborted) == visible_in_truth(entries)
+    assert visible(entries, aborted) == expected_visible(entries)

@@ -1,4 +1,4 @@
-"""Leaders that change: positions are compared with the new one's log (KIP-320), hints are taken."""
+"""Leader changes: validation of positions (KIP-320) and leaders in responses (KIP-951)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_async.consumer.list_offsets import EpochEnd, Lookups
+from kafka_async.consumer.list_offsets import EpochEndOffset, OffsetLookup
 from kafka_async.errors import KafkaError, OffsetOutOfRangeError
 
 if TYPE_CHECKING:
@@ -31,34 +31,36 @@ async def new_leader(stage: Stage, consumer: Consumer, partition: TopicPartition
 
 
 def ends_at(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
-    """Whatever is asked, the leader's log ends there."""
+    """Make the leader's log end at `offset`."""
 
-    async def epoch_ends(
-        self: Lookups, node_id: int, epochs: Mapping[TopicPartition, int], timeout: float
-    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-        return {partition: EpochEnd(0, offset) for partition in epochs}
+    async def epoch_end_offsets(
+        self: OffsetLookup, node_id: int, epochs: Mapping[TopicPartition, int], timeout: float
+    ) -> dict[TopicPartition, EpochEndOffset | KafkaError]:
+        return {partition: EpochEndOffset(0, offset) for partition in epochs}
 
-    monkeypatch.setattr(Lookups, "epoch_ends", epoch_ends)
+    monkeypatch.setattr(OffsetLookup, "epoch_end_offsets", epoch_end_offsets)
 
 
-async def test_a_position_is_compared_with_the_log_of_each_new_leader(
+async def test_validates_position_against_each_new_leader(
     start_stage: StartStage,
 ) -> None:
     stage = await start_stage(3)
     (partition,) = await stage.topic("t", 1, records=3)
-    asked = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
+    lookups = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
     async with stage.consumer(partitions=[partition]) as consumer:
         assert await offsets(consumer) == [0, 1, 2]
-        assert asked.hits == 0
+        assert lookups.hits == 0
         for hits in (1, 2):
             await new_leader(stage, consumer, partition)
             await stage.produce(partition, ["more"])
             assert await offsets(consumer) == [2 + hits]
-            assert asked.hits == hits
+            assert lookups.hits == hits
 
 
 @pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"])
-async def test_passing_troubles_of_the_comparison_pass(start_stage: StartStage, error: str) -> None:
+async def test_retries_validation_after_retriable_errors(
+    start_stage: StartStage, error: str
+) -> None:
     stage = await start_stage(3)
     (partition,) = await stage.topic("t", 1, records=1)
     fault = stage.cluster.faults.add(api="OffsetForLeaderEpoch", error=error, count=2)
@@ -70,7 +72,7 @@ async def test_passing_troubles_of_the_comparison_pass(start_stage: StartStage, 
         assert fault.hits == 2
 
 
-async def test_a_log_that_was_truncated_is_read_from_its_end(
+async def test_continues_at_end_of_truncated_log(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await start_stage(3)
@@ -82,7 +84,7 @@ async def test_a_log_that_was_truncated_is_read_from_its_end(
         assert await offsets(consumer) == [3, 4]
 
 
-async def test_without_a_policy_a_truncated_log_is_raised(
+async def test_truncated_log_is_raised_without_reset_policy(
     start_stage: StartStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await start_stage(3)
@@ -98,7 +100,7 @@ async def test_without_a_policy_a_truncated_log_is_raised(
         assert await offsets(consumer) == [4]
 
 
-async def test_a_committed_offset_of_an_older_epoch_is_compared_before_it_is_used(
+async def test_validates_committed_offset_of_older_epoch(
     start_stage: StartStage,
 ) -> None:
     stage = await start_stage(3)
@@ -106,15 +108,15 @@ async def test_a_committed_offset_of_an_older_epoch_is_compared_before_it_is_use
     async with stage.consumer("t") as consumer:
         await consumer.poll(max_records=2, timeout=20)
         await consumer.commit()
-    asked = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
+    lookups = stage.cluster.faults.add(api="OffsetForLeaderEpoch", count=None)
     await stage.cluster.move_leader(partition)
     async with stage.consumer("t") as consumer:
         assert await offsets(consumer) == [2]
-    assert asked.hits == 1
+    assert lookups.hits == 1
 
 
-async def test_a_leaders_hint_is_followed_without_new_metadata(start_stage: StartStage) -> None:
-    """KIP-951: the old leader's refusal names the new one."""
+async def test_follows_leader_in_fetch_response_without_metadata(start_stage: StartStage) -> None:
+    """The former leader's error response names the new one (KIP-951)."""
     stage = await start_stage(3)
     (partition,) = await stage.topic("t", 1, records=1)
     async with stage.consumer(partitions=[partition]) as consumer:
@@ -132,7 +134,7 @@ async def test_a_leaders_hint_is_followed_without_new_metadata(start_stage: Star
         silent.release()
 
 
-async def test_a_source_ends_with_its_broker(start_stage: StartStage) -> None:
+async def test_broker_fetcher_stops_when_broker_is_removed(start_stage: StartStage) -> None:
     stage = await start_stage(3)
     partitions = await stage.topic("t", 3, records=1)
     async with stage.consumer(partitions=partitions) as consumer:

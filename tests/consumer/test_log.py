@@ -1,4 +1,4 @@
-"""The log of a producer and a consumer whose broker is stopped, started, frozen and thawed."""
+"""Log lines of a producer and a consumer whose broker is stopped, started, frozen and thawed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Every line of the clients at INFO or above."""
+    """Return the clients' log lines at INFO or above."""
     rows = [row for row in caplog.records if row.levelno >= logging.INFO]
     return [row.getMessage() for row in rows if row.name.startswith("kafka_async.")]
 
@@ -41,7 +41,7 @@ async def work(producer: Producer, consumer: Consumer) -> None:
 
 
 async def outages(stage: Stage) -> AsyncIterator[str]:
-    """A broker that is stopped for 40 s, and frozen for 60 s."""
+    """Stop the broker for 40 s, and freeze it for 60 s."""
     await asyncio.sleep(10)
     await stage.cluster.stop_broker(1)
     await asyncio.sleep(40)
@@ -57,7 +57,7 @@ async def outages(stage: Stage) -> AsyncIterator[str]:
     yield "thawed"
 
 
-async def test_no_line_misleads_or_says_a_thing_twice(
+async def test_log_lines_are_accurate_and_not_repeated(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kafka_async")
@@ -69,16 +69,16 @@ async def test_no_line_misleads_or_says_a_thing_twice(
         stage.consumer("t", enable_auto_commit=True) as consumer,
     ):
         working = asyncio.create_task(work(producer, consumer))
-        async for phase in outages(stage):
-            phases[phase] = lines(caplog)
+        async for fetch_state in outages(stage):
+            phases[fetch_state] = lines(caplog)
             caplog.clear()
         working.cancel()
         await asyncio.wait([working])
-    for phase, written in phases.items():
+    for fetch_state, written in phases.items():
         for line in written:
-            assert max(Counter(ADDRESS.findall(line)).values(), default=0) <= 1, (phase, line)
-            assert "broker -1" not in line, (phase, line)
-            assert "(broker 1)" not in line or "not a Kafka broker" not in line, (phase, line)
+            assert max(Counter(ADDRESS.findall(line)).values(), default=0) <= 1, (fetch_state, line)
+            assert "broker -1" not in line, (fetch_state, line)
+            assert "(broker 1)" not in line or "not a Kafka broker" not in line, (fetch_state, line)
     assert [line for line in phases["started"] if "no broker" in line] == []
     assert any(line.endswith("it is frozen or overloaded") for line in phases["frozen"])
     moved = [line for line in phases["thawed"] if "the group has moved on" in line]
@@ -86,10 +86,10 @@ async def test_no_line_misleads_or_says_a_thing_twice(
 
 
 @pytest.mark.parametrize("kind", ["stopped", "frozen"])
-async def test_clients_that_are_closed_in_an_outage_do_not_say_that_they_retry(
+async def test_clients_closed_in_outage_do_not_log_retries(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Each client is closed at another moment of the outage, by a peer that takes its time."""
+    """Clients are closed at different moments of the outage; the peer closes connections slowly."""
 
     async def closing(
         connections: Iterable[BrokerConnection], timeout: float, reason: KafkaError

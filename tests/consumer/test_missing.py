@@ -1,4 +1,4 @@
-"""Topics and partitions that do not exist, nothing to read, and what belongs to a subscription."""
+"""Topics and partitions that do not exist, empty subscriptions, and changes of subscriptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [row.getMessage() for row in caplog.records if "does not exist" in row.getMessage()]
 
 
-# -- what does not exist --------------------------------------------------------------------------
+# -- missing topics and partitions ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
@@ -81,20 +81,20 @@ async def test_raises_once_after_default_api_timeout_if_it_must_not_create_topic
         default_api_timeout_ms=20_000,
     ) as consumer:
         stream = aiter(consumer)
-        ask: dict[str, Any] = {
+        calls: dict[str, Any] = {
             "poll": lambda: consumer.poll(timeout=None),
             "poll_batches": lambda: consumer.poll_batches(timeout=None),
             "stream": lambda: anext(stream),
         }
-        assert await ask[way]()  # before that, what exists is read
+        assert await calls[way]()  # existing partitions are read before that
         loop = asyncio.get_running_loop()
         started = loop.time()
         words = r"subscribed topic 'ordres' does not exist \(for 20 s\)"
         with pytest.raises(UnknownTopicOrPartitionError, match=words):
-            await ask[way]()
+            await calls[way]()
         assert 15 < loop.time() - started < 25
         await stage.produce(other, ["more"])
-        assert await consumer.poll(timeout=30)  # raised once: other topics go on
+        assert await consumer.poll(timeout=30)  # raised once: other topics continue
 
 
 async def test_only_warns_where_topics_may_be_created(start_stage: StartStage) -> None:
@@ -130,7 +130,7 @@ async def test_does_not_warn_of_a_topic_that_is_created_on_demand(
 async def test_does_not_warn_of_topics_during_an_outage(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No broker has said that a topic exists, nor that it does not."""
+    """No broker has reported the topic as existing or missing."""
     await stage.topic("t", 1, records=1)
     await stage.topic("u", 1, records=1)
     async with stage.consumer(topics=["t"], group_id=None) as consumer:
@@ -145,7 +145,7 @@ async def test_does_not_warn_of_topics_during_an_outage(
 
 @pytest.mark.parametrize("group_id", GROUPS)
 @pytest.mark.parametrize("static", [False, True], ids=["subscribed", "static"])
-async def test_raises_once_of_an_unauthorized_topic_and_does_not_call_it_missing(
+async def test_raises_once_for_unauthorized_topic_and_does_not_report_it_missing(
     stage: Stage, caplog: pytest.LogCaptureFixture, group_id: str | None, static: bool
 ) -> None:
     (other,) = await stage.topic("other", 1, records=1)
@@ -171,23 +171,23 @@ async def test_raises_once_of_an_unauthorized_topic_and_does_not_call_it_missing
     assert warnings_of(caplog) == []
 
 
-async def test_a_missing_topic_that_is_unsubscribed_is_forgotten() -> None:
+async def test_unsubscribed_missing_topic_is_not_reported() -> None:
     missing = MissingTopics(creates=False, limit=10)
     assert missing.update({"a": "no a"}, 0) == []
-    assert missing.next_at() == 3
+    assert missing.next_check_at() == 3
     assert missing.update({}, 2) == []
-    assert missing.next_at() is None
+    assert missing.next_check_at() is None
     assert missing.update({"a": "no a"}, 9) == []
-    assert missing.overdue(15) is None
-    assert "no a" in str(missing.overdue(19))
-    assert missing.overdue(20) is None
+    assert missing.overdue_error(15) is None
+    assert "no a" in str(missing.overdue_error(19))
+    assert missing.overdue_error(20) is None
 
 
 # -- nothing to read ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-async def test_reading_without_a_subscription_raises(stage: Stage, group_id: str | None) -> None:
+async def test_poll_without_subscription_raises(stage: Stage, group_id: str | None) -> None:
     await stage.topic("t", 1, records=1)
     words = r"give topics= or partitions=, or call subscribe\(\) or assign\(\)"
     async with stage.consumer(group_id=group_id) as consumer:
@@ -206,7 +206,7 @@ async def test_reading_without_a_subscription_raises(stage: Stage, group_id: str
             await consumer.poll()
 
 
-async def test_a_poll_that_waits_raises_when_nothing_is_left_to_read(stage: Stage) -> None:
+async def test_waiting_poll_raises_when_nothing_is_left_to_read(stage: Stage) -> None:
     partitions = await stage.topic("t", 1)
     async with stage.consumer(partitions=partitions) as consumer:
         poll = asyncio.create_task(consumer.poll(timeout=None))
@@ -258,7 +258,7 @@ async def test_assign_replaces_static_partitions_and_leaves_topics(
 
 
 @pytest.mark.parametrize("group_id", GROUPS)
-async def test_a_partition_both_subscribed_and_static_stays_with_either(
+async def test_partition_both_subscribed_and_static_stays_with_either(
     stage: Stage, group_id: str | None
 ) -> None:
     (a,) = await stage.topic("a", 1, records=3)
@@ -273,7 +273,7 @@ async def test_a_partition_both_subscribed_and_static_stays_with_either(
         assert [record.offset for record in await consumer.poll(timeout=30)] == [1, 2]
 
 
-async def test_a_stream_stops_returning_records_of_a_topic_that_is_unsubscribed(
+async def test_stream_stops_returning_records_of_unsubscribed_topic(
     stage: Stage,
 ) -> None:
     await stage.topic("a", 1, records=100)
@@ -286,7 +286,7 @@ async def test_a_stream_stops_returning_records_of_a_topic_that_is_unsubscribed(
             consumer.subscribe(["b"])
 
 
-async def test_a_subscription_without_a_group_follows_new_partitions(stage: Stage) -> None:
+async def test_subscription_without_group_follows_new_partitions(stage: Stage) -> None:
     await stage.topic("t", 1)
     async with stage.consumer(topics=["t"], group_id=None, metadata_max_age_ms=5000) as consumer:
         assert await consumer.poll(timeout=1) == []

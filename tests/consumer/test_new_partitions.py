@@ -1,4 +1,4 @@
-"""Records in a partition that was added to a topic are not skipped by "latest"."""
+""" "latest" does not skip records in a partition that was added to a topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def grow(stage: Stage) -> None:
 
 
 async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
-    """Return what it reads until it owns the new partition and nothing more comes."""
+    """Return the records up to the point where it owns the new partition and no more arrive."""
     seen: list[tuple[int, int]] = []
     async with asyncio.timeout(200):
         while True:
@@ -38,7 +38,7 @@ async def offsets_read(consumer: Consumer) -> list[tuple[int, int]]:
                 return seen
 
 
-async def settled(consumer: Consumer) -> None:
+async def wait_until_assigned(consumer: Consumer) -> None:
     async with asyncio.timeout(30):
         while not consumer.assignment():
             await consumer.poll(timeout=0.1)
@@ -51,14 +51,14 @@ async def settled(consumer: Consumer) -> None:
     ids=["earliest", "latest"],
 )
 @pytest.mark.parametrize("group", [True, False], ids=["group", "no-group"])
-async def test_a_topic_that_grows_under_its_consumer(
+async def test_reads_new_partition_of_growing_topic_from_start(
     stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]], group: bool
 ) -> None:
-    """Nothing was committed: that the topic grew is enough."""
+    """Nothing was committed: the growth of the topic suffices."""
     await stage.topic("t", 1, records=2)
     given = options if group else {**options, "group_id": None}
     async with stage.consumer("t", **given) as consumer:
-        await settled(consumer)
+        await wait_until_assigned(consumer)
         await grow(stage)
         assert await offsets_read(consumer) == expected
 
@@ -68,12 +68,12 @@ async def test_a_topic_that_grows_under_its_consumer(
     [(LATEST, [(1, 0), (1, 1), (1, 2)]), (JAVA, [])],
     ids=["earliest", "latest"],
 )
-async def test_a_member_that_joins_after_the_topic_grew(
+async def test_member_joining_after_growth_reads_new_partition_from_start(
     stage: Stage, options: dict[str, Any], expected: list[tuple[int, int]]
 ) -> None:
     (old,) = await stage.topic("t", 1, records=2)
     async with stage.consumer("t", **options) as first:
-        await settled(first)
+        await wait_until_assigned(first)
         await first.commit({old: 2})
     await grow(stage)
     async with stage.consumer("t", **options) as second:
@@ -83,13 +83,13 @@ async def test_a_member_that_joins_after_the_topic_grew(
 
 
 @pytest.mark.parametrize("group_id", ["g", None], ids=["group", "no-group"])
-async def test_a_topic_that_is_created_again_with_more_partitions_did_not_grow(
+async def test_recreated_topic_with_more_partitions_did_not_grow(
     stage: Stage, group_id: str | None
 ) -> None:
-    """None of its partitions is an addition to what was subscribed to: "latest" applies to all."""
+    """None of its partitions was added to the subscribed topic: "latest" applies to all."""
     await stage.topic("t", 1, records=2)
     async with stage.consumer("t", **LATEST, group_id=group_id) as consumer:
-        await settled(consumer)
+        await wait_until_assigned(consumer)
         await stage.cluster.delete_topic("t")
         await stage.cluster.create_topic("t", 2)
         await stage.client.refresh_metadata(topics=["t"])
@@ -99,7 +99,7 @@ async def test_a_topic_that_is_created_again_with_more_partitions_did_not_grow(
         assert await offsets_read(consumer) == [(1, 3)]
 
 
-async def test_the_first_start_of_a_group_skips_what_is_there(stage: Stage) -> None:
+async def test_first_start_of_group_follows_auto_offset_reset(stage: Stage) -> None:
     await stage.topic("t", 2, records=3)
     async with stage.consumer("t", **LATEST) as consumer:
         assert await offsets_read(consumer) == []
@@ -108,7 +108,7 @@ async def test_the_first_start_of_a_group_skips_what_is_there(stage: Stage) -> N
 
 
 async def test_static_partitions_follow_auto_offset_reset(stage: Stage) -> None:
-    """The application chose them, so that others have offsets does not make this one new."""
+    """The application chose the partition: committed offsets of others do not make it new."""
     old, added = await stage.topic("t", 2, records=3)
     async with stage.consumer(partitions=[old, added], group_id="g", **LATEST) as consumer:
         await consumer.commit({old: 3})
@@ -116,12 +116,12 @@ async def test_static_partitions_follow_auto_offset_reset(stage: Stage) -> None:
         assert await offsets_read(consumer) == []
 
 
-async def test_without_a_reset_policy_a_new_partition_raises(stage: Stage) -> None:
+async def test_new_partition_raises_without_reset_policy(stage: Stage) -> None:
     from kafka_async.errors import NoOffsetForPartitionError
 
     (old,) = await stage.topic("t", 1, records=2)
     async with stage.consumer("t", auto_offset_reset="earliest") as first:
-        await settled(first)
+        await wait_until_assigned(first)
         await first.commit({old: 2})
     await grow(stage)
     async with stage.consumer("t", auto_offset_reset="none") as second:

@@ -1,4 +1,4 @@
-"""Fetch sessions: a model of a broker hears what each request names and knows what to fetch."""
+"""Fetch sessions, compared with a model of a broker."""
 
 from __future__ import annotations
 
@@ -7,101 +7,107 @@ import uuid
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafka_async.consumer.fetch_session import CLOSE, FULL, FetchSession, Round, Wanted
+from kafka_async.consumer.fetch_session import (
+    CLOSE,
+    FULL,
+    FetchSession,
+    PartitionFetch,
+    SessionRequest,
+)
 from kafka_async.types import TopicPartition
 
 IDS = [uuid.UUID(int=number) for number in (1, 2)]
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
 
-def want(offset: int, topic_id: uuid.UUID = IDS[0]) -> Wanted:
-    return Wanted(topic_id, offset, 0, 1000)
+def want(offset: int, topic_id: uuid.UUID = IDS[0]) -> PartitionFetch:
+    return PartitionFetch(topic_id, offset, 0, 1000)
 
 
-def test_the_first_request_names_everything_and_the_next_what_changed() -> None:
+def test_first_request_is_full_and_later_ones_name_changes() -> None:
     session = FetchSession()
-    first = session.next({P0: want(0), P1: want(0)})
-    assert (first.session_id, first.epoch, set(first.named)) == (0, FULL, {P0, P1})
-    session.answered(77)
-    second = session.next({P0: want(5), P1: want(0)})
-    assert second == Round(77, 1, {P0: want(5)}, ())
-    session.answered(77)
-    assert session.next({P0: want(5), P1: want(0)}) == Round(77, 2, {}, ())
+    first = session.next_request({P0: want(0), P1: want(0)})
+    assert (first.session_id, first.epoch, set(first.to_send)) == (0, FULL, {P0, P1})
+    session.on_response(77)
+    second = session.next_request({P0: want(5), P1: want(0)})
+    assert second == SessionRequest(77, 1, {P0: want(5)}, ())
+    session.on_response(77)
+    assert session.next_request({P0: want(5), P1: want(0)}) == SessionRequest(77, 2, {}, ())
 
 
-def test_what_is_no_longer_wanted_is_forgotten_and_may_come_back() -> None:
+def test_removed_partition_is_forgotten_and_can_return() -> None:
     session = FetchSession()
-    session.next({P0: want(0), P1: want(0)})
-    session.answered(77)
-    assert [row.partition for row in session.next({P0: want(0)}).forgotten] == [P1]
-    session.answered(77)
-    assert session.next({P0: want(0), P1: want(0)}).named == {P1: want(0)}
+    session.next_request({P0: want(0), P1: want(0)})
+    session.on_response(77)
+    assert [row.partition for row in session.next_request({P0: want(0)}).to_forget] == [P1]
+    session.on_response(77)
+    assert session.next_request({P0: want(0), P1: want(0)}).to_send == {P1: want(0)}
 
 
-def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
+def test_recreated_topic_is_forgotten_under_its_old_id() -> None:
     session = FetchSession()
-    session.next({P0: want(0)})
-    session.answered(77)
-    again = session.next({P0: want(0, IDS[1])})
-    assert again.named == {P0: want(0, IDS[1])}
-    assert again.forgotten == ((P0, IDS[0]),)
+    session.next_request({P0: want(0)})
+    session.on_response(77)
+    again = session.next_request({P0: want(0, IDS[1])})
+    assert again.to_send == {P0: want(0, IDS[1])}
+    assert again.to_forget == ((P0, IDS[0]),)
 
 
-def test_a_broker_without_sessions_is_asked_in_full_each_time() -> None:
+def test_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     for _ in range(3):
-        assert session.next({P0: want(0)}).epoch == FULL
-        session.answered(0)
+        assert session.next_request({P0: want(0)}).epoch == FULL
+        session.on_response(0)
 
 
-def test_after_an_unclear_end_the_old_session_is_replaced() -> None:
+def test_replaces_session_after_missing_response() -> None:
     session = FetchSession()
-    session.next({P0: want(0)})
-    session.answered(77)
-    session.unclear()
-    assert session.next({P0: want(3)}) == Round(77, FULL, {P0: want(3)}, ())
-    session.answered(78)
-    assert session.next({P0: want(3)}).session_id == 78
+    session.next_request({P0: want(0)})
+    session.on_response(77)
+    session.on_no_response()
+    assert session.next_request({P0: want(3)}) == SessionRequest(77, FULL, {P0: want(3)}, ())
+    session.on_response(78)
+    assert session.next_request({P0: want(3)}).session_id == 78
 
 
-def test_an_answer_of_another_session_starts_over() -> None:
+def test_response_of_another_session_starts_new_session() -> None:
     session = FetchSession()
-    session.next({P0: want(0)})
-    session.answered(77)
-    session.next({P0: want(1)})
-    session.answered(99)
-    assert session.next({P0: want(2)}).epoch == FULL
+    session.next_request({P0: want(0)})
+    session.on_response(77)
+    session.next_request({P0: want(1)})
+    session.on_response(99)
+    assert session.next_request({P0: want(2)}).epoch == FULL
 
 
-def test_epochs_go_round_without_zero() -> None:
+def test_epoch_wraps_around_to_one() -> None:
     session = FetchSession()
-    session.next({P0: want(0)})
-    session.answered(77)
+    session.next_request({P0: want(0)})
+    session.on_response(77)
     session._epoch = 2**31 - 1  # pyright: ignore[reportPrivateUsage]  # two billion answers later
-    assert session.next({P0: want(0)}).epoch == 2**31 - 1
-    session.answered(77)
-    assert session.next({P0: want(0)}).epoch == 1
+    assert session.next_request({P0: want(0)}).epoch == 2**31 - 1
+    session.on_response(77)
+    assert session.next_request({P0: want(0)}).epoch == 1
 
 
-def test_closing_names_the_session_once() -> None:
+def test_close_request_is_sent_once() -> None:
     session = FetchSession()
     assert session.close() is None
-    session.next({P0: want(0)})
-    session.answered(77)
-    assert session.close() == Round(77, CLOSE, {}, ())
+    session.next_request({P0: want(0)})
+    session.on_response(77)
+    assert session.close() == SessionRequest(77, CLOSE, {}, ())
     assert session.close() is None
 
 
 class BrokerModel(RuleBasedStateMachine):
-    """A broker that follows KIP-227 and loses sessions and answers."""
+    """Models a broker that implements KIP-227 and loses sessions and responses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.session = FetchSession()
         self.next_id = 1
         self.id, self.epoch = 0, 0
-        self.fetched: dict[TopicPartition, Wanted] = {}
-        self.wanted: dict[TopicPartition, Wanted] = {}
+        self.fetched: dict[TopicPartition, PartitionFetch] = {}
+        self.wanted: dict[TopicPartition, PartitionFetch] = {}
 
     @rule(
         wanted=st.dictionaries(
@@ -111,33 +117,33 @@ class BrokerModel(RuleBasedStateMachine):
         ),
         lost=st.booleans(),
     )
-    def ask(self, wanted: dict[TopicPartition, Wanted], lost: bool) -> None:
-        asked = self.session.next(wanted)
+    def fetch(self, wanted: dict[TopicPartition, PartitionFetch], lost: bool) -> None:
+        request = self.session.next_request(wanted)
         self.wanted = wanted
-        if asked.epoch == FULL:
-            self.id, self.epoch, self.fetched = self.next_id, 1, dict(asked.named)
+        if request.epoch == FULL:
+            self.id, self.epoch, self.fetched = self.next_id, 1, dict(request.to_send)
             self.next_id += 1
-        elif (asked.session_id, asked.epoch) != (self.id, self.epoch):
-            self.session.forgotten()
-            self.fetched = wanted  # it is refused, and asked in full next
+        elif (request.session_id, request.epoch) != (self.id, self.epoch):
+            self.session.on_session_lost()
+            self.fetched = wanted  # the response is an error, and the next request is full
             return
         else:
             self.epoch += 1
-            for partition, topic_id in asked.forgotten:
+            for partition, topic_id in request.to_forget:
                 if self.fetched[partition].topic_id == topic_id:
                     del self.fetched[partition]
-            self.fetched.update(asked.named)
+            self.fetched.update(request.to_send)
         if lost:
-            self.session.unclear()
+            self.session.on_no_response()
         else:
-            self.session.answered(self.id)
+            self.session.on_response(self.id)
 
     @rule()
     def evict(self) -> None:
         self.id, self.epoch = -1, -1
 
     @invariant()
-    def the_broker_fetches_what_is_wanted(self) -> None:
+    def broker_fetches_exactly_wanted_partitions(self) -> None:
         assert self.fetched == self.wanted
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from kafka_async.config import ClientConfig, seconds
-from kafka_async.consumer.consumer import HURRY as CANCELLED_CONSUMER
+from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT as CANCELLED_CONSUMER
 from kafka_async.embedded import EmbeddedCluster
 from tests.docs.markdown_blocks import ROOT, blocks_of
 

@@ -14,7 +14,7 @@ from kafka_async.consumer.consumer import Consumer
 from kafka_async.errors import DeliveryError
 from kafka_async.group.assignors import MemberSubscription
 from kafka_async.group.consumer_protocol import decode_assignment, encode_subscription
-from kafka_async.group.membership import Member
+from kafka_async.group.member import Member
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.producer import Producer
 from kafka_async.types import TopicPartition
@@ -181,9 +181,9 @@ async def test_a_leader_shares_10000_partitions_out_among_500_members(
 
     consumer = Consumer(large.bootstrap_servers, topics=["clicks"], **options)
     async with meter, consumer:
-        protocol = consumer._engine._protocol  # pyright: ignore[reportPrivateUsage]  # the only way to lead that many members
-        assert protocol is not None
-        shares = await protocol.assign(strategy, members)
+        handler = consumer._active_runtime._rebalance_handler  # pyright: ignore[reportPrivateUsage]  # the only way to lead that many members
+        assert handler is not None
+        shares = await handler.assign(strategy, members)
         assert {len(decode_assignment(one)) for one in list(shares.values())[:9]} == {share}
     check(meter, MOST)
 

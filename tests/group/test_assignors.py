@@ -1,4 +1,4 @@
-"""Whatever the topics and the members: each wanted partition once, fairly, and where it was."""
+"""Assignors, for any topics and members: complete, balanced and sticky assignments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_async.group.assignors import (
     MemberSubscription,
     RangeAssignor,
     RebalanceProtocol,
-    choose,
+    create_assignors,
     rebalance_protocol,
 )
 from kafka_async.group.assignors.abc import subscribers_of
@@ -25,7 +25,7 @@ from kafka_async.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafka_async.group.assignors.abc import Members, Shares
+    from kafka_async.group.assignors.abc import Assignments, Members
 
 TOPICS = ["a", "b", "c", "d"]
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 9), min_size=1)
@@ -54,13 +54,13 @@ def wanted(partitions: Mapping[str, int], members: Members) -> set[TopicPartitio
 
 
 def owning(
-    members: Members, shares: Mapping[str, Iterable[TopicPartition]], generation: int = 1
+    members: Members, assignments: Mapping[str, Iterable[TopicPartition]], generation: int = 1
 ) -> dict[str, MemberSubscription]:
-    """The members as they join again, owning what they were given."""
+    """Return the members as they join again, owning what they were assigned."""
     return {
         m: MemberSubscription(
             member.topics,
-            frozenset(shares[m]),
+            frozenset(assignments[m]),
             generation,
         )
         for m, member in members.items()
@@ -70,40 +70,44 @@ def owning(
 def moved(
     before: Mapping[str, set[TopicPartition]], after: Mapping[str, set[TopicPartition]]
 ) -> int:
-    return sum(len(share - after.get(m, set())) for m, share in before.items())
+    return sum(len(assigned - after.get(m, set())) for m, assigned in before.items())
 
 
-def settle(assignor: Assignor, partitions: Mapping[str, int], members: Members) -> Shares:
-    """Rebalance until nobody has to give anything up, as a cooperative group does."""
+def rebalance_until_stable(
+    assignor: Assignor, partitions: Mapping[str, int], members: Members
+) -> Assignments:
+    """Rebalance until no member has to revoke anything, as a cooperative group does."""
     for generation in range(1, 10):
-        shares = assignor.assign(partitions, members)
-        if all(set(shares[m]) >= member.owned for m, member in members.items()):
-            return shares
-        members = owning(members, shares, generation)
+        assignments = assignor.assign(partitions, members)
+        if all(set(assignments[m]) >= member.owned for m, member in members.items()):
+            return assignments
+        members = owning(members, assignments, generation)
     raise AssertionError("the group does not come to rest")
 
 
 @pytest.mark.parametrize("assignor", [RangeAssignor(), CooperativeStickyAssignor()])
 @given(partitions=counts, members=differing)
-def test_every_wanted_partition_goes_to_one_who_wants_it(
+def test_assigns_each_partition_to_one_subscriber(
     assignor: Assignor, partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
-    shares = assignor.assign(partitions, members)
-    assert shares.keys() == members.keys()
-    given_out = [p for share in shares.values() for p in share]
-    assert len(given_out) == len(set(given_out))
-    assert set(given_out) == wanted(partitions, members)
-    assert all(p.topic in members[m].topics for m, share in shares.items() for p in share)
+    assignments = assignor.assign(partitions, members)
+    assert assignments.keys() == members.keys()
+    all_assigned = [p for assigned in assignments.values() for p in assigned]
+    assert len(all_assigned) == len(set(all_assigned))
+    assert set(all_assigned) == wanted(partitions, members)
+    assert all(
+        p.topic in members[m].topics for m, assigned in assignments.items() for p in assigned
+    )
 
 
 @given(partitions=counts, members=differing)
-def test_range_gives_runs_that_differ_by_one_in_each_topic(
+def test_range_sizes_differ_by_one_per_topic(
     partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
-    shares = RangeAssignor().assign(partitions, members)
+    assignments = RangeAssignor().assign(partitions, members)
     for topic in partitions:
         runs = [
-            [p.partition for p in shares[m] if p.topic == topic]
+            [p.partition for p in assignments[m] if p.topic == topic]
             for m in sorted(members)
             if topic in members[m].topics
         ]
@@ -112,7 +116,7 @@ def test_range_gives_runs_that_differ_by_one_in_each_topic(
         assert [n for run in runs for n in run] == sorted(n for run in runs for n in run)
 
 
-def test_topics_of_the_same_members_share_the_list_of_them() -> None:
+def test_topics_with_same_subscribers_share_one_list() -> None:
     subscribed = {"a": ("x", "y"), "b": ("y", "x"), "c": ("y", "z")}
     members = {name: MemberSubscription(frozenset(topics)) for name, topics in subscribed.items()}
     found = subscribers_of(["x", "y", "z", "w", "v"], members)
@@ -120,10 +124,10 @@ def test_topics_of_the_same_members_share_the_list_of_them() -> None:
     assert found["w"] is found["v"]
 
 
-def test_range_puts_equal_numbers_of_topics_together() -> None:
+def test_range_assigns_equal_partition_numbers_together() -> None:
     members = {m: MemberSubscription(frozenset({"a", "b"})) for m in ("m1", "m2")}
-    shares = RangeAssignor().assign({"a": 3, "b": 3}, members)
-    assert shares == {
+    assignments = RangeAssignor().assign({"a": 3, "b": 3}, members)
+    assert assignments == {
         "m1": [TopicPartition(t, n) for t in "ab" for n in (0, 1)],
         "m2": [TopicPartition("a", 2), TopicPartition("b", 2)],
     }
@@ -136,12 +140,12 @@ def test_range_orders_static_members_by_name_before_dynamic_ones() -> None:
         "2-static": MemberSubscription(topics, group_instance_id="z"),
         "3-static": MemberSubscription(topics, group_instance_id="y"),
     }
-    shares = RangeAssignor().assign({"a": 3}, members)
-    assert [shares[m][0].partition for m in members] == [2, 1, 0]
+    assignments = RangeAssignor().assign({"a": 3}, members)
+    assert [assignments[m][0].partition for m in members] == [2, 1, 0]
 
 
 @given(partitions=counts, members=uniform)
-def test_sticky_shares_of_members_alike_differ_by_one(
+def test_sticky_counts_of_equal_members_differ_by_one(
     partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
     sizes = [len(s) for s in CooperativeStickyAssignor().assign(partitions, members).values()]
@@ -149,26 +153,26 @@ def test_sticky_shares_of_members_alike_differ_by_one(
 
 
 @given(partitions=counts, members=differing)
-def test_sticky_leaves_nobody_two_behind_somebody_whose_partition_it_could_have(
+def test_sticky_leaves_no_improving_move(
     partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
-    shares = balanced(partitions, members)
-    for giver, share in shares.items():
-        for taker, member in members.items():
-            if any(p.topic in member.topics for p in share):
-                assert len(shares[giver]) - len(shares[taker]) <= 1
+    assignments = balanced(partitions, members)
+    for giver, assigned in assignments.items():
+        for receiver, member in members.items():
+            if any(p.topic in member.topics for p in assigned):
+                assert len(assignments[giver]) - len(assignments[receiver]) <= 1
 
 
 @given(partitions=counts, members=differing)
-def test_sticky_moves_nothing_when_nothing_has_changed(
+def test_sticky_moves_nothing_without_changes(
     partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
-    shares = balanced(partitions, members)
-    assert balanced(partitions, owning(members, shares)) == shares
+    assignments = balanced(partitions, members)
+    assert balanced(partitions, owning(members, assignments)) == assignments
 
 
 @given(partitions=counts, members=uniform, data=st.data())
-def test_sticky_moves_no_more_than_a_leaver_had(
+def test_sticky_moves_only_partitions_of_leaving_member(
     partitions: dict[str, int], members: dict[str, MemberSubscription], data: st.DataObject
 ) -> None:
     before = balanced(partitions, members)
@@ -179,7 +183,7 @@ def test_sticky_moves_no_more_than_a_leaver_had(
 
 
 @given(partitions=counts, members=uniform)
-def test_sticky_moves_to_a_newcomer_just_its_share(
+def test_sticky_moves_minimum_to_new_member(
     partitions: dict[str, int], members: dict[str, MemberSubscription]
 ) -> None:
     before = balanced(partitions, members)
@@ -191,7 +195,7 @@ def test_sticky_moves_to_a_newcomer_just_its_share(
 
 
 @given(partitions=counts, members=differing, newcomers=differing)
-def test_cooperatively_no_partition_ever_has_two_owners_and_the_group_comes_to_rest(
+def test_cooperative_rebalances_converge_without_double_ownership(
     partitions: dict[str, int],
     members: dict[str, MemberSubscription],
     newcomers: dict[str, MemberSubscription],
@@ -200,25 +204,25 @@ def test_cooperatively_no_partition_ever_has_two_owners_and_the_group_comes_to_r
     before = assignor.assign(partitions, members)
     group = {**newcomers, **owning(members, before)}
     first = assignor.assign(partitions, group)
-    owned = {p: m for m, share in before.items() for p in share}
-    assert all(owned.get(p, m) == m for m, share in first.items() for p in share)
-    final = settle(assignor, partitions, group)
-    assert {p for share in final.values() for p in share} == wanted(partitions, group)
+    owned = {p: m for m, assigned in before.items() for p in assigned}
+    assert all(owned.get(p, m) == m for m, assigned in first.items() for p in assigned)
+    final = rebalance_until_stable(assignor, partitions, group)
+    assert {p for assigned in final.values() for p in assigned} == wanted(partitions, group)
 
 
-def test_a_claim_of_an_older_generation_yields_to_a_newer_one() -> None:
+def test_newer_generation_claim_wins() -> None:
     topics, p0 = frozenset({"a"}), TopicPartition("a", 0)
     members = {
         "old": MemberSubscription(topics, frozenset({p0}), generation=3),
         "new": MemberSubscription(topics, frozenset({p0}), generation=4),
     }
     assert balanced({"a": 1}, members) == {"old": set(), "new": {p0}}
-    # ... but nobody is given it until the one with the old claim has let go of it.
+    # ... but no member is assigned it until the one with the older claim has revoked it.
     assert CooperativeStickyAssignor().assign({"a": 1}, members) == {"old": [], "new": []}
 
 
-def test_chains_even_out_what_no_single_move_can() -> None:
-    """m1 takes a only, m2 a and b, m3 b only: m1 must pass on to m2 for m2 to pass on to m3."""
+def test_chains_balance_where_single_moves_cannot() -> None:
+    """m1 subscribes to a, m2 to a and b, m3 to b: m1 passes one to m2, and m2 one to m3."""
     a, b = frozenset({"a"}), frozenset({"b"})
     first = {TopicPartition("a", n) for n in range(4)}
     second = {TopicPartition("b", n) for n in range(2)}
@@ -227,23 +231,23 @@ def test_chains_even_out_what_no_single_move_can() -> None:
         "m2": MemberSubscription(a | b, frozenset(second), 1),
         "m3": MemberSubscription(b, frozenset(), 1),
     }
-    sizes = {m: len(share) for m, share in balanced({"a": 4, "b": 2}, members).items()}
+    sizes = {m: len(assigned) for m, assigned in balanced({"a": 4, "b": 2}, members).items()}
     assert sizes == {"m1": 2, "m2": 2, "m3": 2}
 
 
-# -- choosing -------------------------------------------------------------------------------------
+# -- configuration --------------------------------------------------------------------------------
 
 
-class Mine(Assignor):
+class CustomAssignor(Assignor):
     name = "mine"
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
         return {m: [] for m in members}
 
 
-def test_assignors_are_chosen_by_name_class_or_object() -> None:
-    mine = Mine()
-    assert [a.name for a in choose(["range", CooperativeStickyAssignor, mine])] == [
+def test_creates_assignors_by_name_class_or_object() -> None:
+    mine = CustomAssignor()
+    assert [a.name for a in create_assignors(["range", CooperativeStickyAssignor, mine])] == [
         "range",
         "cooperative-sticky",
         "mine",
@@ -254,12 +258,12 @@ def test_assignors_are_chosen_by_name_class_or_object() -> None:
     ("strategy", "words"),
     [(["round"], "'round' is neither"), (["range", RangeAssignor], "'range' twice"), ([3], "3 is")],
 )
-def test_what_is_no_assignor_is_refused(strategy: list[object], words: str) -> None:
+def test_rejects_invalid_assignors(strategy: list[object], words: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=words):
-        choose(strategy)
+        create_assignors(strategy)
 
 
-def test_a_group_rebalances_as_all_its_assignors_can() -> None:
+def test_rebalance_protocol_is_best_common_one() -> None:
     eager, cooperative = RangeAssignor(), CooperativeStickyAssignor()
     assert rebalance_protocol([cooperative]) is RebalanceProtocol.COOPERATIVE
     assert rebalance_protocol([eager, cooperative]) is RebalanceProtocol.EAGER

@@ -1,4 +1,4 @@
-"""Subscriptions and assignments as bytes."""
+"""Encoding of subscriptions and assignments."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ members = st.builds(
 
 
 @given(members)
-def test_a_subscription_comes_back(subscription: MemberSubscription) -> None:
+def test_subscription_round_trip(subscription: MemberSubscription) -> None:
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
 @given(partitions)
-def test_an_assignment_comes_back(assignment: frozenset[TopicPartition]) -> None:
+def test_assignment_round_trip(assignment: frozenset[TopicPartition]) -> None:
     assert decode_assignment(encode_assignment(assignment)) == assignment
 
 
-def test_no_bytes_are_no_partitions() -> None:
+def test_empty_bytes_are_empty_assignment() -> None:
     assert decode_assignment(b"") == frozenset()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_members_of_older_versions_are_understood(version: int) -> None:
+def test_decodes_older_versions(version: int) -> None:
     message = ConsumerProtocolSubscription(topics=["a"], user_data=b"u")
     read = decode_subscription(struct.pack(">h", version) + message.encode(version), "static-1")
     assert read == MemberSubscription(
@@ -57,13 +57,13 @@ def test_members_of_older_versions_are_understood(version: int) -> None:
     )
 
 
-def test_what_a_newer_version_appends_is_left_alone() -> None:
+def test_ignores_fields_of_newer_versions() -> None:
     known = encode_subscription(MemberSubscription(frozenset({"a"})))
     newer = struct.pack(">h", 9) + known[2:] + b"what is new"
     assert decode_subscription(newer) == MemberSubscription(frozenset({"a"}))
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\xff\xff\0\0", b"\0\3\0\0\0\5"])
-def test_garbage_is_an_error(data: bytes) -> None:
+def test_invalid_bytes_raise(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_subscription(data)

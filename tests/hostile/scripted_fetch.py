@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kafka_async.consumer.consumer import Consumer
-from kafka_async.consumer.runtime import Engine
+from kafka_async.consumer.runtime import ConsumerRuntime
 from kafka_async.errors import CorruptRecordError
 from kafka_async.protocol.messages.fetch import (
     AbortedTransaction,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.protocol.header import RequestHeader
 
-assert Engine  # loads it and the codecs before a test measures its event loop
+assert ConsumerRuntime  # loads it and the codecs before a test measures its event loop
 for _codec in Codec:
     compress(_codec, b"")
 

@@ -16,8 +16,7 @@ import lz4.frame  # pyright: ignore[reportMissingTypeStubs] no stubs
 import pytest
 import zstandard
 
-from kafka_async.consumer.fetch_buffer import ENOUGH
-from kafka_async.consumer.fetch_buffer import LARGE as LARGE_EFFORT
+from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, MAX_DECOMPRESSED_BYTES
 from kafka_async.consumer.partition_batch import PartitionBatch
 from kafka_async.errors import CorruptRecordError, RecordTooLargeError
 from kafka_async.kernel import Section
@@ -50,7 +49,7 @@ CAP = 128 * MIB
 def test_limit_is_128_mib() -> None:
     assert MAX_DECOMPRESSED_BYTES_PER_BATCH == CAP
     assert MAX_DECOMPRESSED_BYTES_PER_CALL == 4 * CAP
-    assert ENOUGH == CAP
+    assert MAX_DECOMPRESSED_BYTES == CAP
 
 
 # -- bombs ----------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ def test_scan_of_many_blocks_is_limited(codec: Codec, pieces: int) -> None:
     assert c_calls(lambda: view.decompression_cost) <= 6 * MAX_SCANNED_BLOCKS
     assert c_calls(lambda: view.decompression_cost) <= 6  # once is enough
     assert view.content_size == 0
-    assert view.decompression_cost >= LARGE_EFFORT
+    assert view.decompression_cost >= LARGE_BATCH_COST
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ EXPENSIVE: dict[str, tuple[Codec, Callable[[], bytes]]] = {
 @pytest.mark.parametrize("name", EXPENSIVE)
 def test_expensive_batch_is_decompressed_in_thread(name: str) -> None:
     codec, make = EXPENSIVE[name]
-    assert view_of(make(), codec).decompression_cost >= LARGE_EFFORT
+    assert view_of(make(), codec).decompression_cost >= LARGE_BATCH_COST
 
 
 def lz4_frame(data: bytes, size: int = 4, *, sums: bool = False) -> bytes:
@@ -261,7 +260,7 @@ def lz4_frame(data: bytes, size: int = 4, *, sums: bool = False) -> bytes:
 def test_small_lz4_batch_is_decompressed_in_event_loop(size: int, sums: bool) -> None:
     """The maximum block size is 64 KiB to 4 MiB; some clients declare the largest."""
     view = view_of(lz4_frame(bytes(300_000), size, sums=sums), Codec.lz4)
-    assert 0 < view.decompression_cost <= 300_000 < LARGE_EFFORT
+    assert 0 < view.decompression_cost <= 300_000 < LARGE_BATCH_COST
 
 
 def test_small_java_zstd_batch_is_decompressed_in_event_loop() -> None:

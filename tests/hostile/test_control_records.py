@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_async.consumer.isolation import AbortedRange, committed, everything
+from kafka_async.consumer.isolation import AbortedRange, all_batches, committed_batches
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records.batch import (
     assign_offsets,
@@ -73,7 +73,7 @@ def control(offset: int, *pairs: tuple[bytes | None, bytes | None]) -> bytes:
 def visible_offsets(log: Sequence[bytes], aborted: Iterable[tuple[int, int]] = LISTED) -> list[int]:
     views = iter_batches(b"".join(log), topic="t", partition=0)
     ranges = [AbortedRange(*each) for each in aborted]
-    return [view.base_offset for view, returned in committed(views, ranges) if returned]
+    return [view.base_offset for view, returned in committed_batches(views, ranges) if returned]
 
 
 # The log, the list of aborted transactions, and the visible offsets.
@@ -147,7 +147,7 @@ def test_hides_aborted_records(kernel: ModuleType, name: str) -> None:
 def test_read_uncommitted_accepts_any_markers(kernel: ModuleType, name: str) -> None:
     log, _, visible = CASES[name]
     views = iter_batches(b"".join(log), topic="t", partition=0)
-    returned = [view.base_offset for view, returned in everything(views) if returned]
+    returned = [view.base_offset for view, returned in all_batches(views) if returned]
     assert set(visible) <= set(returned)
 
 

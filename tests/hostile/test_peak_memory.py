@@ -18,8 +18,8 @@ MIB = 1024 * 1024
 PARTS = 127
 READ = """
 import pathlib, re, sys
+from kafka_async.consumer.fetch_buffer import CompletedFetch, FetchBuffer
 from kafka_async.consumer.partition_batch import PartitionBatch
-from kafka_async.consumer.fetch_buffer import Buffer, Slice
 from kafka_async.records.batch import iter_batches
 from kafka_async.types import TopicPartition
 
@@ -29,12 +29,12 @@ if sys.argv[2] == "records":
     records = PartitionBatch(place, list(iter_batches(data)), 0, 1).records()
     count = sum(1 for _, record in zip(range(most), records))
 else:
-    buffer, fetched = Buffer(place), Slice(place, data, 0, None)
-    while not fetched.walk(100):
+    buffer, fetched = FetchBuffer(place), CompletedFetch(place, data, 0, None)
+    while not fetched.find_batches(100):
         pass
     buffer.add(fetched)
     buffer.position = count = 0
-    while count < most and (taken := buffer.take(500, lambda: False)):
+    while count < most and (taken := buffer.take_records(500, lambda: False)):
         count += len(taken)
 # Not ru_maxrss, which starts with the memory of the parent process.
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())

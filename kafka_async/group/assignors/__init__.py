@@ -1,4 +1,4 @@
-"""How the partitions of a group's topics are shared out among its members."""
+"""Assignors: how a group's leader assigns partitions to the members."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "MemberSubscription",
     "RangeAssignor",
     "RebalanceProtocol",
-    "choose",
+    "create_assignors",
     "rebalance_protocol",
 ]
 
@@ -28,11 +28,14 @@ _BUILT_IN: Final[dict[str, type[Assignor]]] = {
 }
 
 
-def choose(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
-    """The assignors of partition_assignment_strategy: names of built-in ones, classes or objects.
+def create_assignors(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
+    """Return the assignors of partition_assignment_strategy.
+
+    Args:
+        strategy: Names of built-in assignors, Assignor classes or Assignor objects.
 
     Raises:
-        InvalidConfigurationError: an unknown name, two of one name, or what is no assignor.
+        InvalidConfigurationError: An unknown name, a duplicate, or an entry of another type.
     """
     chosen = tuple(_assignor(entry) for entry in strategy)
     names = [assignor.name for assignor in chosen]
@@ -44,10 +47,10 @@ def choose(strategy: Sequence[Any]) -> tuple[Assignor, ...]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """How the group rebalances: the best that all its member's assignors can do.
+    """Return the preferred rebalance protocol that all of a member's assignors support.
 
     Raises:
-        InvalidConfigurationError: they have nothing in common.
+        InvalidConfigurationError: They have no protocol in common.
     """
     common = frozenset(RebalanceProtocol).intersection(
         *(assignor.rebalance_protocols for assignor in assignors)

@@ -1,4 +1,4 @@
-"""What an assignor is. Pure: it sees subscriptions and partition counts, and gives shares."""
+"""The assignor interface. Pure: from subscriptions and partition counts to assignments."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kafka_async.types import TopicPartition
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """What a member gives up when its group rebalances; the higher is preferred (KIP-429)."""
+    """Partitions that a member revokes in a rebalance; the higher is preferred (KIP-429)."""
 
     EAGER = 0
-    """Everything, before it joins."""
+    """All partitions, before JoinGroup."""
     COOPERATIVE = 1
-    """Only what it is told to, after it has been told."""
+    """Only partitions that the new assignment moves to another member, after SyncGroup."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What a member wants, and what it had.
+    """A member's subscription and the partitions it owns.
 
     Attributes:
-        topics: what it subscribes to; it is given nothing else.
-        owned: what it owned when it joined, and
-        generation: in which generation it got that (-1 if unknown).
-        user_data: what its assignor's `user_data` gave.
-        rack_id: where it is.
-        group_instance_id: its name if it is a static member.
+        topics: Subscribed topics; the member is assigned no others.
+        owned: Partitions owned when the member joined.
+        generation: Generation in which `owned` was assigned; -1 if unknown.
+        user_data: Bytes returned by the assignor's `user_data` method.
+        rack_id: Rack of the member.
+        group_instance_id: Name of a static member; None for a dynamic one.
     """
 
     topics: frozenset[str]
@@ -42,11 +42,11 @@ class MemberSubscription:
 
 
 Members: TypeAlias = Mapping[str, MemberSubscription]
-Shares: TypeAlias = dict[str, list[TopicPartition]]
+Assignments: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """A way to share out partitions. Every member of a group must offer it under the same name."""
+    """Assigns partitions to members. Every member of a group must offer it under the same name."""
 
     name: ClassVar[str]
     rebalance_protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset(
@@ -54,24 +54,24 @@ class Assignor(ABC):
     )
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member tells the leader's assignor, besides its subscription."""
+        """Return bytes for the leader's assignor, sent with this member's subscription."""
         return None
 
     @abstractmethod
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
-        """Everybody's share: by member id, with a row for each member.
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
+        """Return the partitions of each member, by member id, with a row for every member.
 
-        In a group of more than 256 partitions and members the leader calls it in a thread, so that
-        the event loop is not held: it must touch nothing that belongs to the loop.
+        In a group of more than 256 partitions and members the leader calls this in a thread, to
+        keep the event loop free: it must not use objects that belong to the event loop.
 
         Args:
-            partitions: how many partitions each topic has; topics that do not exist are missing.
-            members: everybody's subscription, by member id.
+            partitions: Number of partitions of each topic; topics that do not exist are missing.
+            members: Subscription of each member, by member id.
         """
 
 
-def in_order(members: Members) -> list[str]:
-    """Member ids in the order that Kafka's own assignors use: static members first, by name."""
+def sorted_member_ids(members: Members) -> list[str]:
+    """Return the member ids in the order of Kafka's assignors: static members first, by name."""
 
     def rank(member_id: str) -> tuple[bool, str]:
         instance = members[member_id].group_instance_id
@@ -81,8 +81,11 @@ def in_order(members: Members) -> list[str]:
 
 
 def subscribers_of(topics: Iterable[str], members: Members) -> dict[str, list[str]]:
-    """Who subscribes to each topic, in that order; topics of the same members share one list."""
-    ordered = in_order(members)
+    """Return each topic's subscribers in that order.
+
+    Topics with the same subscribers share one list.
+    """
+    ordered = sorted_member_ids(members)
     kinds = list({member.topics for member in members.values()})
     lists: dict[tuple[int, ...], list[str]] = {}
     found: dict[str, list[str]] = {}

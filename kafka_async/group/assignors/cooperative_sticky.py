@@ -1,14 +1,13 @@
-"""Cooperative-sticky: as balanced as subscriptions allow, moving as little as that takes (KIP-429).
+"""Cooperative-sticky assignor: balanced, and moving as few partitions as possible (KIP-429).
 
-Three steps. Members keep what they own and may keep. What nobody owns goes to whoever has least.
-Then partitions move, one chain at a time, from a member to one that has at least two fewer:
-straight if their subscriptions allow, else through members in between (a gives one to b, which
-gives another to c). When no such chain is left, nobody's share can come nearer to the others'
-without one below it getting worse: a semi-matching without a cost-reducing path is the best there
-is.
+Three steps. Members keep the partitions they own. Unowned partitions go to the member with the
+fewest. Then partitions move, one chain at a time, from a member to one that has at least two fewer:
+directly if their subscriptions allow it, else through other members (a passes one to b, which
+passes another to c). When there is no such chain left, the assignment is as balanced as the
+subscriptions allow: it is a semi-matching without a cost-reducing path.
 
-A partition that moves is left out of its new owner's share until its old owner has given it up and
-everybody has joined again; until then nobody else reads it.
+A partition that moves is left out of its new owner's assignment until the previous owner has
+revoked it and the group has rebalanced again, so that two members never read it at once.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from kafka_async.group.assignors.abc import (
+    Assignments,
     Assignor,
     Members,
     RebalanceProtocol,
-    Shares,
-    in_order,
+    sorted_member_ids,
     subscribers_of,
 )
 from kafka_async.types import TopicPartition
@@ -32,33 +31,33 @@ if TYPE_CHECKING:
 
 
 class CooperativeStickyAssignor(Assignor):
-    """Balanced shares that move as few partitions as possible, without stopping the others."""
+    """Balances partitions, moves as few as possible and does not interrupt the others."""
 
     name = "cooperative-sticky"
     rebalance_protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
-        """Everybody's share, without what somebody else has to give up first."""
-        shares = balanced(partitions, members)
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
+        """Return balanced assignments without partitions that must first be revoked."""
+        assignments = balanced(partitions, members)
         claims = _claims(members)
         return {
-            member_id: [p for p in sorted(share) if claims[p] <= {member_id}]
-            for member_id, share in shares.items()
+            member_id: [p for p in sorted(assigned) if claims[p] <= {member_id}]
+            for member_id, assigned in assignments.items()
         }
 
 
 def balanced(partitions: Mapping[str, int], members: Members) -> dict[str, set[TopicPartition]]:
-    """Everybody's share once every move is done: each wanted partition exactly once."""
-    sharing = _Sharing(partitions, members)
-    sharing.keep_owned()
-    sharing.share_unowned()
-    while sharing.move_one():
+    """Return the final assignments, after every move: each subscribed partition exactly once."""
+    balancer = _Balancer(partitions, members)
+    balancer.keep_owned()
+    balancer.assign_unowned()
+    while balancer.move_one():
         pass
-    return sharing.shares
+    return balancer.assignments
 
 
 def _claims(members: Members) -> defaultdict[TopicPartition, set[str]]:
-    """Who says that it owns a partition."""
+    """Return the members that claim to own each partition."""
     claims: defaultdict[TopicPartition, set[str]] = defaultdict(set)
     for member_id, member in members.items():
         for partition in member.owned:
@@ -66,34 +65,38 @@ def _claims(members: Members) -> defaultdict[TopicPartition, set[str]]:
     return claims
 
 
-class _Sharing:
-    """Shares while they are being made."""
+class _Balancer:
+    """Assignments while they are computed."""
 
     def __init__(self, partitions: Mapping[str, int], members: Members) -> None:
         self.members = members
-        self.order = {member_id: place for place, member_id in enumerate(in_order(members))}
-        self.takers = subscribers_of(partitions, members)
+        self.order = {
+            member_id: place for place, member_id in enumerate(sorted_member_ids(members))
+        }
+        self.subscribers = subscribers_of(partitions, members)
         self.partitions = partitions
-        self.shares: dict[str, set[TopicPartition]] = {member_id: set() for member_id in self.order}
-        # How many partitions of a topic each member has: a chain needs one to pass on.
+        self.assignments: dict[str, set[TopicPartition]] = {
+            member_id: set() for member_id in self.order
+        }
+        # Partitions by member and topic: a chain needs a partition to pass on.
         self.held: dict[str, defaultdict[str, set[TopicPartition]]] = {
             member_id: defaultdict(set) for member_id in self.order
         }
 
-    def give(self, partition: TopicPartition, member_id: str) -> None:
-        """Put a partition into a share."""
-        self.shares[member_id].add(partition)
+    def add(self, partition: TopicPartition, member_id: str) -> None:
+        """Assign a partition to a member."""
+        self.assignments[member_id].add(partition)
         self.held[member_id][partition.topic].add(partition)
 
-    def take(self, partition: TopicPartition, member_id: str) -> None:
-        """Take a partition out of a share."""
-        self.shares[member_id].remove(partition)
+    def remove(self, partition: TopicPartition, member_id: str) -> None:
+        """Unassign a partition from a member."""
+        self.assignments[member_id].remove(partition)
         self.held[member_id][partition.topic].remove(partition)
 
     def keep_owned(self) -> None:
-        """Leave partitions with who owns them by the newest generation that anyone claims them in.
+        """Assign partitions to the members that claimed them in the newest generation.
 
-        Two claims of one generation cannot both be true, so neither counts.
+        Two claims in one generation contradict each other, so neither counts.
         """
         for partition, claimants in _claims(self.members).items():
             if not 0 <= partition.partition < self.partitions.get(partition.topic, 0):
@@ -101,91 +104,93 @@ class _Sharing:
             newest = max(self.members[member_id].generation for member_id in claimants)
             owners = [m for m in claimants if self.members[m].generation == newest]
             if len(owners) == 1 and partition.topic in self.members[owners[0]].topics:
-                self.give(partition, owners[0])
+                self.add(partition, owners[0])
 
-    def share_unowned(self) -> None:
-        """Give what nobody has to whoever has least, topics that few want first."""
-        owned = set[TopicPartition]().union(*self.shares.values())
+    def assign_unowned(self) -> None:
+        """Assign unowned partitions to the least loaded members, rare topics first."""
+        owned = set[TopicPartition]().union(*self.assignments.values())
         heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
-        for topic in sorted(self.takers, key=lambda name: (len(self.takers[name]), name)):
-            takers = self.takers[topic]
-            if not takers:
+        for topic in sorted(self.subscribers, key=lambda name: (len(self.subscribers[name]), name)):
+            subscribers = self.subscribers[topic]
+            if not subscribers:
                 continue
-            heap = heaps.get(key := tuple(takers))
+            heap = heaps.get(key := tuple(subscribers))
             if heap is None:
-                heap = heaps[key] = [self._rank(member_id) for member_id in takers]
+                heap = heaps[key] = [self._rank(member_id) for member_id in subscribers]
                 heapq.heapify(heap)
             for number in range(self.partitions[topic]):
                 partition = TopicPartition(topic, number)
                 if partition not in owned:
-                    self.give(partition, self._least(heap))
+                    self.add(partition, self._fewest(heap))
 
     def _rank(self, member_id: str) -> tuple[int, int, str]:
-        return len(self.shares[member_id]), self.order[member_id], member_id
+        return len(self.assignments[member_id]), self.order[member_id], member_id
 
-    def _least(self, heap: list[tuple[int, int, str]]) -> str:
-        """Who has least of a heap; its ranks may be out of date, but never too high."""
+    def _fewest(self, heap: list[tuple[int, int, str]]) -> str:
+        """Return the member with the fewest partitions; the heap's counts may be too low."""
         while True:
             size, place, member_id = heap[0]
-            if size == len(self.shares[member_id]):
+            if size == len(self.assignments[member_id]):
                 heapq.heapreplace(heap, (size + 1, place, member_id))
                 return member_id
             heapq.heapreplace(heap, self._rank(member_id))
 
     def move_one(self) -> bool:
-        """Shift partitions along a chain that evens two shares out; False if there is none."""
-        sizes = [len(share) for share in self.shares.values()]
+        """Move partitions along a chain that evens out two members; False if there is none."""
+        sizes = [len(assigned) for assigned in self.assignments.values()]
         if max(sizes, default=0) - min(sizes, default=0) < 2:
             return False
-        hopeless = set[str]()
-        for giver in sorted(self.order, key=lambda m: (-len(self.shares[m]), self.order[m])):
-            # What another's search could not reach from here, this one's cannot either, as long as
-            # shares only get smaller down the list.
-            chain = self._chain(giver, hopeless)
+        unreachable = set[str]()
+        for giver in sorted(self.order, key=lambda m: (-len(self.assignments[m]), self.order[m])):
+            # A member that the search from a larger assignment did not lead on from cannot lead on
+            # from a smaller one either.
+            chain = self._chain(giver, unreachable)
             if chain:
                 for (partition, source), target in chain:
-                    self.take(partition, source)
-                    self.give(partition, target)
+                    self.remove(partition, source)
+                    self.add(partition, target)
                 return True
         return False
 
     def _chain(
-        self, giver: str, hopeless: set[str]
+        self, giver: str, unreachable: set[str]
     ) -> list[tuple[tuple[TopicPartition, str], str]]:
-        """The shortest chain from `giver` to the smallest share that is smaller by two or more."""
-        goal = len(self.shares[giver]) - 2
-        came: dict[str, str] = {giver: giver}
+        """Return the shortest chain from `giver` to a member at least two partitions below."""
+        goal = len(self.assignments[giver]) - 2
+        previous: dict[str, str] = {giver: giver}
         queue = deque([giver])
         while queue:
             member_id = queue.popleft()
-            near = [m for m in self._neighbours(member_id) if m not in came and m not in hopeless]
-            came.update(dict.fromkeys(near, member_id))
-            ends = [m for m in near if len(self.shares[m]) <= goal]
+            near = [
+                m for m in self._neighbours(member_id) if m not in previous and m not in unreachable
+            ]
+            previous.update(dict.fromkeys(near, member_id))
+            ends = [m for m in near if len(self.assignments[m]) <= goal]
             if ends:
-                return self._steps(came, giver, min(ends, key=self._rank))
+                return self._steps(previous, giver, min(ends, key=self._rank))
             queue.extend(near)
-        hopeless.update(came)
+        unreachable.update(previous)
         return []
 
     def _neighbours(self, member_id: str) -> Iterable[str]:
-        """Who could take something of this member's share, the smallest shares first."""
+        """Return the members that could take a partition of this member, least loaded first."""
         topics = [topic for topic, held in self.held[member_id].items() if held]
-        takers = {taker for topic in topics for taker in self.takers[topic]}
-        return sorted(takers, key=self._rank)
+        subscribers = {subscriber for topic in topics for subscriber in self.subscribers[topic]}
+        return sorted(subscribers, key=self._rank)
 
     def _steps(
-        self, came: Mapping[str, str], giver: str, end: str
+        self, previous: Mapping[str, str], giver: str, end: str
     ) -> list[tuple[tuple[TopicPartition, str], str]]:
         steps: list[tuple[tuple[TopicPartition, str], str]] = []
         target = end
         while target != giver:
-            source = came[target]
+            source = previous[target]
             steps.append(((self._movable(source, target), source), target))
             target = source
         return steps
 
     def _movable(self, source: str, target: str) -> TopicPartition:
-        """Which partition to pass on: rather one that moves already than one its owner keeps."""
+        """Return the partition to pass on, preferably one that is moved anyway."""
         wanted, owned = self.members[target].topics, self.members[source].owned
         back = self.members[target].owned
         return max(

@@ -1,10 +1,10 @@
-"""Range: each topic by itself, its partitions in runs, so that equal numbers go together."""
+"""Range assignor: assigns each topic's partitions in contiguous ranges."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.group.assignors.abc import Assignor, Members, Shares, subscribers_of
+from kafka_async.group.assignors.abc import Assignments, Assignor, Members, subscribers_of
 from kafka_async.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 class RangeAssignor(Assignor):
-    """Partition n of every topic goes to the same member, if subscriptions and counts are alike.
+    """Assigns partition n of every topic to the same member if subscriptions and counts are equal.
 
-    That is what a join of two topics needs. The members that come first get the partitions that are
-    left over, of every topic; the shares of a member may differ by as many as there are topics.
+    Joining two topics requires that. The first members get one partition more of every topic that
+    does not divide evenly, so their totals may exceed the others' by the number of topics.
     """
 
     name = "range"
 
-    def assign(self, partitions: Mapping[str, int], members: Members) -> Shares:
-        """Everybody's share: runs of each topic, the first members' one longer."""
-        shares: Shares = {member_id: [] for member_id in members}
-        subscribers = subscribers_of(partitions, members)
+    def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
+        """Return contiguous ranges of each topic; the first are one partition longer."""
+        assignments: Assignments = {member_id: [] for member_id in members}
+        by_topic = subscribers_of(partitions, members)
         for topic, count in sorted(partitions.items()):
-            takers = subscribers[topic]
-            if not takers:
+            subscribers = by_topic[topic]
+            if not subscribers:
                 continue
-            size, left_over = divmod(count, len(takers))
+            size, left_over = divmod(count, len(subscribers))
             start = 0
-            for place, member_id in enumerate(takers if size else takers[:left_over]):
+            for place, member_id in enumerate(subscribers if size else subscribers[:left_over]):
                 end = start + size + (place < left_over)
-                shares[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
+                assignments[member_id] += [TopicPartition(topic, n) for n in range(start, end)]
                 start = end
-        return shares
+        return assignments

@@ -1,0 +1,135 @@
+"""A group member's options and identity, and the interface through which it is assigned partitions.
+
+The membership task is independent of topics. Subscriptions and assignments are opaque bytes to it;
+a `RebalanceHandler` encodes, computes and applies them. The consumer's handler is in
+`consumer/rebalance_handler.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafka_async.config import seconds
+from kafka_async.group.member_states import Invalidation
+from kafka_async.types import GroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafka_async.config import ConsumerConfig
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+
+class PollTimeoutError(Exception):
+    """The application has not polled for max_poll_interval_ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Options of a group member; times in seconds."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout: float = 45.0
+    rebalance_timeout: float = 300.0
+    heartbeat_interval: float = 3.0
+    request_timeout: float = 30.0
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> GroupSettings:
+        """Return the group options of a consumer."""
+        assert config.group_id is not None
+        return cls(
+            config.group_id,
+            config.group_instance_id,
+            seconds(config.session_timeout_ms),
+            seconds(config.max_poll_interval_ms),
+            seconds(config.heartbeat_interval_ms),
+            seconds(config.request_timeout_ms),
+            seconds(config.retry_backoff_ms),
+            seconds(config.retry_backoff_max_ms),
+        )
+
+
+@dataclass(slots=True)
+class LocalMember:
+    """This member's identity as the coordinator knows it. Written by the membership task alone."""
+
+    settings: GroupSettings
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+    protocol_name: str | None = None
+
+    def invalidate(self, invalidation: Invalidation) -> None:
+        """Clear the generation, or the member id too."""
+        if invalidation >= Invalidation.GENERATION:
+            self.generation = NO_GENERATION
+            self.protocol_name = None
+        if invalidation >= Invalidation.MEMBER_ID:
+            self.member_id = NO_MEMBER
+
+    def metadata(self) -> GroupMetadata:
+        """Return the identity that offset commits carry, so that an outdated one is fenced."""
+        return GroupMetadata(
+            self.settings.group_id,
+            self.generation,
+            self.member_id,
+            self.settings.group_instance_id,
+        )
+
+
+class Member(NamedTuple):
+    """A member as the group leader sees it, with its subscription under the chosen protocol."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class RebalanceHandler(Protocol):
+    """Encodes subscriptions, computes assignments and applies them.
+
+    The membership task calls these methods one after another; heartbeats continue meanwhile.
+    """
+
+    @property
+    def protocol_type(self) -> str:
+        """Protocol type of the group: "consumer", or an application's name."""
+        ...
+
+    def protocols(self) -> Sequence[tuple[str, bytes]]:
+        """Return the supported assignors with their subscriptions, most preferred first."""
+        ...
+
+    async def on_join_prepare(self) -> None:
+        """Revoke the partitions that must be revoked before joining. May raise PollTimeoutError."""
+        ...
+
+    async def assign(self, name: str, members: Sequence[Member]) -> Mapping[str, bytes]:
+        """Compute all members' assignments as the leader, by member id."""
+        ...
+
+    async def on_join_complete(self, name: str, assignment: bytes, generation: int) -> bool:
+        """Apply an assignment; True if the group must rebalance again.
+
+        Raises:
+            PollTimeoutError: The application has not polled for max_poll_interval_ms.
+        """
+        ...
+
+    async def on_partitions_lost(self) -> None:
+        """Drop all partitions at the next poll: other members may own them already."""
+        ...
+
+    async def on_leave_prepare(self) -> None:
+        """Revoke all partitions before leaving the group."""
+        ...
+
+    def last_poll_time(self) -> float:
+        """Return the time of the application's last poll, in seconds of the event loop's clock."""
+        ...
