@@ -386,7 +386,7 @@ class NotEnoughReplicasAfterAppendError(
 
 
 class InvalidRequiredAcksError(InvalidConfigurationError, code=21, name="INVALID_REQUIRED_ACKS"):
-    """acks is none of -1, 0 and 1."""
+    """acks is not -1, 0 or 1."""
 
 
 class IllegalGenerationError(ApplicationRecoverableError, code=22, name="ILLEGAL_GENERATION"):

@@ -2,7 +2,9 @@
 
 A docstring states what the code does, so it does not begin with a question word; neither does the
 name of a test. Some words hide who does what and are refused wherever people read: use the
-component's name instead. Code is not checked, nor is code quoted between backticks.
+component's name instead. Pages of the documentation have further rules: plain terms, headings that
+name a subject, and sentences of limited length. Code is not checked, nor is code quoted between
+backticks.
 
     python tools/check_language.py [FILE ...]
 """
@@ -31,8 +33,47 @@ REFUSED_WORDS = re.compile(rf"\b({'|'.join(REFUSED)})\b".replace(" ", r"\s+"), r
 QUOTED_CODE = re.compile(r"`[^`\n]+`")
 CODE_BLOCK = re.compile(r"^( *)(```|~~~).*?^\1\2", re.DOTALL | re.MULTILINE)
 CYTHON_PROSE = re.compile(r'"""(?P<docstring>.*?)"""|(?P<comment>#[^\n]*)', re.DOTALL)
+PAGE_DIRECTORIES = ("docs", ".github", "")
+"""Directories whose pages, with those below docs, keep to the rules for pages; "" is the root."""
+QUESTION_HEADING = re.compile(
+    r"^#+ +(?:(?:What|Who|Whether|Where|How|When|Why)\b.*|.*\?)$", re.IGNORECASE | re.MULTILINE
+)
+NO_SUBJECT = re.compile(
+    r"(?:^|(?<=[.:] ))(?:What|Who|Where|Whoever|Whatever|Whose)\b[^.?!|]*\.(?!\w)", re.MULTILINE
+)
+COUNTED = (
+    r"records?|bytes|[KM]i?B|requests?|times|batch(?:es)?|calls?|tasks?|instructions?|values?|"
+    r"entry|entries|name|line"
+)
+PER = r"second|minute|record|request|batch|partition|topic|iteration|operation|poll|fetch|line"
+ACTORS = (
+    r"brokers?|clients?|batch(?:es)?|servers?|members?|producers?|consumers?|requests?|records?"
+)
+PAGE_RULES = {
+    rf"(?:{COUNTED})\s+an?\s+(?:{PER})": 'say "per"',
+    r"turns?\s+of\s+the\s+(?:event\s+)?loop|(?:one|each|per|this|loop's)\s+turn": (
+        'say "event loop iteration"'
+    ),
+    r"(?:an?|the|its|their|no|each|every|this|that|one)\s+answers?": 'say "response"',
+    r"ask(?:s|ed|ing)?": 'say "request" or "call"',
+    rf"(?:{ACTORS})\s+(?:hear|want|forget|think|believe|remember|say|tell)s?": (
+        "say what the component does"
+    ),
+    r"anybody|so\s+(?:much|long)|is\s+none|as\s+it\s+is|goes?\s+on|all\s+the\s+same|beside|"
+    r"nothing\s+else\s+than": "say it plainly",
+}
+PAGE_WORDS = tuple(
+    (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), cure) for words, cure in PAGE_RULES.items()
+)
+MAX_SENTENCE = 45
+"""Words of a sentence in a paragraph or list item of a page."""
+NO_SENTENCE = ("|", "#", "<", "!", ":::")
+ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
+SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])")
 NOT_OURS = ("tools/check_language.py", "tests/tools/test_check_language.py")
 """Files that have to contain the refused words."""
+LATER = ("docs/design.md", "docs/states.md")
+"""Pages that do not keep to the rules for pages yet."""
 
 
 class Prose(NamedTuple):
@@ -105,6 +146,50 @@ def check(source: str, suffix: str) -> Iterator[Finding]:
             yield Finding(line, f"{match[1]}: state the behaviour")
 
 
+def sentences(text: str) -> Iterator[Prose]:
+    """Yield the sentences of a page's paragraphs and list items."""
+    block: list[str] = []
+    start = 1
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        body = line.strip()
+        is_item = ITEM.match(body)
+        if not body or is_item or body.startswith(NO_SENTENCE):
+            yield from (Prose(start, one) for one in SENTENCE_END.split(" ".join(block)) if one)
+            block = []
+        if body and not body.startswith(NO_SENTENCE):
+            start = start if block else number
+            block.append(ITEM.sub("", body) if is_item else body)
+
+
+def check_page(source: str) -> Iterator[Finding]:
+    """Yield the violations of the rules for pages."""
+    (prose,) = markdown_prose(source)
+    text = QUOTED_CODE.sub("`code`", prose.text)
+
+    def line_of(match: re.Match[str]) -> int:
+        return text.count("\n", 0, match.start()) + 1
+
+    for match in QUESTION_HEADING.finditer(text):
+        yield Finding(line_of(match), f'heading "{match[0]}": name the subject')
+    for match in NO_SUBJECT.finditer(text):
+        yield Finding(line_of(match), f'"{match[0][:40]}": begin with the subject')
+    for pattern, cure in PAGE_WORDS:
+        for match in pattern.finditer(text):
+            yield Finding(line_of(match), f'"{match[0]}": {cure}')
+    for line, sentence, _ in sentences(text):
+        if (words := len(sentence.split())) > MAX_SENTENCE:
+            yield Finding(line, f'sentence of {words} words, "{sentence[:40]}": split it')
+
+
+def is_page(path: Path) -> bool:
+    """Return True for a page of the documentation that a person writes."""
+    if path.suffix != ".md" or not path.resolve().is_relative_to(ROOT):
+        return False
+    relative = path.resolve().relative_to(ROOT)
+    folder = "" if len(relative.parts) == 1 else relative.parts[0]
+    return folder in PAGE_DIRECTORIES and str(relative) not in LATER
+
+
 def tracked_files() -> list[Path]:
     """Return the files under version control that contain prose of ours."""
     listed = subprocess.run(
@@ -118,7 +203,9 @@ def main(names: Iterable[str]) -> int:
     files = [Path(name) for name in names] or tracked_files()
     count = 0
     for path in files:
-        for line, message in check(path.read_text(encoding="utf-8"), path.suffix):
+        source = path.read_text(encoding="utf-8")
+        findings = [*check(source, path.suffix), *(check_page(source) if is_page(path) else ())]
+        for line, message in sorted(findings):
             count += 1
             print(f"{os.path.relpath(path, ROOT)}:{line}: {message}")
     if count:

@@ -156,9 +156,7 @@ def test_table_lists_every_public_method_and_no_other(client: str, title: str) -
 
 
 @pytest.mark.parametrize(("client", "title"), SECTIONS)
-def test_every_row_names_an_existing_call_or_has_no_equivalent(
-    client: str, title: str
-) -> None:
+def test_every_row_names_an_existing_call_or_has_no_equivalent(client: str, title: str) -> None:
     for row in rows(client, title):
         found = OURS.findall(row.ours)
         for owner, name in found:

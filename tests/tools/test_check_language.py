@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.check_language import REFUSED, check, main, tracked_files
+from tools.check_language import REFUSED, check, check_page, is_page, main, tracked_files
 
 
 def messages(source: str, suffix: str = ".py") -> list[str]:
@@ -98,3 +98,56 @@ def test_reports_file_line_and_cure(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_reads_code_cython_and_pages() -> None:
     assert {path.suffix for path in tracked_files()} >= {".py", ".pyx", ".md"}
+
+
+def page_messages(source: str) -> list[str]:
+    return [f"{line}: {message.partition(':')[0]}" for line, message in check_page(source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("# Title\n\n## What is read\n", '3: heading "## What is read"'),
+        ("## Is it fast?\n", '1: heading "## Is it fast?"'),
+        ("It reads 10 records a second.\n", '1: "records a second"'),
+        ("One turn of the loop.\n", '1: "One turn"'),
+        ("The broker sends an answer.\n", '1: "an answer"'),
+        ("You ask for it.\n", '1: "ask"'),
+        ("The broker says no.\n", '1: "broker says"'),
+        ("It goes on.\n", '1: "goes on"'),
+        ("What is missing raises.\n", '1: "What is missing raises."'),
+        ("It works. Where it does not, it fails.\n", '1: "Where it does not, it fails."'),
+        (f"- {'word ' * 46}.\n", '1: sentence of 47 words, "' + ("word " * 8) + '"'),
+    ],
+)
+def test_refuses_obscure_prose_of_a_page(source: str, message: str) -> None:
+    assert message in page_messages(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# Blocking API\n\nHow do I use it? Call `ask`.\n",
+        "What does it do? It works.\n",
+        f"| {'word ' * 60}|\n",
+        f"{'word ' * 40}.\n{'Word ' * 40}.\n",
+        "```text\n# What is it?\nanswer\n```\n",
+        "The clients take turns, and each second a record arrives.\n",
+    ],
+)
+def test_accepts_plain_prose_of_a_page(source: str) -> None:
+    assert page_messages(source) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("README.md", True),
+        ("docs/producer.md", True),
+        ("docs/api/producer.md", True),
+        ("benchmarks/results/bench.md", False),
+        ("tools/run_lint.py", False),
+    ],
+)
+def test_page_rules_apply_to_the_documentation(name: str, expected: bool) -> None:
+    assert is_page(Path(__file__).parents[2] / name) is expected
