@@ -1,6 +1,6 @@
-"""What reads bytes from the network, under a fuzzer that looks for the inputs nobody thought of.
+"""Fuzzes the code that reads bytes from the network.
 
-`make fuzz` runs every target for a short while, `make fuzz-long` goes on with its corpus where it
-stopped, `python -m fuzz TARGET --seconds N --seed S` runs one, and `python -m fuzz replay TARGET
-FILE` repeats a finding. docs/fuzzing.md says what is promised and what was found.
+`make fuzz` runs every target for a short time, `make fuzz-long` continues with the corpus of the
+last run, `python -m fuzz TARGET --seconds N --seed S` runs one target, and `python -m fuzz replay
+TARGET FILE` repeats a finding. docs/fuzzing.md lists the promises and the findings.
 """

@@ -1,4 +1,4 @@
-"""`python -m fuzz`: one target, the short run over all, the long one, or a finding again."""
+"""`python -m fuzz`: run one target, the short run over all, the long run, or replay a finding."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from fuzz.runner import FOLDER, FuzzerFailed, Run, fuzz, measure, remember, remembered, replay
+from fuzz.runner import FOLDER, FuzzerFailed, Run, fuzz, load_state, measure, replay, save_run
 from fuzz.target import NAMES
 
 SHORT_SECONDS: Final = 60
 LONG_SECONDS: Final = 1800
-_START: Final = 6  # seconds that a target of the short run takes beside its fuzzing, about
+_STARTUP_SECONDS: Final = 6  # of a target in the short run, about
 
 GOALS: Final = {
     "batches": 10_000_000,
@@ -24,16 +24,16 @@ GOALS: Final = {
     "frames": 1_000_000,
     "compression": 5_000_000,
 }
-"""Executions that the long run is to reach, all its calls together."""
+"""Executions that the long run should reach, over all its calls."""
 
-_CHUNK: Final = 300  # seconds of one process of the long run
+_SECONDS_PER_PROCESS: Final = 300  # in the long run
 BOTH: Final = ("c", "python")
 KERNELS: Final = {"batches": BOTH, "responses": BOTH, "frames": BOTH}
-"""The kernels that a target is replayed on, where it is more than the compiled one."""
+"""Kernels on which a target is replayed; by default only the compiled one."""
 
 
 def main() -> int:
-    """Run what is asked for; the exit status is 1 if something was found."""
+    """Run the command line; return 1 if there is a finding."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("what", help=f"{', '.join(NAMES)}, short, long or replay")
     parser.add_argument("rest", nargs="*", help="replay: a target and its inputs")
@@ -50,7 +50,7 @@ def main() -> int:
             case "long":
                 return long(given.seconds or LONG_SECONDS, seed)
             case "replay":
-                return again(*given.rest)
+                return replay_inputs(*given.rest)
             case name if name in NAMES:
                 return single(name, given.seconds, given.runs, seed)
             case _:
@@ -61,9 +61,9 @@ def main() -> int:
 
 
 def short(seconds: int, seed: int) -> int:
-    """Every target in turn, from the seeds alone, `seconds` in all."""
+    """Fuzz every target for `seconds` in total, starting from the seeds alone."""
     print(f"fuzz: {seconds} s, seed {seed}", flush=True)
-    each = max(1, seconds // len(NAMES) - _START)
+    each = max(1, seconds // len(NAMES) - _STARTUP_SECONDS)
     lines: list[str] = []
     found = 0
     with tempfile.TemporaryDirectory(prefix="kafka-async-fuzz-") as name:
@@ -72,13 +72,13 @@ def short(seconds: int, seed: int) -> int:
             replay(made, KERNELS.get(target, ("c",)), Path(name))
             keep(made)
             found += report(made)
-            lines.append(made.line())
+            lines.append(made.summary())
     print("\n".join(lines))
     return 1 if found else 0
 
 
 def long(seconds: int, seed: int) -> int:
-    """What is missing to the goals, in `seconds` at most; goes on with what is there."""
+    """Fuzz until the goals are reached, for at most `seconds`; continue with the corpus."""
     deadline = time.monotonic() + seconds
     found = 0
     for target in NAMES:
@@ -86,42 +86,42 @@ def long(seconds: int, seed: int) -> int:
             left = int(deadline - time.monotonic())
             if left < 1:
                 break
-            number = len(remembered().get(target, {}).get("runs", ()))
-            chunk = min(left, _CHUNK)
+            number = len(load_state().get(target, {}).get("runs", ()))
+            chunk = min(left, _SECONDS_PER_PROCESS)
             made = fuzz(target, seconds=chunk, runs=missing, seed=(seed + number) % 2**32)
-            if not missing - made.executions > 0 or left <= _CHUNK:
+            if not missing - made.executions > 0 or left <= _SECONDS_PER_PROCESS:
                 replay(made, KERNELS.get(target, ("c",)))
-            remember(made)
+            save_run(made)
             found += report(made)
-            print(made.line(), flush=True)
+            print(made.summary(), flush=True)
             if found:
                 return 1
     for target in NAMES:
-        done = remembered().get(target, {}).get("executions", 0)
+        done = load_state().get(target, {}).get("executions", 0)
         print(f"{target:12} {done:>11,} of {GOALS[target]:,} executions")
     return 0
 
 
 def missing_executions(target: str) -> int:
-    """What the long run lacks of its goal."""
-    done: int = remembered().get(target, {}).get("executions", 0)
+    """Return the executions that the long run lacks to its goal."""
+    done: int = load_state().get(target, {}).get("executions", 0)
     return max(0, GOALS[target] - done)
 
 
 def single(target: str, seconds: int, runs: int, seed: int) -> int:
-    """One target, on with the corpus of the long run."""
+    """Fuzz one target, continuing with the corpus of the long run."""
     if not seconds and not runs:
         seconds = SHORT_SECONDS
     made = fuzz(target, seconds=seconds, runs=runs, seed=seed)
     replay(made, KERNELS.get(target, ("c",)))
-    remember(made)
+    save_run(made)
     found = report(made)
     print(f"seed {seed}\n{made.line()}")
     return 1 if found else 0
 
 
-def again(target: str, *files: str) -> int:
-    """Replay inputs: every promise, then time and memory, with each kernel."""
+def replay_inputs(target: str, *files: str) -> int:
+    """Check every promise, then measure time and memory, for inputs on each kernel."""
     found = 0
     for kernel in KERNELS.get(target, ("c",)):
         measured = measure(target, kernel, list(files))
@@ -134,14 +134,14 @@ def again(target: str, *files: str) -> int:
 
 
 def report(made: Run) -> int:
-    """Print each finding and the command that repeats it; how many there are."""
+    """Print each finding and the command that repeats it; return their number."""
     for finding in made.findings:
         print(f"finding in {made.target}: {finding.what}\n  {finding.replay(made.target)}")
     return len(made.findings)
 
 
 def keep(made: Run) -> None:
-    """Move the findings of a run in a folder that goes away to where findings lie."""
+    """Copy the findings of a run in a temporary folder to the folder of findings."""
     folder = FOLDER / "findings" / made.target
     for finding in made.findings:
         folder.mkdir(parents=True, exist_ok=True)

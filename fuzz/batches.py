@@ -1,12 +1,12 @@
-"""The batch reader on the compiled kernel, its twin in plain Python beside it.
+"""The target "batches": reads fetched buffers with both kernels and compares the results.
 
-The first byte of an input says what is done with the rest, a fetched buffer:
+The first byte of an input holds flags; the rest is a fetched buffer:
 
-    bits 0-1   0: taken as it is; 1, 2: its CRCs are put right first, or no damage would get past
-               them; 3: the first batch's length is put right as well
-    bit 2      the records that were read are written again, by both kernels, and read back
+    bits 0-1   0: the buffer is used as it is; 1, 2: its CRCs are corrected first, because no
+               mutation would get past them; 3: the length of the first batch is corrected too
+    bit 2      the records that were read are written by both kernels and read back
     bit 3      the records are read as columns too
-    bits 4-7   where reading starts: at this offset above the first
+    bits 4-7   reading starts at this offset above the first
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from crc32c import crc32c
 
 from fuzz import captured
-from fuzz.compression import unpacked_size
-from fuzz.oracle import promise, refused_in_few_words
+from fuzz.compression import decompressed_size
+from fuzz.oracle import check_error_message, require
 from fuzz.target import Target, functions_of
 from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel import Section
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import FunctionType, ModuleType
 
 LIMIT: Final = 1024 * 1024
-"""What a batch may decompress to here, in bytes; the product's own limit is 128 times that."""
+"""Bytes to which a batch may decompress here; the client's limit is 128 times as large."""
 
 TOPIC, PARTITION, EPOCH = "t", 3, 7
 REPAIR, REPAIR_LENGTH = 3, 3
@@ -42,7 +42,7 @@ WRITE, COLUMNS = 4, 8
 
 _MAGIC_AT, _CRC_AT, _AFTER_CRC_AT, _RECORDS_AT, _LENGTH_AT = 16, 17, 21, 61, 8
 _LAST_OFFSET = (1 << 63) - 2
-_COLUMN_OFFSETS = 100  # that are read as columns, at most
+_COLUMN_OFFSETS = 100  # maximum number of offsets read as columns
 _LEGACY_CRC_AT, _LEGACY_AFTER_CRC_AT, _LEGACY_VALUE_AT = 12, 16, 34
 _MAX_TIMESTAMP = (1 << 63) - 2
 _MAX_START = (1 << 63) - 1 - _COLUMN_OFFSETS
@@ -53,7 +53,7 @@ def _kernel(name: str) -> ModuleType:
 
 
 def _twins() -> tuple[Any, Any]:
-    """The kernel in plain Python and the compiled one; the first twice where nothing compiles."""
+    """Return the kernel in plain Python and the compiled one, or the former twice without it."""
     python = _kernel("_pykernel")
     try:
         return python, _kernel("_ckernel")
@@ -70,7 +70,7 @@ CONTENTS: Final = attrgetter("timestamp", "key", "value", "headers")
 
 
 def run(data: bytes) -> None:
-    """Read every batch with both kernels, which must say the same."""
+    """Read every batch with both kernels and require equal results."""
     if not data:
         return
     flags = data[0]
@@ -79,12 +79,12 @@ def run(data: bytes) -> None:
             try:
                 _check(view, flags)
             except CorruptRecordError as error:
-                refused_in_few_words(error, data)
-                promise(error.topic == TOPIC, "an error that names no topic")
-                promise(error.partition == PARTITION, "an error that names no partition")
-                promise(error.offset is not None, "an error that names no offset")
+                check_error_message(error, data)
+                require(error.topic == TOPIC, "an error that names no topic")
+                require(error.partition == PARTITION, "an error that names no partition")
+                require(error.offset is not None, "an error that names no offset")
     except CorruptRecordError as error:
-        refused_in_few_words(error, data)
+        check_error_message(error, data)
 
 
 def _check(view: BatchView, flags: int) -> None:
@@ -96,20 +96,20 @@ def _check(view: BatchView, flags: int) -> None:
     epoch = view.header.leader_epoch
     ours = outcome(COMPILED, "parse_records", section, TOPIC, PARTITION, epoch, start)
     theirs = outcome(PYTHON, "parse_records", section, TOPIC, PARTITION, epoch, start)
-    promise(ours == theirs, "the kernels read different records")
+    require(ours == theirs, "the kernels read different records")
     if flags & COLUMNS:
         _compare_columns(section, start)
     records = view.records(start, LIMIT)
     _check_offsets(records, start, view.last_offset)
-    promise(len(records) <= max(0, section.records_count), "more records than the batch claims")
+    require(len(records) <= max(0, section.records_count), "more records than the batch claims")
     if view.is_control:
         view.control()
     if flags & WRITE and records:
-        _written_again(records)
+        _check_writing(records)
 
 
 def outcome(kernel: Any, function: str, *arguments: object) -> object:
-    """What a kernel's function gives, in a form that compares: values, or all of an error."""
+    """Return the result of a kernel's function, or all fields of its error, for comparison."""
     try:
         given = getattr(kernel, function)(*arguments)
     except CorruptRecordError as error:
@@ -120,41 +120,41 @@ def outcome(kernel: Any, function: str, *arguments: object) -> object:
 def _compare_columns(section: Section, start: int) -> None:
     arguments = ([section, section], TOPIC, PARTITION, start, start + _COLUMN_OFFSETS, True)
     ours = outcome(COMPILED, "parse_columns", *arguments)
-    promise(ours == outcome(PYTHON, "parse_columns", *arguments), "the kernels' columns differ")
+    require(ours == outcome(PYTHON, "parse_columns", *arguments), "the kernels' columns differ")
 
 
 def _check_offsets(records: list[Any], start: int, end: int) -> None:
     last = start - 1
     for record in records:
-        promise(record.offset > last, "offsets that do not ascend, or lie before the start")
+        require(record.offset > last, "offsets that do not ascend, or lie before the start")
         last = record.offset
-    promise(last <= max(start - 1, end), "an offset beyond the batch's last")
+    require(last <= max(start - 1, end), "an offset beyond the batch's last")
 
 
-def _written_again(records: list[Any]) -> None:
-    """Records that are written again are read as the same."""
+def _check_writing(records: list[Any]) -> None:
+    """Write records with both kernels and read them back."""
     contents = [CONTENTS(record) for record in records]
     if not all(-1 <= content[0] <= _MAX_TIMESTAMP for content in contents):
         return
-    sections = [_written(kernel, contents) for kernel in (PYTHON, COMPILED)]
-    promise(sections[0] == sections[1], "the kernels write different bytes")
+    sections = [_write(kernel, contents) for kernel in (PYTHON, COMPILED)]
+    require(sections[0] == sections[1], "the kernels write different bytes")
     section = Section(sections[0], len(contents), 0, len(contents) - 1, contents[0][0], -1, 0)
     again = COMPILED.parse_records(section, TOPIC, PARTITION)
-    promise([CONTENTS(record) for record in again] == contents, "records do not come back the same")
+    require([CONTENTS(record) for record in again] == contents, "records do not come back the same")
 
 
-def _written(kernel: Any, contents: list[Any]) -> bytes:
+def _write(kernel: Any, contents: list[Any]) -> bytes:
     opened = kernel.OpenBatch(None, (1 << 31) - 1)
     for content in contents:
         opened.append(*content)
     return opened.seal()
 
 
-# -- damage that gets past the checksums ----------------------------------------------------------
+# -- mutations that get past the checksums --------------------------------------------------------
 
 
 def repaired(data: bytes, flags: int) -> bytes:
-    """The buffer with right CRCs, as far as batches can be found in it; see the flags above."""
+    """Return the buffer with the corrections that the flags ask for."""
     if not flags & REPAIR:
         return data
     out = bytearray(data)
@@ -181,11 +181,11 @@ def _repair_crc(out: bytearray, at: int, end: int) -> None:
         struct.pack_into(">I", out, at + _LEGACY_CRC_AT, crc)
 
 
-# -- what is measured, and what it begins with ----------------------------------------------------
+# -- measurement and seeds ------------------------------------------------------------------------
 
 
 def subject(data: bytes) -> Callable[[], object]:
-    """Reading alone, on the kernel that the process runs on; all records of the buffer are kept."""
+    """Return a call that only reads, with the kernel of the process, and keeps all records."""
     buffer = repaired(data[1:], data[0]) if data else b""
 
     def read() -> object:
@@ -204,7 +204,7 @@ def subject(data: bytes) -> Callable[[], object]:
 
 
 def size(data: bytes) -> int:
-    """Bytes of the buffer, or of what its compressed batches hold if that is more."""
+    """Return the size of the buffer, or of its decompressed batches if that is larger."""
     buffer = repaired(data[1:], data[0]) if data else b""
     held = 0
     try:
@@ -212,14 +212,14 @@ def size(data: bytes) -> int:
             codec = view.header.codec
             if codec is not Codec.none:
                 packed = view.raw[_RECORDS_AT if view.header.magic == 2 else _LEGACY_VALUE_AT :]
-                held += unpacked_size(codec, bytes(packed), LIMIT)
+                held += decompressed_size(codec, bytes(packed), LIMIT)
     except CorruptRecordError:
         pass
     return max(len(buffer), held)
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """Batches that Kafka's classes wrote, as they are and with every flag that matters."""
+    """Yield batches that Kafka's classes wrote, with every relevant flag."""
     for name, raw in captured.batches().items():
         if name.startswith("large-"):
             yield name, b"\x03" + raw
@@ -232,7 +232,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def _decompressed(raw: bytes, header: batch.BatchHeader) -> bytes:
-    """The first batch with its records as they are: a fuzzer does not mend what is compressed."""
+    """Return the first batch uncompressed: mutations of compressed data would be useless."""
     out = bytearray(raw[:_RECORDS_AT])
     out += compression.decompress(header.codec, raw[_RECORDS_AT : header.size])
     out[22] &= 0xF8  # the low byte of the attributes, without the codec
@@ -240,7 +240,7 @@ def _decompressed(raw: bytes, header: batch.BatchHeader) -> bytes:
 
 
 def functions() -> Iterable[FunctionType]:
-    """The walk over batches, and the kernel in plain Python, which stands for its twin."""
+    """Return the functions of the batch reader and of the kernel in plain Python."""
     return functions_of(batch, legacy, compression, PYTHON, _kernel("_pysection"))
 
 

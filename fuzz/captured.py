@@ -1,4 +1,4 @@
-"""Bytes that Kafka's own Java classes wrote: what the fuzzer's inputs are made from."""
+"""Loads bytes that Kafka's Java classes wrote, from which the seeds are made."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TESTS = Path(__file__).parent.parent / "tests"
 
 
 class Frame(NamedTuple):
-    """A frame: the message's name, its version, and the bytes with size and header.
+    """Holds a message's name, its version and its bytes, including size and header.
 
-    A message without a key has neither size nor header: `bare`.
+    A message without an API key has neither size nor header; it is `bare`.
     """
 
     message: str
@@ -24,7 +24,7 @@ class Frame(NamedTuple):
 
 @cache
 def frames() -> tuple[Frame, ...]:
-    """Requests, responses and messages without a key."""
+    """Return requests, responses and messages without an API key."""
     lines = (TESTS / "protocol/data/frames.jsonl").read_text("utf-8").splitlines()
     return tuple(
         Frame(row["message"], row["version"], bytes.fromhex(row["bytes"]), "client_id" not in row)
@@ -34,7 +34,7 @@ def frames() -> tuple[Frame, ...]:
 
 @cache
 def batches() -> dict[str, bytes]:
-    """Record batches and message sets, by name: every magic, every codec, markers."""
+    """Return record batches and message sets by name: every magic and codec, and markers."""
     small = json.loads((TESTS / "records/data/java_batches.json").read_text("utf-8"))["cases"]
     large = json.loads((TESTS / "records/data/java_large_batches.json").read_text("utf-8"))
     found = {name: bytes.fromhex(case["hex"]) for name, case in small.items()}

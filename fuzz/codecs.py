@@ -1,4 +1,4 @@
-"""Every message that is read from the network, and the generated functions that read it."""
+"""Lists the messages that are read from the network and the generated functions that read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 DECODERS: Final = [pair for pair in all_versions() if not issubclass(pair[0], Request)]
-"""Every response, and every message without a key, in each of its versions."""
+"""Every response and every message without an API key, in each of its versions."""
 
 RESPONSES: Final[list[tuple[type[Response], int]]] = [
     (message, version) for message, version in DECODERS if issubclass(message, Response)
@@ -25,31 +25,31 @@ RESPONSES: Final[list[tuple[type[Response], int]]] = [
 """Every response in each of its versions."""
 
 
-def chosen(data: bytes) -> tuple[type[Message], int]:
-    """The message and version that the first two bytes of an input choose."""
+def select_message(data: bytes) -> tuple[type[Message], int]:
+    """Return the message and version that the first two bytes of an input select."""
     return DECODERS[int.from_bytes(data[:2], "big") % len(DECODERS)]
 
 
-def choice(message: type[Message], version: int) -> bytes:
-    """The two bytes that choose this message in this version."""
+def selector(message: type[Message], version: int) -> bytes:
+    """Return the two bytes that select this message in this version."""
     return DECODERS.index((message, version)).to_bytes(2, "big")
 
 
 def decoder_functions() -> Iterator[FunctionType]:
-    """The functions behind every decoder of `DECODERS`, compiled."""
+    """Yield the generated functions of every decoder in `DECODERS`."""
     for message, version in DECODERS:
         yield from functions_of_decoder(message, version)
 
 
 def request_functions() -> Iterator[FunctionType]:
-    """The functions behind the decoders of every request's newest version, compiled."""
+    """Yield the generated functions of the decoders of every request's newest version."""
     for each in api.APIS:
         if not each.removed:
             yield from functions_of_decoder(each.request, each.versions.max)
 
 
 def functions_of_decoder(message: type[Message], version: int) -> Iterator[FunctionType]:
-    """The generated functions that decode a message: one, or more where it is cut in pieces."""
+    """Yield the generated functions that decode a message; large messages have several."""
     entry = compiler.plain_decoder(message, version)
     assert isinstance(entry, FunctionType)
     for value in {id(each): each for each in (entry, *entry.__globals__.values())}.values():
@@ -57,8 +57,8 @@ def functions_of_decoder(message: type[Message], version: int) -> Iterator[Funct
             yield value
 
 
-def decoded_plainly(message: type[Message], version: int, data: bytes) -> Message | None:
-    """What the decoder in plain Python makes of `data`, None if it refuses it."""
+def decode_plain(message: type[Message], version: int, data: bytes) -> Message | None:
+    """Decode `data` with the decoder in plain Python; return None if it raises."""
     try:
         made, end = compiler.plain_decoder(message, version)(data, 0)
     except (IndexError, struct.error, ValueError):

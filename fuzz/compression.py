@@ -1,11 +1,11 @@
-"""The decompressors: one byte chooses the codec, the rest is what a hostile batch would hold."""
+"""The target "compression": one byte selects the codec, the rest is decompressed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from fuzz import captured
-from fuzz.oracle import promise, refused_in_few_words
+from fuzz.oracle import check_error_message, require
 from fuzz.target import Target, functions_of
 from kafka_async.errors import CorruptRecordError
 from kafka_async.records import compression
@@ -24,37 +24,37 @@ if TYPE_CHECKING:
     from kafka_async.records.compression import Decompressed
 
 LIMIT: Final = 256 * 1024
-"""What an input may decompress to here; what is measured has the product's own limit."""
+"""Bytes to which an input may decompress here; measurements use the client's limit."""
 
-_COMES_BACK: Final = 4096
-"""Bytes up to which what was decompressed is compressed again."""
+MAX_ROUND_TRIP_BYTES: Final = 4096
+"""Decompressed bytes up to which the round trip is checked."""
 
 CODECS: Final = tuple(Codec)
 _HEADER_SIZE: Final = 61
 
 
 def run(data: bytes) -> None:
-    """Decompress within a limit; what comes out must be all that comes out."""
-    check(*_parted(data))
+    """Decompress within a limit and check every promise."""
+    check(*_split_input(data))
 
 
 def check(codec: Codec, data: bytes, limit: int = LIMIT) -> Decompressed | None:
-    """What `data` decompresses to, None if it is refused; every promise is held against it."""
+    """Decompress `data` and check every promise; return None if it is corrupt."""
     try:
         plain = decompress(codec, data, limit)
     except CorruptRecordError as error:
-        refused_in_few_words(error, data)
+        check_error_message(error, data)
         return None
     size = len(plain)
-    promise(size <= limit, f"{codec.name} gave {size} bytes, {limit} were allowed")
-    # Beside a large window zstd has half the room; all others take their exact size.
+    require(size <= limit, f"{codec.name} gave {size} bytes, {limit} were allowed")
+    # With a large window zstd may use only half of the limit; other codecs use all of it.
     room = 2 * size if codec is Codec.zstd else size
-    promise(decompress(codec, data, room) == plain, f"{codec.name} refuses a size that fits")
+    require(decompress(codec, data, room) == plain, f"{codec.name} refuses a size that fits")
     if size:
-        promise(_refuses(codec, data, size - 1), f"{codec.name} gives more than it is allowed")
-    if size <= _COMES_BACK:
+        require(_refuses(codec, data, size - 1), f"{codec.name} gives more than it is allowed")
+    if size <= MAX_ROUND_TRIP_BYTES:
         again = decompress(codec, compress(codec, plain), size)
-        promise(again == plain, f"{codec.name} does not come back the same")
+        require(again == plain, f"{codec.name} does not come back the same")
     return plain
 
 
@@ -67,8 +67,8 @@ def _refuses(codec: Codec, data: bytes, limit: int) -> bool:
 
 
 def subject(data: bytes) -> Callable[[], object]:
-    """Decompressing alone, within the product's own limit."""
-    codec, packed = _parted(data)
+    """Return a call that only decompresses, within the client's limit."""
+    codec, packed = _split_input(data)
 
     def unpack() -> object:
         try:
@@ -80,13 +80,13 @@ def subject(data: bytes) -> Callable[[], object]:
 
 
 def size(data: bytes) -> int:
-    """Bytes of the input, or of what it decompresses to if that is more."""
-    codec, packed = _parted(data)
-    return max(len(packed), unpacked_size(codec, packed, MAX_DECOMPRESSED_BYTES_PER_BATCH))
+    """Return the size of the input, or its decompressed size if that is larger."""
+    codec, packed = _split_input(data)
+    return max(len(packed), decompressed_size(codec, packed, MAX_DECOMPRESSED_BYTES_PER_BATCH))
 
 
-def unpacked_size(codec: Codec, packed: bytes, limit: int) -> int:
-    """Bytes that come out; of what is refused, about twice as many as come out before that."""
+def decompressed_size(codec: Codec, packed: bytes, limit: int) -> int:
+    """Return the decompressed size; of corrupt data, up to twice what it decompresses to."""
     try:
         return len(decompress(codec, packed, limit))
     except CorruptRecordError:
@@ -105,12 +105,12 @@ def _too_large(codec: Codec, packed: bytes, limit: int) -> bool:
     return False
 
 
-def _parted(data: bytes) -> tuple[Codec, bytes]:
+def _split_input(data: bytes) -> tuple[Codec, bytes]:
     return CODECS[data[0] % len(CODECS)] if data else Codec.none, data[1:]
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """What Kafka's classes compressed, and our own of several kinds of data."""
+    """Yield data that Kafka's classes compressed, and data that we compress."""
     for name, raw in captured.batches().items():
         if raw[16] == 2 and (header := BatchHeader.unpack(raw)).is_compressed:
             yield f"java-{name}", bytes([header.codec]) + raw[_HEADER_SIZE : header.size]
@@ -123,7 +123,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def functions() -> Iterable[FunctionType]:
-    """What is ours of the decompressors; the libraries below are not instrumented."""
+    """Return our functions; the compression libraries are not instrumented."""
     return functions_of(compression)
 
 

@@ -1,4 +1,4 @@
-"""One process of the fuzzer: `python -m fuzz.engine TARGET SEEDS`, then libFuzzer's options."""
+"""Runs one fuzzing process: `python -m fuzz.engine TARGET SEEDS`, then libFuzzer's options."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from atheris.instrument_bytecode import instrument_func
 from fuzz.target import load
 
 FAILED = 3
-"""Exit status if the fuzzer did not come to fuzzing."""
+"""Exit status if fuzzing did not start."""
 
 
 def main(arguments: list[str]) -> None:
-    """Write the seeds into their folder, instrument the target and fuzz; ends the process."""
+    """Write the seeds, instrument the target and set up the fuzzer."""
     program, name, folder, *options = arguments
     target = load(name)
     seeds = Path(folder)
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv)
-    except Exception:  # noqa: BLE001 said, and told by the exit status
+    except Exception:  # noqa: BLE001 printed, and told by the exit status
         traceback.print_exc()
         sys.exit(FAILED)
     atheris.Fuzz()

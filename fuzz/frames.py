@@ -1,7 +1,8 @@
-"""Frames: a stream cut by both frame readers, and every frame read as request and as response.
+"""The target "frames": both frame readers split a stream; frames are decoded.
 
-The first byte of an input says in what pieces the stream arrives, the next two which response the
-frames are also taken for; the rest is the stream, sizes included.
+The first byte of an input determines the pieces in which the stream arrives. The next two bytes
+select the response as which the frames are decoded, besides as a request. The rest is the stream,
+sizes included.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from fuzz import captured
 from fuzz.codecs import RESPONSES, functions_of_decoder, request_functions
-from fuzz.oracle import comes_back, promise, refused_in_few_words, same
+from fuzz.oracle import check_error_message, check_round_trip, require, same
 from fuzz.target import Target, functions_of
 from kafka_async.cluster import framing
 from kafka_async.embedded import network
@@ -32,41 +33,44 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FunctionType
 
-CAP: Final = 1024 * 1024
-"""The largest frame that the readers accept here."""
+MAX_FRAME_SIZE: Final = 1024 * 1024
+"""Bytes of the largest frame that the readers accept here."""
 
-HEAD: Final = 3
+PREFIX_SIZE: Final = 3
 """Bytes of an input before the stream."""
 
-_MANY: Final = 64
-"""Pieces that a stream may arrive in, and frames of it that are decoded."""
+MAX_PIECES: Final = 64
+"""Maximum pieces in which a stream arrives, and frames of it that are decoded."""
 
 
 def run(data: bytes) -> None:
-    """Cut the stream, and decode what was cut."""
-    if len(data) < HEAD:
+    """Split the stream with both readers and decode the frames."""
+    if len(data) < PREFIX_SIZE:
         return
-    stream = data[HEAD:]
-    piece = max(1 + data[0] ** 2, len(stream) // _MANY)
-    by_client = _by_client(stream, piece)
-    promise(
-        by_client == cut(stream, framing.MIN_FRAME_SIZE), "the client's reader cuts other frames"
+    stream = data[PREFIX_SIZE:]
+    piece = max(1 + data[0] ** 2, len(stream) // MAX_PIECES)
+    by_client = _read_as_client(stream, piece)
+    require(
+        by_client == split_frames(stream, framing.MIN_FRAME_SIZE),
+        "the client's reader returns other frames",
     )
-    frames, refused = cut(stream)
-    promise(_by_broker(stream, piece) == (frames, refused), "the broker's cuts other frames")
-    response, version = RESPONSES[int.from_bytes(data[1:HEAD], "big") % len(RESPONSES)]
-    for frame in frames[:_MANY]:
+    frames, refused = split_frames(stream)
+    require(
+        _read_as_broker(stream, piece) == (frames, refused), "the broker's returns other frames"
+    )
+    response, version = RESPONSES[int.from_bytes(data[1:PREFIX_SIZE], "big") % len(RESPONSES)]
+    for frame in frames[:MAX_PIECES]:
         check_request(frame)
         check_response(frame, response, version)
 
 
-def cut(stream: bytes, smallest: int = 0) -> tuple[list[bytes], bool]:
-    """The complete frames before the first impossible size, and whether there is such a size."""
+def split_frames(stream: bytes, smallest: int = 0) -> tuple[list[bytes], bool]:
+    """Return the frames before the first impossible size, and True if there is such a size."""
     frames: list[bytes] = []
     at = 0
     while len(stream) - at >= 4:
         (size,) = struct.unpack_from(">i", stream, at)
-        if not smallest <= size <= CAP:
+        if not smallest <= size <= MAX_FRAME_SIZE:
             return frames, True
         if len(stream) - at - 4 < size:
             break
@@ -75,100 +79,102 @@ def cut(stream: bytes, smallest: int = 0) -> tuple[list[bytes], bool]:
     return frames, False
 
 
-def _by_client(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
-    reader = framing.FrameReader(CAP, framing.ReceiveBudget(4 * CAP), _unblocked)
+def _read_as_client(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
+    reader = framing.FrameReader(
+        MAX_FRAME_SIZE, framing.ReceiveBudget(4 * MAX_FRAME_SIZE), _unblocked
+    )
     frames: list[bytes] = []
     try:
-        for count in _arriving(reader, stream, piece):
+        for count in _feed(reader, stream, piece):
             reader.received(count, lambda frame: frames.append(bytes(frame)))
     except framing.FrameSizeError as error:
-        refused_in_few_words(error, stream)
-        return _whole(frames, stream, framing.MIN_FRAME_SIZE), True
+        check_error_message(error, stream)
+        return _check_prefix(frames, stream, framing.MIN_FRAME_SIZE), True
     return frames, False
 
 
-def _by_broker(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
-    reader = network.RequestFrameReader(CAP)
+def _read_as_broker(stream: bytes, piece: int) -> tuple[list[bytes], bool]:
+    reader = network.RequestFrameReader(MAX_FRAME_SIZE)
     frames: list[bytes] = []
     try:
-        for count in _arriving(reader, stream, piece):
+        for count in _feed(reader, stream, piece):
             frames += map(bytes, reader.received(count))
     except DecodeError as error:
-        refused_in_few_words(error, stream)
-        return _whole(frames, stream, 0), True
+        check_error_message(error, stream)
+        return _check_prefix(frames, stream, 0), True
     return frames, False
 
 
-def _arriving(
+def _feed(
     reader: framing.FrameReader | network.RequestFrameReader, stream: bytes, piece: int
 ) -> Iterator[int]:
-    """Put the stream into the reader's room piece by piece; gives the size of each."""
+    """Copy the stream into the reader's buffer piece by piece; yield the size of each."""
     at = 0
     while at < len(stream):
         room = reader.room()
-        promise(room.nbytes, "a reader has no room")
+        require(room.nbytes, "a reader has no room")
         count = min(piece, room.nbytes, len(stream) - at)
         room[:count] = stream[at : at + count]
         at += count
         yield count
 
 
-def _whole(frames: list[bytes], stream: bytes, smallest: int) -> list[bytes]:
-    """All frames before an impossible size: a reader may give up those that came in its piece."""
-    wanted, _ = cut(stream, smallest)
-    promise(frames == wanted[: len(frames)], "a reader cuts other frames before it refuses")
+def _check_prefix(frames: list[bytes], stream: bytes, smallest: int) -> list[bytes]:
+    """Check frames before an impossible size; a reader may drop those of the same piece."""
+    wanted, _ = split_frames(stream, smallest)
+    require(frames == wanted[: len(frames)], "a reader returns other frames before its error")
     return wanted
 
 
 def _unblocked(blocked: bool) -> None:
-    promise(not blocked, "the reader waits for a budget that is large enough")
+    require(not blocked, "the reader waits for a budget that is large enough")
 
 
-# -- what a frame holds ---------------------------------------------------------------------------
+# -- decoding frames ------------------------------------------------------------------------------
 
 
 def check_request(frame: bytes) -> None:
-    """Read a frame as a request; what can be read comes back."""
+    """Decode a frame as a request and check the round trip."""
     try:
         head, start = decode_request_header(frame)
-        promise(0 < start <= len(frame), "a header that ends outside its frame")
+        require(0 < start <= len(frame), "a header that ends outside its frame")
         read, request = decode_request(frame)
     except (DecodeError, UnsupportedVersionError) as error:
-        refused_in_few_words(error, frame)
+        check_error_message(error, frame)
         return
-    promise(read == head, "two readings of one header")
+    require(read == head, "two readings of one header")
     written = b"".join(
         encode_request(request, head.api_version, head.correlation_id, head.client_id)
     )
-    promise(cut(written) == ([written[4:]], False), "a request's frame has another size")
+    require(split_frames(written) == ([written[4:]], False), "a request's frame has another size")
     again = decode_request(written[4:])
-    promise(again[0] == head and same(again[1], request), "a request does not come back")
+    require(again[0] == head and same(again[1], request), "a request does not come back")
 
 
 def check_response(frame: bytes, response: type[Response], version: int) -> None:
-    """Read a frame as that response; what can be read comes back."""
+    """Decode a frame as a response and check the round trip."""
     try:
         number = response_correlation_id(frame)
         read, message = decode_response(frame, response, version)
     except DecodeError as error:
-        refused_in_few_words(error, frame)
+        check_error_message(error, frame)
         return
-    promise(read == number, "two readings of one correlation id")
+    require(read == number, "two readings of one correlation id")
     written = b"".join(encode_response(message, version, number))
     again = decode_response(written[4:], response, version)
-    promise(again[0] == number, "a response's number does not come back")
-    comes_back(message, version)
+    require(again[0] == number, "a response's number does not come back")
+    check_round_trip(message, version)
 
 
-# -- what is measured, and what it begins with ----------------------------------------------------
+# -- measurement and seeds ------------------------------------------------------------------------
 
 
 def subject(data: bytes) -> Callable[[], object]:
-    """Cutting the stream as a client does, and decoding each frame as a request."""
-    stream = data[HEAD:]
+    """Return a call that splits the stream as a client and decodes each frame as a request."""
+    stream = data[PREFIX_SIZE:]
 
     def read() -> object:
-        frames, _ = _by_client(stream, len(stream))
+        frames, _ = _read_as_client(stream, len(stream))
         kept: list[object] = []
         for frame in frames:
             try:
@@ -181,7 +187,7 @@ def subject(data: bytes) -> Callable[[], object]:
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """Frames that Kafka's classes wrote, one at a time and in a row."""
+    """Yield frames that Kafka's classes wrote, one by one and all together."""
     requests: list[bytes] = []
     for number, frame in enumerate(captured.frames()):
         if frame.bare:
@@ -198,7 +204,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def functions() -> Iterable[FunctionType]:
-    """Both readers, the headers, and the newest version of every request."""
+    """Yield the functions of both readers, the headers and every request's newest version."""
     yield from functions_of(framing, header, wire)
     for value in vars(network.RequestFrameReader).values():
         if callable(value) and hasattr(value, "__code__"):

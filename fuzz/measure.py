@@ -1,9 +1,9 @@
-"""The second look at a corpus, in a process without instruments: promises, CPU time and memory.
+"""Replays a corpus without instrumentation: checks promises, measures CPU time and memory.
 
     python -m fuzz.measure TARGET FILE_OR_FOLDER...    prints JSON
 
-The best of several runs of an input counts, in time of this process: a noisy machine must not make
-a finding. Memory is what Python objects take at their peak, by tracemalloc.
+The fastest of several runs of an input counts, in CPU time of this process, so that a noisy machine
+makes no finding. Memory is the peak of Python objects, measured by tracemalloc.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from fuzz.target import Target
 
-TIMES, MORE_TIMES = 3, 20
-"""Runs of an input, and of one that seems too slow."""
+REPEATS, MORE_REPEATS = 3, 20
+"""Runs of an input, and additional runs of one that seems too slow."""
 
 
 @dataclass
 class Finding:
-    """What is wrong with one input."""
+    """Describes a broken promise of one input."""
 
     file: str
     what: str
@@ -39,16 +39,16 @@ class Finding:
 
 @dataclass
 class Replay:
-    """What came of a corpus.
+    """Holds the results of a corpus.
 
     Attributes:
-        inputs: how many there were.
-        cpu_ms: the most CPU for 64 KiB, in milliseconds, of the inputs that take longer than any
-            input may.
-        cpu_ms_input: the most CPU that an input took, whatever its size.
-        memory_factor: the most bytes of memory for a byte, above what any input may cost.
-        memory_mib: the most memory that an input took, in MiB.
-        rss_mib: the most memory that the process had, in MiB.
+        inputs: Number of inputs.
+        cpu_ms: Maximum CPU milliseconds per 64 KiB, of inputs above `CPU_FLOOR`.
+        cpu_ms_input: Maximum CPU milliseconds of an input.
+        memory_factor: Maximum bytes of memory per input byte, without the target's overhead.
+        memory_mib: Maximum memory of an input, in MiB.
+        rss_mib: Maximum resident memory of the process, in MiB.
+        findings: Broken promises.
     """
 
     inputs: int = 0
@@ -61,12 +61,12 @@ class Replay:
 
 
 def replay(target: Target, files: Iterable[Path]) -> Replay:
-    """Hold every promise against each input, then measure the product's part alone."""
+    """Check every promise for each input, then measure the client's code alone."""
     made = Replay()
     inputs = [(file, file.read_bytes()) for file in files]
     for file, data in inputs:
         made.inputs += 1
-        _judge(target, file, data, made)
+        _check_input(target, file, data, made)
     tracemalloc.start()
     for file, data in inputs:
         _measure_memory(target, file, data, made)
@@ -75,18 +75,18 @@ def replay(target: Target, files: Iterable[Path]) -> Replay:
     return made
 
 
-def _judge(target: Target, file: Path, data: bytes, made: Replay) -> None:
+def _check_input(target: Target, file: Path, data: bytes, made: Replay) -> None:
     try:
         target.run(data)
-    except Exception as error:  # noqa: BLE001 whatever is not allowed is what is looked for
+    except Exception as error:  # noqa: BLE001 any other exception is a finding
         made.findings.append(Finding(str(file), f"{type(error).__name__}: {str(error)[:200]}"))
         return
     size = target.size(data)
     subject = target.subject(data)
     allowed = allowed_cpu(size)
-    best = min(cpu_seconds(subject) for _ in range(TIMES))
+    best = min(cpu_seconds(subject) for _ in range(REPEATS))
     if best > allowed:
-        best = min(best, *(cpu_seconds(subject) for _ in range(MORE_TIMES)))
+        best = min(best, *(cpu_seconds(subject) for _ in range(MORE_REPEATS)))
     if best > CPU_FLOOR:
         made.cpu_ms = max(made.cpu_ms, round(1000 * best * CPU_BYTES / size, 2))
     made.cpu_ms_input = max(made.cpu_ms_input, round(1000 * best, 2))
@@ -96,7 +96,7 @@ def _judge(target: Target, file: Path, data: bytes, made: Replay) -> None:
 
 
 def cpu_seconds(subject: Callable[[], object]) -> float:
-    """CPU time of one call."""
+    """Return the CPU time of one call in seconds."""
     begun = time.process_time()
     subject()
     return time.process_time() - begun
@@ -114,7 +114,7 @@ def _measure_memory(target: Target, file: Path, data: bytes, made: Replay) -> No
 
 
 def memory_peak(subject: Callable[[], object]) -> int:
-    """Bytes of Python objects that one call takes at its peak; tracemalloc is running."""
+    """Return the peak bytes of Python objects of one call; tracemalloc must be running."""
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     kept = subject()
@@ -124,7 +124,7 @@ def memory_peak(subject: Callable[[], object]) -> int:
 
 
 def files_of(arguments: Iterable[str]) -> Iterator[Path]:
-    """The files that are named, and those in the folders that are named."""
+    """Yield the given files, and the files in the given folders."""
     for path in map(Path, arguments):
         yield from sorted(path.iterdir()) if path.is_dir() else [path]
 

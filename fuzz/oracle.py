@@ -1,4 +1,4 @@
-"""What must hold of every input: the promises that a fuzzer tries to break."""
+"""The promises that must hold for every input."""
 
 from __future__ import annotations
 
@@ -12,59 +12,62 @@ if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
 MEMORY_FACTOR: Final = 32
-"""Bytes of memory that a byte of input, or a byte that it decompresses to, may cost."""
+"""Bytes of memory per byte of input, or per byte of decompressed input."""
 
 MESSAGE_FACTOR: Final = 64
-"""The same for a message, whose shortest texts become objects of 80 bytes."""
+"""The same for a message, whose shortest strings become objects of 80 bytes."""
 
 MEMORY_LIMIT: Final = 256 * 1024 * 1024
-"""Bytes of memory that no input may cost, whatever its size."""
+"""Bytes of memory that no input may exceed, whatever its size."""
 
 CPU_SECONDS: Final = 0.050
 CPU_BYTES: Final = 64 * 1024
-"""At most so much CPU for so many bytes of input, or bytes that it decompresses to."""
+"""Maximum CPU seconds per this number of input bytes, or of decompressed bytes."""
 
 CPU_FLOOR: Final = 0.002
-"""Seconds of CPU that any input may take: what a call costs at all is not the input's doing."""
+"""CPU seconds that any input may take: the fixed cost of a call."""
 
 MAX_ERROR_TEXT: Final = 300
-"""Characters of an error's text."""
+"""Maximum characters of an error's text."""
 
 MAX_CARRIED: Final = 64
-"""Bytes of the input, in a row, that an error may carry."""
+"""Maximum consecutive bytes of the input that an error may contain."""
 
 
 class Finding(AssertionError):
-    """A promise is broken."""
+    """Raised for a broken promise."""
 
 
-def promise(kept: object, sentence: str) -> None:
-    """Raise a Finding that says `sentence` unless the promise is kept."""
-    if not kept:
-        raise Finding(sentence)
+def require(condition: object, message: str) -> None:
+    """Raise Finding unless the condition is true."""
+    if not condition:
+        raise Finding(message)
 
 
-def refused_in_few_words(error: Exception, data: bytes) -> None:
-    """An input was refused, with an error that is allowed: it must not carry the input along."""
+def check_error_message(error: Exception, data: bytes) -> None:
+    """Require that the error for an input is short and does not contain the input."""
     text = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    promise(len(text) <= MAX_ERROR_TEXT, f"an error of {len(text)} characters")
-    for spelt, width in ((data.decode("latin-1"), 1), (data.hex(), 2)):
+    require(len(text) <= MAX_ERROR_TEXT, f"an error of {len(text)} characters")
+    for text_of_input, width in ((data.decode("latin-1"), 1), (data.hex(), 2)):
         size = width * (MAX_CARRIED + 1)
         runs = (text[at : at + size] for at in range(len(text) - size + 1))
-        promise(not any(run in spelt for run in runs), f"an error that carries its input: {text}")
+        require(
+            not any(run in text_of_input for run in runs),
+            f"an error that carries its input: {text}",
+        )
 
 
-def comes_back(message: Message, version: int) -> None:
-    """What was decoded can be encoded, and decodes to the same."""
+def check_round_trip(message: Message, version: int) -> None:
+    """Require that a decoded message can be encoded and decodes to the same."""
     written = message.encode(version)
     again = type(message).decode(written, version)
     name = f"{type(message).__name__} version {version}"
-    promise(same(again, message), f"{name} does not come back the same")
-    promise(again.encode(version) == written, f"{name} is not written the same again")
+    require(same(again, message), f"{name} does not come back the same")
+    require(again.encode(version) == written, f"{name} is not written the same again")
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are equal, where a float that is no number equals another such."""
+    """Return True if two values are equal; NaN equals NaN."""
     if isinstance(one, float) and isinstance(other, float):
         return one == other or (one != one and other != other)
     if isinstance(one, Struct) and type(one) is type(other):
@@ -77,10 +80,10 @@ def same(one: object, other: object) -> bool:
 
 
 def allowed_memory(size: int, overhead: int, factor: int = MEMORY_FACTOR) -> int:
-    """Return the bytes of memory that an input of `size` bytes may cost."""
+    """Return the bytes of memory that an input of `size` bytes may take."""
     return min(factor * size + overhead, MEMORY_LIMIT)
 
 
 def allowed_cpu(size: int) -> float:
-    """Seconds of CPU that an input of `size` bytes may take."""
+    """Return the CPU seconds that an input of `size` bytes may take."""
     return max(CPU_FLOOR, CPU_SECONDS * size / CPU_BYTES)

@@ -1,4 +1,4 @@
-"""Runs the fuzzer in processes of its own, and keeps what came of it."""
+"""Runs fuzzing processes and stores their results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
 FOLDER: Final = ROOT / "artifacts/fuzz"
-"""Where the corpus, the findings, the logs and the state of the long run lie."""
+"""Folder of the corpus, the findings, the logs and the state of the long run."""
 
 MAX_LENGTH: Final = 64 * 1024
-SECONDS_AN_INPUT: Final = 10
-MEGABYTES: Final = 1024
-"""What ends a run as a finding at once; what is promised is measured afterwards."""
+MAX_SECONDS_PER_INPUT: Final = 10
+MAX_MEMORY_MB: Final = 1024
+"""Limits that end a run with a finding; the promised limits are measured afterwards."""
 
-_PATIENCE: Final = 120  # seconds that a process may take beside its fuzzing: seeds, instruments
+_STARTUP_TIMEOUT: Final = 120  # seconds for writing seeds and instrumenting, besides fuzzing
 _PROGRESS: Final = re.compile(r"^#\d+\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)/", re.MULTILINE)
 _EXECUTIONS: Final = re.compile(r"^stat::number_of_executed_units: (\d+)$", re.MULTILINE)
 _SECONDS: Final = re.compile(r"^Done \d+ runs in (\d+) second", re.MULTILINE)
@@ -28,29 +28,30 @@ _EXCEPTION: Final = "=== Uncaught Python exception: ==="
 
 
 class FuzzerFailed(RuntimeError):
-    """The fuzzer itself did not run: it says nothing about the product."""
+    """Raised if the fuzzer itself failed, which says nothing about the client."""
 
 
 @dataclass
 class Finding:
-    """An input that breaks a promise: the file that holds it, and what it breaks."""
+    """Names an input that breaks a promise, and the promise."""
 
     file: str
     what: str
 
     def replay(self, target: str) -> str:
-        """The command that repeats it."""
+        """Return the command that repeats it."""
         return f"{Path(sys.executable)} -m fuzz replay {target} {self.file}"
 
 
 @dataclass
 class Run:
-    """What came of one run over one target.
+    """Holds the result of one run of one target.
 
     Attributes:
-        coverage: edges that were reached; `features`: edges and how often, as libFuzzer counts.
-        corpus: inputs that are kept because each reaches something of its own.
-        replays: by kernel, what the second look measured.
+        coverage: Edges that were reached.
+        features: Edges and how often they were reached, as libFuzzer counts them.
+        corpus: Number of inputs that are kept because each reaches a new feature.
+        replays: Measurements of the replay, by kernel.
     """
 
     target: str
@@ -63,8 +64,8 @@ class Run:
     findings: list[Finding] = field(default_factory=list[Finding])
     replays: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
-    def line(self) -> str:
-        """The run in one line."""
+    def summary(self) -> str:
+        """Return the run in one line."""
         rate = self.executions / max(self.seconds, 1)
         return (
             f"{self.target:12} {self.executions:>11,} executions {rate:>8,.0f}/s, "
@@ -74,28 +75,28 @@ class Run:
 
 
 def fuzz(target: str, *, seconds: int, runs: int, seed: int, folder: Path = FOLDER) -> Run:
-    """Fuzz a target for so many seconds or runs, 0 for no bound, on with the corpus in `folder`.
+    """Fuzz a target for `seconds` or `runs`, 0 for no limit, with the corpus in `folder`.
 
-    Raises FuzzerFailed if the fuzzer did not start, or stopped for no reason of the target's.
+    Raises FuzzerFailed if the fuzzer did not start, or failed without a finding.
     """
     corpus, findings, log = (folder / part / target for part in ("corpus", "findings", "log"))
     for path in (corpus, findings, log.parent):
         path.mkdir(parents=True, exist_ok=True)
     known = set(findings.iterdir())
     options = [
-        f"-seed={seed or 1}",  # 0 would be "any"
+        f"-seed={seed or 1}",  # 0 would be a random seed
         f"-max_total_time={seconds}",
         f"-runs={runs or -1}",
         f"-max_len={MAX_LENGTH}",
-        f"-timeout={SECONDS_AN_INPUT}",
-        f"-rss_limit_mb={MEGABYTES}",
+        f"-timeout={MAX_SECONDS_PER_INPUT}",
+        f"-rss_limit_mb={MAX_MEMORY_MB}",
         f"-artifact_prefix={findings}/",
         "-print_final_stats=1",
         str(corpus),
     ]
     command = [sys.executable, "-m", "fuzz.engine", target, str(folder / "seeds" / target)]
     with log.open("wb") as out:
-        status = _wait([*command, *options], out, seconds + _PATIENCE if seconds else None)
+        status = _wait([*command, *options], out, seconds + _STARTUP_TIMEOUT if seconds else None)
     text = log.read_text("utf-8", "replace")
     made = Run(target, seed)
     _read_progress(made, text)
@@ -139,17 +140,17 @@ def _read_progress(made: Run, text: str) -> None:
 
 
 def _what(text: str, path: Path) -> str:
-    """What libFuzzer found, in a line: the exception, or that it took too long or too much."""
+    """Return libFuzzer's finding in one line: the exception, or the exceeded limit."""
     _, found, rest = text.partition(_EXCEPTION)
     lines = [line for line in rest.splitlines() if line.strip()]
     return lines[0][:300] if found and lines else path.name.partition("-")[0]
 
 
-# -- the second look ------------------------------------------------------------------------------
+# -- replay ---------------------------------------------------------------------------------------
 
 
 def replay(made: Run, kernels: tuple[str, ...] = ("c",), folder: Path = FOLDER) -> None:
-    """Replay the whole corpus without instruments, with each kernel; adds to the run's findings."""
+    """Replay the corpus without instrumentation on each kernel; add to the run's findings."""
     places = [str(folder / part / made.target) for part in ("seeds", "corpus")]
     for kernel in kernels:
         found = measure(made.target, kernel, places)
@@ -161,7 +162,7 @@ def replay(made: Run, kernels: tuple[str, ...] = ("c",), folder: Path = FOLDER) 
 
 
 def measure(target: str, kernel: str, places: list[str]) -> dict[str, Any]:
-    """What fuzz.measure says of files and folders, in a process of its own."""
+    """Return the JSON of fuzz.measure for files and folders, run in a separate process."""
     done = subprocess.run(
         [sys.executable, "-m", "fuzz.measure", target, *places],
         cwd=ROOT,
@@ -177,13 +178,13 @@ def measure(target: str, kernel: str, places: list[str]) -> dict[str, Any]:
     return found
 
 
-# -- what the long run has done so far ------------------------------------------------------------
+# -- state of the long run ------------------------------------------------------------------------
 
 
-def remember(made: Run, folder: Path = FOLDER) -> dict[str, Any]:
-    """Add a run to the state of the long run; gives what stands there of its target."""
+def save_run(made: Run, folder: Path = FOLDER) -> dict[str, Any]:
+    """Add a run to the state of the long run; return the entry of its target."""
     path = folder / "state.json"
-    state = remembered(folder)
+    state = load_state(folder)
     entry = state.setdefault(made.target, {"executions": 0, "seconds": 0, "runs": []})
     entry["executions"] += made.executions
     entry["seconds"] += made.seconds
@@ -194,7 +195,7 @@ def remember(made: Run, folder: Path = FOLDER) -> dict[str, Any]:
     return entry
 
 
-def remembered(folder: Path = FOLDER) -> dict[str, Any]:
-    """The state of the long run by target; empty before its first run."""
+def load_state(folder: Path = FOLDER) -> dict[str, Any]:
+    """Return the state of the long run by target; empty before the first run."""
     path = folder / "state.json"
     return json.loads(path.read_text("utf-8")) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""What can be fuzzed: a name, a function over bytes, and what it starts from."""
+"""Describes the targets of the fuzzer."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 NAMES: Final = ("batches", "responses", "frames", "compression")
-"""Every target; each is the module of its name."""
+"""Every target; each is a module of that name."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One function over bytes, with all that a fuzzer has to know of it.
+    """Describes a function of bytes and how it is fuzzed and measured.
 
     Attributes:
-        run: gives an input to the product and holds every promise against what it does.
-        subject: the product's part alone, made ready for an input: call what it gives to measure.
-        size: how many bytes an input counts for: its own, or those that it decompresses to.
-        seeds: inputs to begin with, by name.
-        functions: what is instrumented, so that coverage guides the fuzzer.
-        overhead: bytes of memory that any input may cost: buffers of a fixed size.
-        factor: bytes of memory that a byte of input may cost above that.
+        name: Name of the target.
+        run: Passes an input to the client and checks every promise.
+        subject: Prepares an input and returns a call of the client's code alone, for measurement.
+        size: Returns the size of an input, or its decompressed size if that is larger.
+        seeds: Yields the first inputs, by name.
+        functions: Returns the functions to instrument, whose coverage guides the fuzzer.
+        overhead: Bytes of memory that any input may take, for buffers of a fixed size.
+        factor: Bytes of memory per byte of input above that.
     """
 
     name: str
@@ -41,14 +42,14 @@ class Target:
 
 
 def load(name: str) -> Target:
-    """The target of that name, or of a module with dots in its name. Imports the product."""
+    """Return the target of that name, or of a module whose name has dots; import the client."""
     target = importlib.import_module(name if "." in name else f"fuzz.{name}").TARGET
     assert isinstance(target, Target)
     return target
 
 
 def functions_of(*modules: ModuleType) -> Iterator[FunctionType]:
-    """Every function and method that these modules define."""
+    """Yield every function and method that these modules define."""
     for module in modules:
         for value in vars(module).values():
             if getattr(value, "__module__", None) != module.__name__:
@@ -62,6 +63,6 @@ def functions_of(*modules: ModuleType) -> Iterator[FunctionType]:
 def _functions(value: object) -> Iterator[FunctionType]:
     if isinstance(value, property):
         value = value.fget
-    value = getattr(value, "__func__", value)  # of what a class or nothing is bound to
+    value = getattr(value, "__func__", value)  # of a class method or static method
     if isinstance(value, FunctionType):
         yield value

@@ -1,1 +1,1 @@
-"""The compiled kernel under libFuzzer; its corpus again under AddressSanitizer and for its cost."""
+"""Fuzzes the compiled kernel with libFuzzer; replays corpora with AddressSanitizer and for cost."""

@@ -1,11 +1,11 @@
-"""make fuzz-kernel: fuzz the compiled kernel, then replay what was found for memory and for cost.
+"""make fuzz-kernel: fuzz the compiled kernel, then replay the corpora for memory and for cost.
 
     python -m fuzz.kernel --seconds 600 --seed 7     every target, ten minutes in all
     python -m fuzz.kernel --targets batches --runs 10000000
     python -m fuzz.kernel --targets batches --replay FILE
 
-The corpora stay in artifacts/fuzz/kernel and the next run goes on from them. The exit status is 1
-if there is a finding, and 2 if this machine cannot build the instrumented kernel.
+The corpora stay in artifacts/fuzz/kernel, and the next run continues with them. The exit status is
+1 if there is a finding, and 2 if this machine cannot build the instrumented kernel.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ DIRECTORY = ROOT / "artifacts" / "fuzz" / "kernel"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; returns the exit status."""
+    """Run the command line; return the exit status."""
     options = _parser().parse_args(arguments)
-    begun = time.monotonic()
+    started = time.monotonic()
     try:
         clang = require_clang()
         built = build(clang, options.directory / "build", options.sources)
     except ToolchainError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"built with {clang.version} in {time.monotonic() - begun:.1f} s", flush=True)
+    print(f"built with {clang.version} in {time.monotonic() - started:.1f} s", flush=True)
     campaign = Campaign(built, options.directory.resolve(), options.every, options.max_size)
     for target in options.targets:
         campaign.prepare(target)
     if options.replay is not None:
         (target,) = options.targets
         act = campaign.measure if options.measure else campaign.check
-        return _tell("replay", target, act(target, options.replay.resolve()))
+        return _report("replay", target, act(target, options.replay.resolve()))
     findings = 0
     if not options.only_replay:
         findings += _fuzz(campaign, options)
     for target in options.targets:
-        findings += _tell("AddressSanitizer", target, campaign.check(target))
+        findings += _report("AddressSanitizer", target, campaign.check(target))
     for target in options.targets:
-        findings += _tell("cost", target, campaign.measure(target))
+        findings += _report("cost", target, campaign.measure(target))
     print(f"{findings} findings" if findings else "no findings")
     return 1 if findings else 0
 
@@ -84,15 +84,15 @@ def _fuzz(campaign: Campaign, options: argparse.Namespace) -> int:
             f"{run.executions:,} executions, {run.per_second:,} a second, "
             f"{run.edges} edges, {kept} inputs kept"
         )
-        findings += _tell("fuzz", target, run)
+        findings += _report("fuzz", target, run)
         executions += run.executions
     print(f"{executions:,} executions in all")
     if not findings:
-        _tell_coverage(campaign, options)
+        _report_coverage(campaign, options)
     return findings
 
 
-def _tell_coverage(campaign: Campaign, options: argparse.Namespace) -> None:
+def _report_coverage(campaign: Campaign, options: argparse.Namespace) -> None:
     functions = campaign.coverage(options.targets)
     reached, edges = (sum(counts[part] for counts in functions.values()) for part in (0, 1))
     share = reached / max(edges, 1)
@@ -102,7 +102,7 @@ def _tell_coverage(campaign: Campaign, options: argparse.Namespace) -> None:
             print(f"  {some:4} of {all_:4}  {name}")
 
 
-def _tell(what: str, target: str, run: Run) -> int:
+def _report(what: str, target: str, run: Run) -> int:
     print(f"{what:16} {target:9} {run.summary}", flush=True)
     for finding in run.findings:
         print(f"FINDING in {target} ({what}): {finding}", flush=True)

@@ -1,7 +1,7 @@
-"""The instrumented kernels: the same source compiled by clang, once for coverage, once for memory.
+"""Compiles the kernel with clang twice: with counters for coverage, and with AddressSanitizer.
 
-A build is kept below its directory under a name made of everything that went into it, so that a
-changed source, compiler or flag is a new build and an unchanged one costs nothing.
+A build is kept under a hash of its sources, compiler and flags, so that it is compiled again only
+if one of them changes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MODULES = ("_ckernel", "_ccodec")
 
 COMMON = ["-gline-tables-only", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-O1"]
 COVERAGE = ["-fwrapv", "-fsanitize=fuzzer-no-link"]
-# Without -fwrapv, which Python compiles extensions with: so an overflow that it would hide is told.
+# Without -fwrapv, which Python uses for extensions, so that overflows are reported.
 MEMORY = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-shared-libasan"]
 COUNTERS = HERE / "counters.c"
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The directories of the instrumented kernels, libFuzzer's module, and who made them."""
+    """Holds the directories of the instrumented kernels, libFuzzer's module and the compiler."""
 
     coverage: Path
     memory: Path
@@ -39,10 +39,10 @@ class Build:
 
 
 def build(clang: Clang, directory: Path, sources: Path = SOURCES) -> Build:
-    """The two kernels and libFuzzer's module, compiled if they are not there yet.
+    """Compile both kernels and libFuzzer's module unless they exist already.
 
     Raises:
-        ToolchainError: Cython or the compiler refused.
+        ToolchainError: Cython or the compiler failed.
     """
     compiler = Compiler(clang, directory)
     kernel = [sources / f"{name}.pyx" for name in MODULES]
@@ -58,7 +58,7 @@ def build(clang: Clang, directory: Path, sources: Path = SOURCES) -> Build:
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Extension modules of Cython sources, by clang, below a directory."""
+    """Compiles extension modules from Cython sources with clang."""
 
     clang: Clang
     directory: Path
@@ -66,7 +66,7 @@ class Compiler:
     def extensions(
         self, name: str, sources: list[Path], flags: list[str], with_plain: Path | None = None
     ) -> Path:
-        """The directory of the modules; `with_plain` is linked to each without the flags."""
+        """Return the directory of the modules; `with_plain` is linked, compiled without flags."""
         key = hashlib.sha256(sys.version.encode())
         for word in (self.clang.version, *COMMON, *flags):
             key.update(word.encode())
@@ -85,7 +85,7 @@ class Compiler:
 
     def _compile(self, home: Path, source: Path, flags: list[str], with_plain: Path | None) -> None:
         c_file = home / f"{source.stem}.c"
-        # The kernel names its own structs, and Cython makes those names of the module's whole one.
+        # The kernel refers to its own structs, whose names Cython derives from the module's name.
         name = f"kafka_async.kernel.{source.stem}" if source.stem in MODULES else source.stem
         cython = [sys.executable, "-m", "cython", "-3", "--module-name", name]
         _run(*cython, str(source), "-o", str(c_file))

@@ -1,8 +1,7 @@
-"""Which of the kernel's code a corpus reaches, counted in a process of its own.
+"""Counts the edges of the kernel that corpora reach, in a separate process.
 
-python -m fuzz.kernel.coverage KERNEL ENGINE TARGET=DIRECTORY... prints JSON: of each function of
-the kernel how many edges there are, and how many were reached. What Cython adds around them, its
-own helpers and the module's set-up, is not counted.
+python -m fuzz.kernel.coverage KERNEL ENGINE TARGET=DIRECTORY... prints JSON: the reached edges and
+all edges of each kernel function. Cython's helpers and the module's initialization do not count.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ OURS = re.compile(r"__pyx_(pf|pw|f|getprop|setprop)_\w*?_(c(?:kernel|codec)_.+)"
 
 
 def main(kernel: str, engine: str, *corpora: str) -> int:
-    """Run every input once and print what was reached."""
+    """Run every input once and print the reached edges."""
     use_kernel(Path(kernel), Path(engine))
-    # Only now, since they import kafka_async.
+    # After use_kernel, because these modules import kafka_async.
     targets = importlib.import_module("fuzz.kernel.targets").TARGETS
-    twins = importlib.import_module("fuzz.kernel.twins").Twins.loaded(0)
+    pair = importlib.import_module("fuzz.kernel.kernel_pair").KernelPair.loaded(0)
     modules = [Counters(file) for file in sorted(Path(kernel).glob("*.so"))]
     for counters in modules:
         counters.clear()
     for name, directory in (corpus.split("=", 1) for corpus in corpora):
         for file in sorted(Path(directory).iterdir()):
-            targets[name].check(twins, file.read_bytes())
+            targets[name].check(pair, file.read_bytes())
             for counters in modules:
-                counters.take()  # after each: a counter has eight bits
+                counters.collect()  # after each input, because a counter has eight bits
     print(json.dumps({name: row for one in modules for name, row in one.by_function().items()}))
     return 0
 
 
 class Counters:
-    """The counters of a loaded kernel, and the functions that they lie in."""
+    """Reads the counters of a loaded kernel, by function."""
 
     def __init__(self, kernel: Path) -> None:
         library = ctypes.CDLL(str(kernel))
@@ -62,16 +61,16 @@ class Counters:
         ]
 
     def clear(self) -> None:
-        """Forget what was counted."""
+        """Reset the counters."""
         ctypes.memset(self._at, 0, self._edges)
 
-    def take(self) -> None:
-        """Remember what was counted, and start again."""
+    def collect(self) -> None:
+        """Add the counted edges to those reached, and reset the counters."""
         self._reached |= int.from_bytes(ctypes.string_at(self._at, self._edges), "little")
         self.clear()
 
     def by_function(self) -> dict[str, list[int]]:
-        """Edges reached and edges, by the kernel's functions."""
+        """Return the reached edges and all edges of each kernel function."""
         flags = self._reached.to_bytes(self._edges, "little")
         found: dict[str, list[int]] = {}
         for name, flag in zip(self._functions, flags, strict=True):
@@ -84,7 +83,7 @@ class Counters:
 
 
 def _symbols(kernel: Path) -> list[tuple[int, str]]:
-    # nm is of the binutils, which every clang brings along.
+    # nm is part of binutils, on which clang depends.
     command = ["nm", "--defined-only", "--numeric-sort", str(kernel)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     rows = [line.split() for line in lines]

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """libFuzzer as a Python module: its loop calls a Python function with each input.
 
-Loaded with RTLD_GLOBAL before an instrumented extension, it is also what that extension's counters
-and comparisons report to.
+If it is loaded with RTLD_GLOBAL before an instrumented extension, the extension's counters and
+comparisons report to it.
 """
 
 from cpython.mem cimport PyMem_Malloc
@@ -31,7 +31,7 @@ cdef int one_input(const uint8_t* data, size_t size) noexcept with gil:
     try:
         _target(<bytes>data[:size])
     except BaseException:
-        # libFuzzer takes the signal for a crash: it keeps the input and ends the process.
+        # libFuzzer treats the signal as a crash: it saves the input and ends the process.
         traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -40,9 +40,9 @@ cdef int one_input(const uint8_t* data, size_t size) noexcept with gil:
 
 
 def run(arguments, target):
-    """Fuzz `target`, a function of bytes, as libFuzzer's arguments say. Ends the process.
+    """Fuzz `target`, a function of bytes, with libFuzzer's arguments; end the process.
 
-    Whatever exception leaves `target` is a finding.
+    Any exception that `target` raises is a finding.
     """
     global _target
     cdef int count = len(arguments) + 1

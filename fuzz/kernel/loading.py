@@ -1,4 +1,4 @@
-"""An instrumented kernel in the place of the installed one."""
+"""Loads an instrumented kernel instead of the installed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGE = "kafka_async.kernel"
 
 
 class _Finder(MetaPathFinder):
-    """Finds the compiled modules of the kernel in a directory of their own."""
+    """Finds the compiled modules of the kernel in another directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -23,7 +23,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Where the module is, if it is one of the kernel's."""
+        """Return the spec of a module of the kernel, None for other modules."""
         package, _, name = fullname.rpartition(".")
         file = self._directory / f"{name}.so"
         if package != PACKAGE or not file.exists():
@@ -32,9 +32,9 @@ class _Finder(MetaPathFinder):
 
 
 def use_kernel(directory: Path | None, engine: Path | None = None) -> ModuleType | None:
-    """Make kafka_async run on that kernel; None is the installed one. Gives libFuzzer's module.
+    """Make kafka_async use a kernel, None for the installed one; return libFuzzer's module.
 
-    Call it before anything imports kafka_async.
+    It must be called before kafka_async is imported.
     """
     if any(name.partition(".")[0] == "kafka_async" for name in sys.modules):
         raise RuntimeError("kafka_async is imported already, with another kernel")
@@ -46,7 +46,7 @@ def use_kernel(directory: Path | None, engine: Path | None = None) -> ModuleType
 
 def _load_engine(path: Path) -> ModuleType:
     flags = sys.getdlopenflags()
-    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the kernel's counters are found by name
+    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)  # the kernel's counters are looked up by name
     try:
         spec = importlib.util.spec_from_file_location("engine", path)
         if spec is None or spec.loader is None:

@@ -1,7 +1,7 @@
-"""The target "messages": every response's decoder in every version, on the compiled codec.
+"""The target "messages": decodes every response in every version with the compiled codec.
 
-It is the target `responses` of the fuzzer for Python, with the same inputs and promises: what the
-compiled codec decodes and encodes is what plain Python does. Here the codec counts its edges.
+It has the inputs and promises of the fuzzer's target `responses`, for example that the compiled
+codec and plain Python agree. Here the codec is instrumented.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 from fuzz import responses
 
 if TYPE_CHECKING:
-    from fuzz.kernel.twins import Twins
+    from fuzz.kernel.kernel_pair import KernelPair
 
 Prepared = tuple[Callable[[], object], int]
 
 
-def check(twins: Twins, data: bytes) -> None:
-    """Decode, and encode what was decoded; raises what does not hold."""
+def check(pair: KernelPair, data: bytes) -> None:
+    """Decode and encode a message; raise Finding if a promise is broken."""
     responses.run(data)
 
 
 def prepare(data: bytes) -> Prepared:
-    """The decoder's call."""
+    """Return a call of the decoder and the size of the input."""
     return responses.subject(data), len(data)
 
 
 def run(kernel: Any, given: Prepared) -> int:
-    """Only the decoder's work; gives the bytes that it was about."""
+    """Decode without checks; return the size of the input."""
     call, size = given
     call()
     return size

@@ -1,4 +1,4 @@
-"""What must hold: one answer from both kernels, and no exception that is not ours."""
+"""Checks that both kernels return the same and raise only documented exceptions."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from kafka_async.errors import KafkaError
 if TYPE_CHECKING:
     from kafka_async.kernel import Record
 
-SHOWN = 300
-# A sentence of ours, a topic, two numbers; it has no room for the input.
-LONGEST_MESSAGE = 300
+MAX_REPR_LENGTH = 300
+# Enough for a message with topic, partition and offset, but not for the input.
+MAX_MESSAGE_LENGTH = 300
 
 fields: Callable[[Record], tuple[object, ...]] = attrgetter(
     *("topic", "partition", "offset", "timestamp", "timestamp_type"),
     *("key", "value", "headers", "leader_epoch"),
 )
-"""All of a record, in a form that compares between the kernels."""
+"""Returns all fields of a record, for comparison between the kernels."""
 
 
 class Finding(AssertionError):
-    """The kernel did what it must not do."""
+    """Raised for a broken promise of the kernel."""
 
 
-class Refusal(NamedTuple):
-    """An error as an answer: of both kernels it must be the same."""
+class RaisedError(NamedTuple):
+    """Holds an exception as a result; both kernels must raise the same."""
 
     kind: str
     message: str
     place: tuple[object, ...]
 
 
-def answer(function: Callable[[], object], *also: type[Exception]) -> object:
-    """What the function returns, or the error of ours (or of `also`) that it raised."""
+def result_of(function: Callable[[], object], *also: type[Exception]) -> object:
+    """Return the result of a function, or the KafkaError or `also` that it raised."""
     try:
         return function()
     except (KafkaError, *also) as error:
         if not isinstance(error, KafkaError):
-            return Refusal(type(error).__name__, "", ())  # Python's own words, which Cython changes
+            return RaisedError(type(error).__name__, "", ())  # messages of Python and Cython differ
         message = str(error)
-        if len(message) > LONGEST_MESSAGE:
+        if len(message) > MAX_MESSAGE_LENGTH:
             raise Finding(f"an error of {len(message)} characters") from error
         names = ("topic", "partition", "offset")
         place = tuple(getattr(error, name, None) for name in names)
-        return Refusal(type(error).__name__, message, place)
+        return RaisedError(type(error).__name__, message, place)
 
 
 def all_fields(records: Iterable[Record]) -> list[tuple[object, ...]]:
-    """The fields of each record."""
+    """Return the fields of each record."""
     return list(map(fields, records))
 
 
-def same(what: str, compiled: object, pure: object) -> None:
-    """Raise Finding unless the kernels say the same."""
+def require_equal(what: str, compiled: object, pure: object) -> None:
+    """Raise Finding unless both kernels have the same result."""
     if compiled != pure:
         ours, theirs = compiled, pure
         if isinstance(compiled, list) and isinstance(pure, list):
             lists = cast("list[object]", compiled), cast("list[object]", pure)
             ours, theirs = _first_difference(*lists)
-        left, right = repr(ours)[:SHOWN], repr(theirs)[:SHOWN]
+        left, right = repr(ours)[:MAX_REPR_LENGTH], repr(theirs)[:MAX_REPR_LENGTH]
         raise Finding(f"the kernels differ on {what}:\n  compiled: {left}\n  python:   {right}")
 
 
@@ -72,7 +72,7 @@ def _first_difference(compiled: list[object], pure: list[object]) -> tuple[objec
     return f"{len(compiled)} of them", f"{len(pure)} of them"
 
 
-def holds(claim: bool, what: str) -> None:
-    """Raise Finding unless the claim is true."""
-    if not claim:
-        raise Finding(what)
+def require(condition: bool, message: str) -> None:
+    """Raise Finding unless the condition is true."""
+    if not condition:
+        raise Finding(message)

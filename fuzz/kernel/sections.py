@@ -1,6 +1,6 @@
-"""The target "sections": any bytes as a records section, under any header.
+"""The target "sections": reads any bytes as a records section with any header.
 
-An input is the arguments, `ARGUMENTS`, and then the section.
+An input is the arguments, `ARGUMENTS`, then the section.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fuzz.kernel.oracle import Refusal, all_fields, answer, holds, same
+from fuzz.kernel.oracle import RaisedError, all_fields, require, require_equal, result_of
 from kafka_async.kernel import Section
 
 if TYPE_CHECKING:
-    from fuzz.kernel.twins import Twins
+    from fuzz.kernel.kernel_pair import KernelPair
 
 # Flags, count, base offset, last offset delta, base and max timestamp, start, end.
 ARGUMENTS = struct.Struct("<BiqiqqqqB")
@@ -28,7 +28,7 @@ MAX_INT64 = (1 << 63) - 1
 
 
 class Arguments(NamedTuple):
-    """What the kernel is called with."""
+    """Holds the arguments of the kernel's functions."""
 
     section: Section
     sections: list[Section]
@@ -39,7 +39,7 @@ class Arguments(NamedTuple):
 
 
 def prepare(data: bytes) -> Arguments | None:
-    """The arguments of an input, None if it is too short."""
+    """Return the arguments of an input, None if it is too short."""
     if len(data) < ARGUMENTS.size:
         return None
     flags, count, base, last, first_time, latest, start, end, epoch = ARGUMENTS.unpack_from(data)
@@ -59,34 +59,34 @@ def prepare(data: bytes) -> Arguments | None:
 
 
 def run(kernel: Any, given: Arguments | None) -> int:
-    """Only the kernel's work; gives the bytes that it was about."""
+    """Read the section without checks; return the bytes read."""
     if given is None:
         return 0
     section, sections, epoch, start, end, headers = given
-    answer(lambda: kernel.parse_records(section, TOPIC, PARTITION, epoch, start))
-    answer(lambda: kernel.parse_columns(sections, TOPIC, PARTITION, start, end, headers))
+    result_of(lambda: kernel.parse_records(section, TOPIC, PARTITION, epoch, start))
+    result_of(lambda: kernel.parse_columns(sections, TOPIC, PARTITION, start, end, headers))
     return memoryview(section.data).nbytes * len(sections)
 
 
-def check(twins: Twins, data: bytes) -> None:
-    """Read the section in both ways; raise Finding where something does not hold."""
+def check(pair: KernelPair, data: bytes) -> None:
+    """Read the section as records and columns; raise Finding if a promise is broken."""
     given = prepare(data)
     if given is None:
         return
-    records, columns = _read(twins.compiled, given)
-    slices = answer(lambda: _slices(twins.compiled, given))
-    same("records and their slices", records, slices)
-    if isinstance(records, Refusal) or isinstance(columns, Refusal):
-        same("records and columns", records, columns)
+    records, columns = _read(pair.compiled, given)
+    slices = result_of(lambda: _slices(pair.compiled, given))
+    require_equal("records and their slices", records, slices)
+    if isinstance(records, RaisedError) or isinstance(columns, RaisedError):
+        require_equal("records and columns", records, columns)
     else:
-        # Of two sections both rows; `end` bounds only columns.
+        # Columns contain the rows of both sections; only they are limited by `end`.
         wanted = sum(record[2] < given.end for record in records) * len(given.sections)
-        holds(columns.rows == wanted, f"{columns.rows} rows of {wanted} records")
-    if twins.due():
-        pure_records, pure_columns = _read(twins.pure, given)
-        same("records", records, pure_records)
-        same("columns", columns, pure_columns)
-        same("slices", slices, answer(lambda: _slices(twins.pure, given)))
+        require(columns.rows == wanted, f"{columns.rows} rows of {wanted} records")
+    if pair.due():
+        pure_records, pure_columns = _read(pair.pure, given)
+        require_equal("records", records, pure_records)
+        require_equal("columns", columns, pure_columns)
+        require_equal("slices", slices, result_of(lambda: _slices(pair.pure, given)))
 
 
 def _read(kernel: Any, given: Arguments) -> tuple[Any, Any]:
@@ -98,11 +98,11 @@ def _read(kernel: Any, given: Arguments) -> tuple[Any, Any]:
     def columns() -> object:
         return kernel.parse_columns(sections, TOPIC, PARTITION, start, end, headers)
 
-    return answer(records), answer(columns)
+    return result_of(records), result_of(columns)
 
 
 def _slices(kernel: Any, given: Arguments) -> object:
-    """The records, seven at a time, or what is raised where the next one cannot be read."""
+    """Return the records, read seven at a time, or raise where one cannot be read."""
     reader = kernel.RecordReader(given.section, TOPIC, PARTITION, given.epoch, given.start)
     records: list[Any] = []
     while not reader.done:

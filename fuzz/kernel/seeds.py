@@ -1,4 +1,4 @@
-"""What fuzzing starts from: batches of Java's and of our own writer, and numbers that matter."""
+"""Seeds of the targets: batches that Java and we wrote, and boundary values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_ALL = sections.HEADERS | sections.FROM_THE_BEGIN | sections.TO_THE_END
 
 
 def seeds(target: str) -> list[bytes]:
-    """The first corpus of a target."""
+    """Return the first corpus of a target."""
     if target == "sections":
         return [*_sections(), b"", bytes(sections.ARGUMENTS.size)]
     if target == "batches":
@@ -30,7 +30,7 @@ def seeds(target: str) -> list[bytes]:
 
 
 def large(target: str) -> list[bytes]:
-    """Inputs of 64 KiB, each the worst of its kind for time or memory; to be measured."""
+    """Return inputs of 64 KiB for measurement, each the worst of its kind for time or memory."""
     if target == "sections":
         return [_section_input(section, count) for section, count in _large_sections()]
     if target == "batches":
@@ -39,7 +39,7 @@ def large(target: str) -> list[bytes]:
 
 
 def dictionary() -> str:
-    """libFuzzer's dictionary: varints, fields and numbers at the edges."""
+    """Return libFuzzer's dictionary: varints, fields and boundary values."""
     edges = [0, -1, 1, -2, 63, 64, -64, 127, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63)]
     words = [encode_varint(edge) for edge in edges]
     words += [struct.pack("<q", edge) for edge in edges]
@@ -80,7 +80,7 @@ def _batches() -> Iterator[bytes]:
         section.append(TIME + number, b"k" * number, b"v" * number * 9, headers)
     data = section.seal()
     for codec in Codec:
-        # Uncompressed under a codec's name: the harness packs it.
+        # Uncompressed with a codec in the header: the harness compresses it.
         yield bytes((batches.PACK, 0)) + _framed(data, codec, 5)
 
 
@@ -137,9 +137,9 @@ def _large_sections() -> Iterator[tuple[bytes, int]]:
             records.append(_record(key, value, delta=len(records)))
             size += len(records[-1])
         yield b"".join(records), len(records)
-    # Headers are what grows most on its way to objects: from two bytes to a tuple. Different ones
-    # in a row, since the kernel makes objects only once of what it has just met.
-    high = [bytes([byte]) for byte in range(0x80, 0x100)]  # none is text
+    # Headers grow most when they become objects: from two bytes to a tuple. Consecutive headers
+    # differ, because the kernel shares the objects of equal ones.
+    high = [bytes([byte]) for byte in range(0x80, 0x100)]  # none is valid UTF-8
     for names, data in (
         ([b""], None),
         ([b"n", b"m"], b"v"),

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from fuzz.kernel import batches, messages, sections, values, writing
 
 if TYPE_CHECKING:
-    from fuzz.kernel.twins import Twins
+    from fuzz.kernel.kernel_pair import KernelPair
 
 
 class Target(NamedTuple):
-    """A way to use the kernel with an input."""
+    """Describes a way to use the kernel with an input."""
 
-    check: Callable[[Twins, bytes], None]
-    """With everything that must hold; raises what did not."""
+    check: Callable[[KernelPair, bytes], None]
+    """Runs an input on both kernels; raises Finding if a promise is broken."""
     prepare: Callable[[bytes], Any]
-    """What the kernel is given for an input: the harness's own work."""
+    """Returns the arguments for `run`: the harness's part of the work."""
     run: Callable[[Any, Any], int]
-    """The kernel's work alone, to be measured; gives the bytes that it was about."""
+    """Runs the kernel without checks, for measurement; returns the bytes processed."""
 
 
 TARGETS: Final = {

@@ -1,4 +1,4 @@
-"""clang and its runtime libraries: found, installed where that is possible, or asked for."""
+"""Finds clang and its runtime libraries, or installs them where possible."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ SANITIZER = "asan"
 
 
 class ToolchainError(Exception):
-    """This machine cannot build an instrumented kernel; the message says what to install."""
+    """Raised if an instrumented kernel cannot be built; the message says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clang:
-    """A clang that has what is needed: its command, what it says it is, and two libraries."""
+    """Describes a usable clang: its command, version and runtime libraries."""
 
     command: str
     version: str
     engine: Path
-    """libFuzzer without a main function of its own, to be linked."""
+    """libFuzzer without a main function, to be linked."""
     sanitizer: Path
     """AddressSanitizer's shared library, to be loaded before everything else."""
 
 
 def require_clang() -> Clang:
-    """The clang of this machine; root on a Debian gets it installed.
+    """Return the clang of this machine; install it for root on Debian.
 
     Raises:
-        ToolchainError: there is none, or it lacks its runtime libraries, and it stays so.
+        ToolchainError: There is no clang with its runtime libraries, and it cannot be installed.
     """
     found = find_clang()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
@@ -48,7 +48,7 @@ def require_clang() -> Clang:
 
 
 def find_clang() -> Clang | None:
-    """The first clang on the PATH that has both libraries, if there is one."""
+    """Return the first clang on the PATH that has both libraries, if there is one."""
     for name in NAMES:
         command = shutil.which(name)
         if command is None:
@@ -61,14 +61,14 @@ def find_clang() -> Clang | None:
 
 
 def _library(command: str, name: str, suffix: str) -> Path | None:
-    # With the machine in the file's name, or since LLVM 17 perhaps in its directory's.
+    # The machine is in the file's name, or since LLVM 17 possibly in the directory's.
     for file in (
         f"libclang_rt.{name}-{platform.machine()}.{suffix}",
         f"libclang_rt.{name}.{suffix}",
     ):
-        told = Path(_output(command, f"-print-file-name={file}"))
-        if told.is_absolute() and told.exists():
-            return told
+        output = Path(_output(command, f"-print-file-name={file}"))
+        if output.is_absolute() and output.exists():
+            return output
     return None
 
 
@@ -89,11 +89,11 @@ def _packages() -> list[str]:
 
 
 def _depended() -> list[str]:
-    # The package `clang` is a name for the release's own version: clang-14, say.
-    told = subprocess.run(
+    # The package `clang` depends on the release's version, for example clang-14.
+    output = subprocess.run(
         ["apt-cache", "depends", "clang"], capture_output=True, text=True, check=False
     )
-    major = re.search(r"Depends: clang-(\d+)", told.stdout)
+    major = re.search(r"Depends: clang-(\d+)", output.stdout)
     return ["clang", f"libclang-rt-{major[1] if major else 14}-dev"]
 
 
@@ -105,7 +105,7 @@ def _install() -> None:
 
 
 def _apt_get(*arguments: str) -> None:
-    # What goes wrong shows in what is still missing.
+    # Errors are ignored: find_clang tells whether clang is still missing.
     subprocess.run(
         ["apt-get", *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},

@@ -1,4 +1,4 @@
-"""One target under libFuzzer, in a process of its own: libFuzzer ends it when it is through.
+"""Runs one target under libFuzzer, which ends the process.
 
 python -m fuzz.kernel.worker TARGET KERNEL ENGINE EVERY [libFuzzer's arguments]
 """
@@ -14,13 +14,13 @@ from fuzz.kernel.loading import use_kernel
 
 
 def main(name: str, kernel: str, engine: str, every: str, *arguments: str) -> int:
-    """Fuzz; returns only if libFuzzer does not end the process."""
+    """Fuzz a target; return only if libFuzzer does not end the process."""
     fuzzer = use_kernel(Path(kernel), Path(engine))
     assert fuzzer is not None
-    # Only now, since it imports kafka_async.
+    # After use_kernel, because these modules import kafka_async.
     target = importlib.import_module("fuzz.kernel.targets").TARGETS[name]
-    twins = importlib.import_module("fuzz.kernel.twins").Twins.loaded(int(every))
-    return fuzzer.run(arguments, functools.partial(target.check, twins))
+    pair = importlib.import_module("fuzz.kernel.kernel_pair").KernelPair.loaded(int(every))
+    return fuzzer.run(arguments, functools.partial(target.check, pair))
 
 
 if __name__ == "__main__":

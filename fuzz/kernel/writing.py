@@ -1,6 +1,6 @@
-"""The target "writing": a batch is filled as the input says, and what is read back is what went in.
+"""The target "writing": fills a batch, reads it back and compares the records.
 
-An input is a capacity, a codec, and then calls: a byte that names the call, and its arguments.
+An input is a capacity, a codec, then calls: a byte that selects the call, and its arguments.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fuzz.kernel.inputs import Feed
-from fuzz.kernel.oracle import Refusal, all_fields, answer, holds, same
+from fuzz.kernel.inputs import InputReader
+from fuzz.kernel.oracle import RaisedError, all_fields, require, require_equal, result_of
 from kafka_async.kernel import Section
 from kafka_async.records import compression
 from kafka_async.records.batch import HEADER_SIZE, encode_batch, iter_batches
 from kafka_async.records.compression import Codec
 
 if TYPE_CHECKING:
-    from fuzz.kernel.twins import Twins
+    from fuzz.kernel.kernel_pair import KernelPair
 
 TOPIC, PARTITION, EPOCH = "topic", 7, -1
-# What callers give that no record can have.
+# Arguments that are invalid for every field.
 WRONG: list[Any] = [
     *(5, "text", 1.5, [1], (("name",),), ((b"name", None),), (("name", 3),), None),
     *(-2, (1 << 63) - 1, 1 << 64, -(1 << 70), True, (("a", None, 1),), object(), {}),
@@ -31,7 +31,7 @@ Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...
 
 
 class Append(NamedTuple):
-    """One record."""
+    """Appends one record."""
 
     timestamp: Any
     key: Any
@@ -40,7 +40,7 @@ class Append(NamedTuple):
 
 
 class AppendMany(NamedTuple):
-    """Several values, some of which may be wrong."""
+    """Appends several values, some of which may be invalid."""
 
     timestamp: int
     values: list[Any]
@@ -48,20 +48,20 @@ class AppendMany(NamedTuple):
 
 
 class Extend(NamedTuple):
-    """A higher bound."""
+    """Raises the capacity."""
 
     capacity: int
 
 
-class Seal(NamedTuple):
-    """The end, before the end."""
+class Close(NamedTuple):
+    """Closes the batch."""
 
 
-Call = Append | AppendMany | Extend | Seal
+Call = Append | AppendMany | Extend | Close
 
 
 class Plan(NamedTuple):
-    """What an input says."""
+    """Holds the calls of an input."""
 
     capacity: int
     codec: Codec
@@ -69,8 +69,8 @@ class Plan(NamedTuple):
 
 
 def prepare(data: bytes) -> Plan:
-    """The calls of an input; whatever the bytes are, there is a plan."""
-    feed = Feed(data)
+    """Return the calls of an input; any bytes are valid."""
+    feed = InputReader(data)
     capacity = feed.number(4)
     codec = Codec(feed.byte() % len(Codec))
     calls: list[Call] = []
@@ -81,7 +81,7 @@ def prepare(data: bytes) -> Plan:
     return Plan(capacity, codec, calls)
 
 
-def _call(feed: Feed, time: int) -> tuple[Call, int]:
+def _call(feed: InputReader, time: int) -> tuple[Call, int]:
     kind = feed.byte()
     time = feed.number(8) if kind & 0x80 else time + feed.number(1)
     match kind & 7:
@@ -99,14 +99,14 @@ def _call(feed: Feed, time: int) -> tuple[Call, int]:
             arguments[kind >> 4 & 3] = WRONG[feed.byte() % len(WRONG)]
             return Append(*arguments), time
         case 7 if kind & 0x40:
-            return Seal(), time
+            return Close(), time
         case _:
             key = _shaped(feed.field(), kind >> 3)
             headers = _headers(feed) if kind & 2 else ()
             return Append(time, key, _shaped(feed.field(), kind >> 5), headers), time
 
 
-def _headers(feed: Feed) -> Headers:
+def _headers(feed: InputReader) -> Headers:
     def name() -> str:
         return feed.take(feed.byte() & 31).decode(errors="surrogateescape")
 
@@ -114,7 +114,7 @@ def _headers(feed: Feed) -> Headers:
 
 
 def _shaped(field: bytes | None, shape: int) -> Any:
-    # All of what callers have that holds bytes.
+    # All types that callers may pass for bytes.
     if field is None:
         return None
     match shape & 3:
@@ -132,10 +132,10 @@ def _as_bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(memoryview(value))
 
 
-class Filled(NamedTuple):
-    """What became of the calls: an answer each, the records that were taken, and the batch."""
+class FilledBatch(NamedTuple):
+    """Holds the result of each call, the appended records, and the batch."""
 
-    answers: list[object]
+    results: list[object]
     taken: list[Row]
     batch: Any
     state: tuple[object, ...]
@@ -143,40 +143,40 @@ class Filled(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the section."""
+        """Size of the section in bytes."""
         return len(self.section) if isinstance(self.section, bytes) else 0
 
 
-def fill(kernel: Any, given: Plan) -> Filled | Refusal:
+def fill(kernel: Any, given: Plan) -> FilledBatch | RaisedError:
     """Make the calls on one kernel."""
-    batch: Any = answer(lambda: kernel.OpenBatch(None, given.capacity), ValueError)
-    if isinstance(batch, Refusal):
+    batch: Any = result_of(lambda: kernel.OpenBatch(None, given.capacity), ValueError)
+    if isinstance(batch, RaisedError):
         return batch
-    answers: list[object] = []
+    results: list[object] = []
     taken: list[Row] = []
     section: object = None
     for call in given.calls:
         match call:
             case Append():
-                answers.append(_append(batch, call, taken))
+                results.append(_append(batch, call, taken))
             case AppendMany():
-                answers.append(_append_many(kernel, batch, call, taken))
+                results.append(_append_many(kernel, batch, call, taken))
             case Extend():
-                answers.append(answer(functools.partial(batch.extend, *call), ValueError))
-            case Seal():
-                answers.append(answer(batch.seal))
-                section = answers[-1] if section is None else section
+                results.append(result_of(functools.partial(batch.extend, *call), ValueError))
+            case Close():
+                results.append(result_of(batch.seal))
+                section = results[-1] if section is None else section
     names = ("count", "size", "capacity", "base_timestamp", "max_timestamp", "sealed")
     state = (*(getattr(batch, name) for name in names), repr(batch))
-    return Filled(answers, taken, batch, state, batch.seal() if section is None else section)
+    return FilledBatch(results, taken, batch, state, batch.seal() if section is None else section)
 
 
 def _append(batch: Any, call: Append, taken: list[Row]) -> object:
     before = batch.size
-    # A wrong header is found after the ones before it: so what is taken is worked out at the end.
+    # Only the call tells if all headers are valid, so the record is noted afterwards.
     found = _refused(functools.partial(batch.append, *call))
-    if found is None or isinstance(found, Refusal):
-        holds(batch.size == before, "a refused record changed the batch")
+    if found is None or isinstance(found, RaisedError):
+        require(batch.size == before, "a rejected record changed the batch")
         return found
     headers = tuple((name, _as_bytes(value)) for name, value in call.headers)
     taken.append((int(call.timestamp), _as_bytes(call.key), _as_bytes(call.value), headers))
@@ -189,7 +189,7 @@ def _append_many(kernel: Any, batch: Any, call: AppendMany, taken: list[Row]) ->
     topic.partitions, topic.sticky = 1, 0
     topic.open(0, batch)
     found: Any = _refused(functools.partial(topic.append_many, timestamp, values, keys))
-    if isinstance(found, Refusal):
+    if isinstance(found, RaisedError):
         return found
     for index in range(len(found)):
         key = None if keys is None else _as_bytes(keys[index])
@@ -198,7 +198,7 @@ def _append_many(kernel: Any, batch: Any, call: AppendMany, taken: list[Row]) ->
 
 
 def _refused(call: Callable[[], object]) -> object:
-    return answer(call, TypeError, ValueError)
+    return result_of(call, TypeError, ValueError)
 
 
 def _handle(delivery: Any) -> tuple[object, ...]:
@@ -206,31 +206,31 @@ def _handle(delivery: Any) -> tuple[object, ...]:
 
 
 def run(kernel: Any, given: Plan) -> int:
-    """Only the kernel's work and its calls; gives the bytes that it was about."""
+    """Make the calls without checks; return the size of the section."""
     filled = fill(kernel, given)
     appends = [call for call in given.calls if isinstance(call, Append)]
-    answer(lambda: [_bound(kernel, call) for call in appends])
-    return filled.size if isinstance(filled, Filled) else 0
+    result_of(lambda: [_bound(kernel, call) for call in appends])
+    return filled.size if isinstance(filled, FilledBatch) else 0
 
 
-def check(twins: Twins, data: bytes) -> None:
-    """Fill a batch and read it back; raise Finding where something does not hold."""
+def check(pair: KernelPair, data: bytes) -> None:
+    """Fill a batch and read it back; raise Finding if a promise is broken."""
     given = prepare(data)
-    filled = fill(twins.compiled, given)
-    if isinstance(filled, Filled):
-        _check_round_trip(twins.compiled, filled, given.codec)
-    if twins.due():
-        pure = fill(twins.pure, given)
-        same("a batch's beginning", type(filled), type(pure))
-        if isinstance(filled, Filled) and isinstance(pure, Filled):
-            same("answers", filled.answers, pure.answers)
-            same("the batch's state", filled.state, pure.state)
-            same("the section", filled.section, pure.section)
-            same("record_size_bound", *(_bounds(kernel, given) for kernel in _both(twins)))
+    filled = fill(pair.compiled, given)
+    if isinstance(filled, FilledBatch):
+        _check_round_trip(pair.compiled, filled, given.codec)
+    if pair.due():
+        pure = fill(pair.pure, given)
+        require_equal("a batch's beginning", type(filled), type(pure))
+        if isinstance(filled, FilledBatch) and isinstance(pure, FilledBatch):
+            require_equal("answers", filled.results, pure.results)
+            require_equal("the batch's state", filled.state, pure.state)
+            require_equal("the section", filled.section, pure.section)
+            require_equal("record_size_bound", *(_bounds(kernel, given) for kernel in _both(pair)))
 
 
-def _both(twins: Twins) -> tuple[Any, Any]:
-    return twins.compiled, twins.pure
+def _both(pair: KernelPair) -> tuple[Any, Any]:
+    return pair.compiled, pair.pure
 
 
 def _bounds(kernel: Any, given: Plan) -> list[object]:
@@ -244,23 +244,23 @@ def _bound(kernel: Any, call: Append) -> object:
     def bound() -> object:
         return kernel.record_size_bound(key, value, headers)
 
-    return answer(bound, TypeError, ValueError, AttributeError)
+    return result_of(bound, TypeError, ValueError, AttributeError)
 
 
-def _check_round_trip(kernel: Any, filled: Filled, codec: Codec) -> None:
+def _check_round_trip(kernel: Any, filled: FilledBatch, codec: Codec) -> None:
     batch, taken, data = filled.batch, filled.taken, filled.section
-    holds(isinstance(data, bytes), "a section that is no bytes")
+    require(isinstance(data, bytes), "a section that is no bytes")
     assert isinstance(data, bytes)
-    holds(batch.count == len(taken), f"{batch.count} records of {len(taken)} that were taken")
+    require(batch.count == len(taken), f"{batch.count} records of {len(taken)} that were taken")
     if not taken:
-        holds(data == b"", "an empty batch with bytes")
+        require(data == b"", "an empty batch with bytes")
         return
-    holds(batch.max_timestamp == max(row[0] for row in taken), "another max timestamp")
+    require(batch.max_timestamp == max(row[0] for row in taken), "another max timestamp")
     times = (batch.base_timestamp, batch.max_timestamp)
     section = Section(data, len(taken), 0, len(taken) - 1, *times, 0)
     back = all_fields(kernel.parse_records(section, TOPIC, PARTITION, EPOCH, 0))
     wanted = [_expected(offset, row) for offset, row in enumerate(taken)]
-    same("what was written and what is read", back, wanted)
+    require_equal("what was written and what is read", back, wanted)
     framed = encode_batch(
         compression.compress(codec, data),
         codec=codec,
@@ -269,12 +269,12 @@ def _check_round_trip(kernel: Any, filled: Filled, codec: Codec) -> None:
         max_timestamp=batch.max_timestamp,
     )
     views = list(iter_batches(framed, topic=TOPIC, partition=PARTITION))
-    holds(len(views) == 1, "a framed batch that is not one")
-    same("what was framed and what is read", all_fields(views[0].records()), wanted)
+    require(len(views) == 1, "a framed batch that is not one")
+    require_equal("what was framed and what is read", all_fields(views[0].records()), wanted)
     if len(taken) == 1:
         _, key, value, headers = taken[0]
         bound = kernel.record_size_bound(key, value, headers)
-        holds(bound >= HEADER_SIZE + len(data), "a record beyond its bound")
+        require(bound >= HEADER_SIZE + len(data), "a record beyond its bound")
 
 
 def _expected(offset: int, row: Row) -> tuple[object, ...]:

@@ -5,8 +5,7 @@
 The functions that `protocol/compiler.py` generates are the specification. A `Layout` does the same
 for valid messages and values only. Anything else raises `FallbackRequired`, and the caller then
 uses the generated function, which accepts the message or raises a precise error. So this module
-knows only
-formats: it has no error messages and no rules about which fields may be set.
+knows only formats: it has no error messages and no rules about which fields may be set.
 
 Objects are made empty and their slots are set in memory. That is safe because a layout is used for
 exactly one class and finds the offsets of its slots in that class. Bytes are read through a

@@ -91,7 +91,7 @@ async def test_consuming_bounds_the_work_of_an_iteration(
 
 
 @pytest.mark.parametrize("way", ["records", "arrow"])
-async def test_a_fetch_of_the_default_size_is_parsed_within_the_limit(
+async def test_parsing_a_fetch_of_default_size_stays_within_the_limit(
     cluster: BlockingCluster, meter: Meter, way: str
 ) -> None:
     """One call parses all that `poll_batches` returned: a larger fetch holds the loop longer."""
@@ -107,7 +107,7 @@ async def test_a_fetch_of_the_default_size_is_parsed_within_the_limit(
 
 
 @pytest.mark.parametrize("read", [one, poll_one])
-async def test_a_time_out_around_a_tight_loop_fires(
+async def test_timeout_around_a_tight_loop_fires(
     cluster: BlockingCluster, meter: Meter, read: Read
 ) -> None:
     hooks = Hooks()

@@ -44,7 +44,7 @@ def large(cluster: BlockingCluster) -> BlockingCluster:
     return cluster
 
 
-async def test_the_metadata_of_all_topics_is_taken_in(large: BlockingCluster, meter: Meter) -> None:
+async def test_updating_metadata_of_all_topics_bounds_the_iteration(large: BlockingCluster, meter: Meter) -> None:
     async with meter, Client(large.bootstrap_servers) as client:
         await client.refresh_metadata(all_topics=True)  # what is new, and then what was known
         metadata = await client.refresh_metadata(all_topics=True)
@@ -59,7 +59,7 @@ async def to_every_topic(producer: Producer, times: int = 1) -> None:
             await producer.enqueue(name, VALUE)
 
 
-async def test_the_first_records_go_to_2500_topics(large: BlockingCluster, meter: Meter) -> None:
+async def test_first_records_to_2500_topics_bound_the_iteration(large: BlockingCluster, meter: Meter) -> None:
     async with meter, Producer(large.bootstrap_servers) as producer:
         await to_every_topic(producer)
         await producer.flush()
@@ -67,7 +67,7 @@ async def test_the_first_records_go_to_2500_topics(large: BlockingCluster, meter
     check(meter, MOST)
 
 
-async def test_2500_topics_are_learnt_and_let_go_of_all_at_once(
+async def test_metadata_and_flush_of_2500_topics_bound_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with meter, Producer(large.bootstrap_servers, linger_ms=60_000) as producer:
@@ -79,7 +79,7 @@ async def test_2500_topics_are_learnt_and_let_go_of_all_at_once(
     check(meter, MOST)
 
 
-async def test_records_go_on_to_2500_topics_while_their_metadata_are_renewed(
+async def test_producing_to_2500_topics_during_metadata_refresh_bounds_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with Producer(large.bootstrap_servers) as producer:
@@ -94,7 +94,7 @@ async def test_records_go_on_to_2500_topics_while_their_metadata_are_renewed(
         check(meter, MOST)
 
 
-async def test_the_batches_of_2500_topics_linger_out_together(
+async def test_batches_of_2500_topics_due_together_bound_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with Producer(large.bootstrap_servers, linger_ms=100) as producer:
@@ -108,7 +108,7 @@ async def test_the_batches_of_2500_topics_linger_out_together(
         check(meter, MOST)
 
 
-async def test_2500_topics_get_another_leader_at_once(large: BlockingCluster, meter: Meter) -> None:
+async def test_leader_change_of_2500_topics_bounds_the_iteration(large: BlockingCluster, meter: Meter) -> None:
     async with Producer(large.bootstrap_servers) as producer:
         await to_every_topic(producer)
         await producer.flush()
@@ -134,7 +134,7 @@ async def lead(client: Client, leader: int) -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 0.0], ids=["delivering", "giving up"])
-async def test_a_producer_to_2500_topics_stops(
+async def test_stopping_a_producer_of_2500_topics_bounds_the_iteration(
     large: BlockingCluster, meter: Meter, timeout: float | None
 ) -> None:
     async with meter:
@@ -148,7 +148,7 @@ async def test_a_producer_to_2500_topics_stops(
     check(meter, MOST)
 
 
-async def test_what_was_enqueued_before_a_topic_was_known_follows_bit_by_bit(
+async def test_unpartitioned_records_are_partitioned_in_slices(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with meter, Producer(large.bootstrap_servers) as producer:
@@ -159,7 +159,7 @@ async def test_what_was_enqueued_before_a_topic_was_known_follows_bit_by_bit(
     check(meter, MOST)
 
 
-async def test_a_record_goes_to_a_topic_of_10000_partitions(
+async def test_record_to_a_topic_of_10000_partitions_bounds_the_iteration(
     large: BlockingCluster, meter: Meter
 ) -> None:
     async with meter, Producer(large.bootstrap_servers) as producer:
@@ -169,7 +169,7 @@ async def test_a_record_goes_to_a_topic_of_10000_partitions(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-async def test_a_leader_shares_10000_partitions_out_among_500_members(
+async def test_assigning_10000_partitions_to_500_members_bounds_the_iteration(
     large: BlockingCluster, meter: Meter, strategy: str
 ) -> None:
     share = PARTITIONS // MEMBERS

@@ -165,7 +165,7 @@ async def test_producing_bounds_the_work_of_an_iteration(
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-async def test_a_time_out_around_a_tight_loop_fires(
+async def test_timeout_around_a_tight_loop_fires(
     cluster: BlockingCluster, meter: Meter, keyed: bool
 ) -> None:
     async with Producer(cluster.bootstrap_servers, batch_size=1 << 20) as producer:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import FunctionType
 
-from fuzz.oracle import promise
+from fuzz.oracle import require
 from fuzz.target import Target
 
 
 def run(data: bytes) -> None:
-    promise(data[:3] != b"Kaf", "the planted promise is broken")
+    require(data[:3] != b"Kaf", "the planted promise is broken")
 
 
 def subject(data: bytes) -> Callable[[], object]:

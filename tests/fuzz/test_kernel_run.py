@@ -41,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sound")
 
 
-def test_a_short_run_finds_nothing_and_reaches_the_parsers(home: Path, seeded: int) -> None:
+def test_short_run_finds_nothing_and_covers_the_parsers(home: Path, seeded: int) -> None:
     done = fuzz(home, "--seconds", "24", "--seed", str(seeded), "--functions")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
@@ -77,7 +77,7 @@ def kernel_without(folder: Path, module: str, bound: str, instead: str) -> Path:
         ("messages", "_ccodec", "    if r.end - r.at < size:\n        fall_back()\n", ""),
     ],
 )
-def test_a_missing_bound_is_found_and_can_be_replayed(
+def test_finds_and_replays_a_missing_bounds_check(
     tmp_path: Path, home: Path, seeded: int, target: str, module: str, bound: str, instead: str
 ) -> None:
     sources = tmp_path / "sources"
@@ -96,7 +96,7 @@ def test_a_missing_bound_is_found_and_can_be_replayed(
     assert sound.returncode == 0, sound.stdout + sound.stderr
 
 
-def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(toolchain.ToolchainError, match="install clang and its runtime libraries"):
         toolchain.require_clang()

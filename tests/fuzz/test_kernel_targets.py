@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from fuzz.kernel import batches, sections, seeds, writing
-from fuzz.kernel.oracle import Finding, Refusal, answer
+from fuzz.kernel.kernel_pair import KernelPair
+from fuzz.kernel.oracle import Finding, RaisedError, result_of
 from fuzz.kernel.targets import TARGETS
-from fuzz.kernel.twins import Twins
 from kafka_async.errors import CorruptRecordError
 from kafka_async.kernel import _pykernel
 from kafka_async.records.batch import iter_batches
@@ -27,27 +27,27 @@ def compiled() -> Any:
     return kernels.load("c")
 
 
-def broken(compiled: Any, **changed: Any) -> Twins:
+def broken(compiled: Any, **changed: Any) -> KernelPair:
     """The twins, the compiled one with something changed."""
     names = {name: getattr(compiled, name) for name in dir(compiled) if name[0] != "_"}
-    return Twins(SimpleNamespace(**{**names, **changed}), _pykernel)  # type: ignore[arg-type]
+    return KernelPair(SimpleNamespace(**{**names, **changed}), _pykernel)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_every_seed_holds_and_can_be_measured(compiled: Any, name: str) -> None:
-    twins = Twins(compiled, _pykernel)
+def test_every_seed_passes_and_can_be_measured(compiled: Any, name: str) -> None:
+    pair = KernelPair(compiled, _pykernel)
     target = TARGETS[name]
     inputs = seeds.seeds(name)
     assert inputs
     for data in inputs:
-        target.check(twins, data)
+        target.check(pair, data)
         assert target.run(compiled, target.prepare(data)) >= 0
 
 
 @pytest.mark.parametrize("name", ["sections", "batches"])
-def test_the_large_inputs_are_read_to_their_end(compiled: Any, name: str) -> None:
+def test_large_inputs_are_read_completely(compiled: Any, name: str) -> None:
     for data in seeds.large(name):
-        TARGETS[name].check(Twins(compiled, _pykernel), data)
+        TARGETS[name].check(KernelPair(compiled, _pykernel), data)
         read = TARGETS[name].run(compiled, TARGETS[name].prepare(data))
         assert read > 48 * 1024
 
@@ -91,12 +91,12 @@ def instead(error: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
     ],
     ids=["a record less", "other words", "one of two", "too many words", "foreign", "a column"],
 )
-def test_a_reader_that_errs_is_found(
+def test_finds_a_wrong_reader(
     compiled: Any,
     changes: dict[str, Callable[[Callable[..., Any]], Any]],
     error: type[BaseException],
 ) -> None:
-    sections.check(Twins(compiled, _pykernel), SOUND)
+    sections.check(KernelPair(compiled, _pykernel), SOUND)
     changed = {name: change(getattr(compiled, name)) for name, change in changes.items()}
     with pytest.raises(error):
         sections.check(broken(compiled, **changed), SOUND)
@@ -115,27 +115,27 @@ class Forgetful:
         return self._batch.append(timestamp, key, value, ())
 
 
-def test_a_writer_that_errs_is_found(compiled: Any) -> None:
-    writing.check(Twins(compiled, _pykernel), WRITTEN)
+def test_finds_a_wrong_writer(compiled: Any) -> None:
+    writing.check(KernelPair(compiled, _pykernel), WRITTEN)
 
     def forgetful(_: object, capacity: int) -> Forgetful:
         return Forgetful(compiled, capacity)
 
-    twins = broken(compiled, OpenBatch=forgetful)
+    pair = broken(compiled, OpenBatch=forgetful)
     with pytest.raises(Finding, match="written"):
-        writing.check(twins, WRITTEN)
+        writing.check(pair, WRITTEN)
 
 
-def test_a_small_bound_is_found(compiled: Any) -> None:
+def test_finds_a_too_small_size_bound(compiled: Any) -> None:
     def small(*_: object) -> int:
         return 70
 
-    twins = broken(compiled, record_size_bound=small)
+    pair = broken(compiled, record_size_bound=small)
     with pytest.raises(Finding, match="bound"):
-        writing.check(twins, WRITTEN)
+        writing.check(pair, WRITTEN)
 
 
-def test_the_harness_repairs_what_mutation_breaks() -> None:
+def test_harness_corrects_the_crc() -> None:
     data = seeds.seeds("batches")[0]
     damaged = bytearray(data[batches.START :])
     damaged[-1] ^= 1  # in the records, so that the CRC no longer fits
@@ -150,7 +150,7 @@ def test_the_harness_repairs_what_mutation_breaks() -> None:
 
 
 @pytest.mark.parametrize("codec", range(1, 5))
-def test_the_harness_packs_records_with_the_codec_that_the_batch_names(codec: int) -> None:
+def test_harness_compresses_records_with_the_batchs_codec(codec: int) -> None:
     (data,) = [one for one in seeds.seeds("batches") if one[0] and one[2 + 22] & 7 == codec]
     given, _ = batches.prepare(data)
     (view,) = iter_batches(given)
@@ -158,10 +158,10 @@ def test_the_harness_packs_records_with_the_codec_that_the_batch_names(codec: in
     assert view.compressed_bytes
 
 
-def test_an_answer_is_a_value_or_an_error_of_ours() -> None:
-    assert answer(lambda: 5) == 5
-    refusal = answer(lambda: other_words())
-    assert refusal == Refusal("CorruptRecordError", str(refusal[1]), ("topic", 7, 0))  # type: ignore[index]
+def test_result_is_a_value_or_a_documented_error() -> None:
+    assert result_of(lambda: 5) == 5
+    refusal = result_of(lambda: other_words())
+    assert refusal == RaisedError("CorruptRecordError", str(refusal[1]), ("topic", 7, 0))  # type: ignore[index]
     with pytest.raises(ZeroDivisionError):
-        answer(lambda: 1 // 0)
-    assert answer(lambda: 1 // 0, ZeroDivisionError) == Refusal("ZeroDivisionError", "", ())
+        result_of(lambda: 1 // 0)
+    assert result_of(lambda: 1 // 0, ZeroDivisionError) == RaisedError("ZeroDivisionError", "", ())

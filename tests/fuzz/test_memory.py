@@ -154,7 +154,7 @@ def greedy_cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("message", "version", "many", "tags"), list(greedy_cases()))
-def test_the_greediest_messages_cost_what_is_promised(
+def test_worst_messages_stay_within_the_memory_factor(
     message: type[Message], version: int, many: int, tags: int
 ) -> None:
     written = {
@@ -190,13 +190,13 @@ def resources(count: int, element: bytes) -> bytes:
     ],
     ids=["a tag each", "1,000 short names", "60,000 short names", "14 MiB of tags"],
 )
-def test_a_greedy_message_is_bounded(count: int, element: bytes) -> None:
+def test_hostile_message_stays_within_the_memory_limit(count: int, element: bytes) -> None:
     raw = resources(count, element)
     assert peak_of(RESOURCES, 0, raw) <= allowed_memory(len(raw), OVERHEAD, MESSAGE_FACTOR)
 
 
 @pytest.mark.slow
-def test_no_message_costs_more_than_256_mib() -> None:
+def test_no_message_takes_more_than_256_mib() -> None:
     tags = b"".join(UVARINT[200 + tag] + b"\x03tag" for tag in range(7))
     raw = resources(200_000, b"\x0dclient-names\x07" + tags)
     assert len(raw) * MESSAGE_FACTOR > MEMORY_LIMIT
@@ -205,7 +205,7 @@ def test_no_message_costs_more_than_256_mib() -> None:
     assert peak_of(RESOURCES, 0, raw) <= MEMORY_LIMIT
 
 
-def test_a_message_that_takes_too_much_is_refused_before_it_does() -> None:
+def test_too_large_message_is_rejected_before_it_allocates() -> None:
     raw = resources(200_000, b"\x01\0")
     with pytest.raises(DecodeError, match="more memory than a message of that size may"):
         RESOURCES.decode(raw, 0)
@@ -235,7 +235,7 @@ def honest_value(kind: FieldType, version: int, text: str) -> object:
 
 @pytest.mark.parametrize("text", ["name", "n"])
 @pytest.mark.parametrize(("message", "version"), NEWEST, ids=label)
-def test_short_names_are_not_refused(message: type[Message], version: int, text: str) -> None:
+def test_accepts_messages_with_short_names(message: type[Message], version: int, text: str) -> None:
     sent = honest(message, version, text)
     for field in fields(message, version):
         if isinstance(field.type, Array):
@@ -245,7 +245,7 @@ def test_short_names_are_not_refused(message: type[Message], version: int, text:
 
 
 @pytest.mark.parametrize("element", [b"\x03ab\0", b"\x02a\0"])
-def test_100000_very_short_names_are_not_refused(element: bytes) -> None:
+def test_accepts_100000_very_short_names(element: bytes) -> None:
     read = RESOURCES.decode(resources(100_000, element), 0)
     assert len(read.config_resources) == 100_000
 
@@ -258,6 +258,6 @@ def test_a_million_small_numbers_are_shared() -> None:
     assert peak_of(ShareAcknowledgeRequest, 1, raw) < 20 * len(raw)
 
 
-def test_a_large_honest_message_is_not_refused() -> None:
+def test_accepts_a_large_valid_message() -> None:
     sent = metadata(3000, 13)
     assert MetadataResponse.decode(sent.encode(13), 13) == sent

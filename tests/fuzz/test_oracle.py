@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fuzz import batches, captured, compression, frames, responses
-from fuzz.codecs import choice
+from fuzz.codecs import selector
 from fuzz.measure import replay
 from fuzz.oracle import (
     MEMORY_LIMIT,
     Finding,
     allowed_cpu,
     allowed_memory,
-    refused_in_few_words,
+    check_error_message,
     same,
 )
 from fuzz.target import load
@@ -34,16 +34,16 @@ BATCH = b"\x0f" + captured.batches()["v2-none"]
 METADATA = MetadataResponse(throttle_time_ms=5, cluster_id="c")
 
 
-def test_an_exception_that_is_not_ours_leaves_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(data: bytes, version: int) -> None:
         raise KeyError("lost")
 
     monkeypatch.setattr(MetadataResponse, "decode", decode)
     with pytest.raises(KeyError):
-        responses.run(choice(MetadataResponse, 12) + METADATA.encode(12))
+        responses.run(selector(MetadataResponse, 12) + METADATA.encode(12))
 
 
-def test_a_message_that_comes_back_different_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_message_round_trip_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: MetadataResponse, version: int) -> bytes:
         return b"".join(MetadataResponse(throttle_time_ms=5).encode_parts(version))
 
@@ -52,11 +52,11 @@ def test_a_message_that_comes_back_different_is_a_finding(monkeypatch: pytest.Mo
         responses.check(MetadataResponse, 12, b"".join(METADATA.encode_parts(12)))
 
 
-def test_codecs_that_disagree_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disagreeing_codecs_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def plainly(*arguments: object) -> None:
         return None
 
-    monkeypatch.setattr(responses, "decoded_plainly", plainly)
+    monkeypatch.setattr(responses, "decode_plain", plainly)
     with pytest.raises(Finding, match="plain Python decodes something else"):
         responses.check(MetadataResponse, 12, METADATA.encode(12))
 
@@ -75,7 +75,7 @@ def nothing(*arguments: object) -> list[object]:
     ("function", "sentence"),
     [("parse_records", "read different records"), ("parse_columns", "columns differ")],
 )
-def test_kernels_that_disagree_are_a_finding(
+def test_disagreeing_kernels_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, function: str, sentence: str
 ) -> None:
     batches.run(BATCH)
@@ -84,7 +84,7 @@ def test_kernels_that_disagree_are_a_finding(
         batches.run(BATCH)
 
 
-def test_kernels_that_write_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_writing_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     class Careless(_pykernel.OpenBatch):
         def seal(self) -> bytes:
             return super().seal() + b"\0"
@@ -94,7 +94,7 @@ def test_kernels_that_write_different_bytes_are_a_finding(monkeypatch: pytest.Mo
         batches.run(BATCH)
 
 
-def test_an_error_that_names_no_place_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_offset_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def records(*arguments: object) -> None:
         raise CorruptRecordError("somewhere", topic="t", partition=3)
 
@@ -103,7 +103,7 @@ def test_an_error_that_names_no_place_is_a_finding(monkeypatch: pytest.MonkeyPat
         batches.run(BATCH)
 
 
-def test_damage_gets_past_the_checksums() -> None:
+def test_mutations_get_past_the_checksums() -> None:
     damaged = bytearray(captured.batches()["v2-none"])
     damaged[-1] ^= 1
     (view,) = batches.iter_batches(batches.repaired(bytes(damaged), 1))
@@ -113,7 +113,7 @@ def test_damage_gets_past_the_checksums() -> None:
         view.check_crc()
 
 
-def test_a_decompressor_beyond_its_limit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompressing_beyond_the_limit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def generous(codec: Codec, data: bytes, limit: int = 0) -> bytes:
         return bytes(100)
 
@@ -124,7 +124,7 @@ def test_a_decompressor_beyond_its_limit_is_a_finding(monkeypatch: pytest.Monkey
         compression.check(Codec.gzip, b"", limit=100)
 
 
-def test_a_reader_that_loses_a_frame_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_frame_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\xff\0\0" + b"\0\0\0\x04abcd" * 2
     frames.run(data)
     monkeypatch.setattr(frames.framing.FrameReader, "received", nothing)
@@ -132,18 +132,18 @@ def test_a_reader_that_loses_a_frame_is_a_finding(monkeypatch: pytest.MonkeyPatc
         frames.run(data)
 
 
-def test_an_error_that_carries_its_input_along_is_a_finding() -> None:
+def test_error_containing_its_input_is_a_finding() -> None:
     data = bytes(range(256))
-    refused_in_few_words(DecodeError("short"), data)
-    refused_in_few_words(DecodeError(data[:64].hex()), data)
+    check_error_message(DecodeError("short"), data)
+    check_error_message(DecodeError(data[:64].hex()), data)
     with pytest.raises(Finding, match="an error of"):
-        refused_in_few_words(DecodeError("x" * 500), data)
+        check_error_message(DecodeError("x" * 500), data)
     for spelt in (data[33:98].decode("latin-1"), data[33:98].hex()):
         with pytest.raises(Finding, match="carries its input"):
-            refused_in_few_words(DecodeError(f"no such thing: {spelt}"), data)
+            check_error_message(DecodeError(f"no such thing: {spelt}"), data)
 
 
-def test_no_number_equals_no_number_and_nothing_else_is_let_through() -> None:
+def test_nan_equals_nan() -> None:
     """A quota is a float, and may be none; a name that reads like one is a name."""
     nan = float("nan")
     assert same(entry("finance", nan), entry("finance", nan))
@@ -156,7 +156,7 @@ def entry(name: str, value: float) -> AlterClientQuotasRequest:
     return AlterClientQuotasRequest(entries=[AlterClientQuotasRequestEntryData(ops=[op])])
 
 
-def test_what_decompresses_counts_for_what_it_holds() -> None:
+def test_size_of_compressed_input_is_its_decompressed_size() -> None:
     bomb = compress(Codec.gzip, bytes(100_000))
     assert compression.size(bytes([Codec.gzip]) + bomb) == 100_000
     assert compression.size(b"\x01" + bytes(50)) == 1024  # refused: less than the first step
@@ -167,7 +167,7 @@ def test_what_decompresses_counts_for_what_it_holds() -> None:
 # -- time and memory ------------------------------------------------------------------------------
 
 
-def test_bounds_grow_with_the_input_and_end() -> None:
+def test_limits_grow_with_the_input_up_to_a_maximum() -> None:
     assert allowed_memory(1000, 10) == 32_010
     assert allowed_memory(100_000_000, 10) == MEMORY_LIMIT
     assert allowed_cpu(64 * 1024) == 0.050
@@ -178,7 +178,7 @@ def test_bounds_grow_with_the_input_and_end() -> None:
     ("data", "what"),
     [(b"\x01slow", "ms of CPU"), (b"\x02greedy", "bytes of memory"), (b"Kafka", "the planted")],
 )
-def test_the_second_look_finds_what_is_slow_greedy_or_wrong(
+def test_replay_finds_slow_greedy_and_wrong_inputs(
     tmp_path: Path, data: bytes, what: str
 ) -> None:
     (tmp_path / "input").write_bytes(data)

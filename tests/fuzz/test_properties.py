@@ -59,7 +59,7 @@ def test_every_seed_keeps_every_promise(name: str) -> None:
 
 @given(kind=KINDS, data=ANY)
 @settings(deadline=None)
-def test_a_decoder_of_any_bytes_refuses_or_gives_what_comes_back(
+def test_any_bytes_are_rejected_or_round_trip(
     kind: tuple[Any, int], data: bytes
 ) -> None:
     responses.check(*kind, data)
@@ -67,7 +67,7 @@ def test_a_decoder_of_any_bytes_refuses_or_gives_what_comes_back(
 
 @given(kind=KINDS, seed=SEEDS, edits=EDITS)
 @settings(max_examples=300, deadline=None)
-def test_a_decoder_of_a_damaged_message_refuses_or_gives_what_comes_back(
+def test_mutated_message_is_rejected_or_round_trips(
     kind: tuple[Any, int], seed: int, edits: list[tuple[float, int, bytes]]
 ) -> None:
     responses.check(*kind, edited(sample(*kind, seed).encode(kind[1]), edits))
@@ -75,13 +75,13 @@ def test_a_decoder_of_a_damaged_message_refuses_or_gives_what_comes_back(
 
 @given(kind=KINDS, seed=SEEDS)
 @settings(max_examples=200, deadline=None)
-def test_a_message_comes_back(kind: tuple[Any, int], seed: int) -> None:
+def test_message_round_trip(kind: tuple[Any, int], seed: int) -> None:
     assert responses.check(*kind, sample(*kind, seed).encode(kind[1]))
 
 
 @given(kind=KINDS, seed=SEEDS, cut=st.floats(0, 1, exclude_max=True))
 @settings(deadline=None)
-def test_a_message_that_ends_early_is_refused(kind: tuple[Any, int], seed: int, cut: float) -> None:
+def test_truncated_message_is_rejected(kind: tuple[Any, int], seed: int, cut: float) -> None:
     whole = sample(*kind, seed).encode(kind[1])
     if whole:
         assert not responses.check(*kind, whole[: int(cut * len(whole))])
@@ -92,24 +92,24 @@ def test_a_message_that_ends_early_is_refused(kind: tuple[Any, int], seed: int, 
 
 @given(data=ANY)
 @settings(deadline=None)
-def test_a_stream_of_any_bytes_is_cut_alike_by_both_readers(data: bytes) -> None:
+def test_both_readers_split_any_bytes_alike(data: bytes) -> None:
     frames.run(data)
 
 
 @given(stream=st.lists(st.binary(max_size=40), max_size=6), piece=st.integers(0, 255), edits=EDITS)
 @settings(deadline=None)
-def test_frames_in_pieces_are_cut_alike_by_both_readers(
+def test_both_readers_split_frames_in_pieces_alike(
     stream: list[bytes], piece: int, edits: list[tuple[float, int, bytes]]
 ) -> None:
     sized = b"".join(struct.pack(">i", len(frame)) + frame for frame in stream)
-    assert frames.cut(sized) == (stream, False)
+    assert frames.split_frames(sized) == (stream, False)
     frames.run(bytes([piece, 0, 0]) + sized)
     frames.run(bytes([piece, 0, 0]) + edited(sized, edits))
 
 
 @given(kind=REQUESTS, seed=SEEDS, edits=EDITS)
 @settings(deadline=None)
-def test_a_damaged_request_is_refused_or_comes_back(
+def test_mutated_request_is_rejected_or_round_trips(
     kind: tuple[Any, int], seed: int, edits: list[tuple[float, int, bytes]]
 ) -> None:
     request = cast("Request[Any]", sample(*kind, seed))
@@ -129,7 +129,7 @@ def test_both_kernels_read_any_bytes_alike(flags: int, data: bytes) -> None:
 
 @given(flags=st.integers(0, 255), data=BATCHES, edits=EDITS)
 @settings(max_examples=300, deadline=None)
-def test_both_kernels_read_a_damaged_batch_alike(
+def test_both_kernels_read_a_mutated_batch_alike(
     flags: int, data: bytes, edits: list[tuple[float, int, bytes]]
 ) -> None:
     batches.run(bytes([flags]) + edited(data, edits))
@@ -140,13 +140,13 @@ def test_both_kernels_read_a_damaged_batch_alike(
 
 @given(codec=CODECS, data=ANY)
 @settings(deadline=None)
-def test_a_decompressor_of_any_bytes_stays_within_its_limit(codec: Codec, data: bytes) -> None:
+def test_decompressing_any_bytes_stays_within_the_limit(codec: Codec, data: bytes) -> None:
     compression.check(codec, data)
 
 
 @given(codec=CODECS, data=ANY, times=st.integers(1, 50), edits=EDITS)
 @settings(deadline=None)
-def test_a_decompressor_of_damaged_data_stays_within_its_limit(
+def test_decompressing_mutated_data_stays_within_the_limit(
     codec: Codec, data: bytes, times: int, edits: list[tuple[float, int, bytes]]
 ) -> None:
     compression.check(codec, edited(compress(codec, data * times), edits))
@@ -154,5 +154,5 @@ def test_a_decompressor_of_damaged_data_stays_within_its_limit(
 
 @given(codec=CODECS, data=ANY, times=st.integers(1, 50))
 @settings(deadline=None)
-def test_what_was_compressed_comes_back(codec: Codec, data: bytes, times: int) -> None:
+def test_compression_round_trip(codec: Codec, data: bytes, times: int) -> None:
     assert compression.check(codec, compress(codec, data * times)) == data * times

@@ -28,7 +28,7 @@ def atheris_is_there() -> None:
         report("no atheris: pip install -r tools/requirements-dev.txt")
 
 
-def test_a_planted_fault_is_found_and_can_be_replayed(tmp_path: Path) -> None:
+def test_finds_and_replays_a_planted_bug(tmp_path: Path) -> None:
     made = runner.fuzz("tests.fuzz.planted", seconds=0, runs=500_000, seed=3, folder=tmp_path)
     (finding,) = made.findings
     assert "the planted promise is broken" in finding.what
@@ -41,7 +41,7 @@ def test_a_planted_fault_is_found_and_can_be_replayed(tmp_path: Path) -> None:
     assert "the planted promise is broken" in again.stdout
 
 
-def test_a_fuzzer_that_does_not_start_is_no_clean_run(tmp_path: Path) -> None:
+def test_fuzzer_that_does_not_start_raises(tmp_path: Path) -> None:
     with pytest.raises(runner.FuzzerFailed, match="No module named"):
         runner.fuzz("tests.fuzz.absent", seconds=1, runs=0, seed=1, folder=tmp_path)
 
@@ -49,15 +49,15 @@ def test_a_fuzzer_that_does_not_start_is_no_clean_run(tmp_path: Path) -> None:
 def test_runs_add_up(tmp_path: Path) -> None:
     for number in (1, 2):
         made = runner.fuzz("compression", seconds=0, runs=1_000, seed=number, folder=tmp_path)
-        entry = runner.remember(made, tmp_path)
+        entry = runner.save_run(made, tmp_path)
     assert made.findings == []
     assert entry["executions"] >= 2_000
     assert [run["seed"] for run in entry["runs"]] == [1, 2]
-    assert runner.remembered(tmp_path)["compression"] == entry
+    assert runner.load_state(tmp_path)["compression"] == entry
 
 
 @pytest.mark.timeout(5 * SECONDS)
-def test_a_short_run_finds_nothing(seeded: int) -> None:
+def test_short_run_finds_nothing(seeded: int) -> None:
     command = [sys.executable, "-m", "fuzz", "short", "--seconds", str(SECONDS)]
     done = subprocess.run(
         [*command, "--seed", str(seeded)], cwd=ROOT, capture_output=True, text=True, check=False

@@ -21,7 +21,7 @@ RECORDS = st.lists(st.tuples(TIMES, DATA, DATA, HEADERS), min_size=1, max_size=2
 
 
 @pytest.fixture(scope="module")
-def twins() -> tuple[Any, Any]:
+def pair() -> tuple[Any, Any]:
     python, compiled = (kernels.load(name) for name in kernels.NAMES)
     return python, compiled
 
@@ -59,8 +59,8 @@ def columns(kernel: Any, data: Section) -> object:
         return str(error), error.topic, error.partition, error.offset
 
 
-def agree(twins: tuple[Any, Any], data: Section) -> object:
-    python, compiled = twins
+def agree(pair: tuple[Any, Any], data: Section) -> object:
+    python, compiled = pair
     result = read(python, data)
     assert result == read(compiled, data)
     assert read_in_slices(python, data) == read_in_slices(compiled, data)
@@ -70,9 +70,9 @@ def agree(twins: tuple[Any, Any], data: Section) -> object:
 
 @given(records=RECORDS, capacity=st.integers(0, 3000))
 def test_kernels_write_the_same_bytes_and_read_them_back(
-    twins: tuple[Any, Any], records: list[Any], capacity: int
+    pair: tuple[Any, Any], records: list[Any], capacity: int
 ) -> None:
-    batches = [kernel.OpenBatch(None, capacity) for kernel in twins]
+    batches = [kernel.OpenBatch(None, capacity) for kernel in pair]
     taken: list[list[Any]] = [[], []]
     for batch, kept in zip(batches, taken, strict=True):
         kept += [record for record in records if batch.append(*record) is not None]
@@ -84,7 +84,7 @@ def test_kernels_write_the_same_bytes_and_read_them_back(
     assert python.size == compiled.size
     data = python.seal()
     assert data == compiled.seal()
-    result = agree(twins, Section(data, count, 3, count - 1, base, latest, 0))
+    result = agree(pair, Section(data, count, 3, count - 1, base, latest, 0))
     assert result == [
         ("t", 1, 3 + n, time, 0, key, value, tuple(headers), 2)
         for n, (time, key, value, headers) in enumerate(taken[0])
@@ -93,9 +93,9 @@ def test_kernels_write_the_same_bytes_and_read_them_back(
 
 @given(data=st.binary(max_size=200), count=st.integers(-2, 40), base=st.integers(-2, 1000))
 def test_kernels_agree_on_random_bytes(
-    twins: tuple[Any, Any], data: bytes, count: int, base: int
+    pair: tuple[Any, Any], data: bytes, count: int, base: int
 ) -> None:
-    agree(twins, Section(data, count, base, 50, 1_000, 2_000, 0))
+    agree(pair, Section(data, count, base, 50, 1_000, 2_000, 0))
 
 
 NUMBERS = st.sampled_from(
@@ -128,7 +128,7 @@ LIES = st.builds(
 )
 @settings(max_examples=400)
 def test_kernels_agree_on_nearly_valid_records(
-    twins: tuple[Any, Any],
+    pair: tuple[Any, Any],
     records: list[bytes],
     count: int | None,
     cut: int | None,
@@ -139,7 +139,7 @@ def test_kernels_agree_on_nearly_valid_records(
     data = data._replace(base_timestamp=time, timestamp_type=kind)
     if cut is not None:
         data = data._replace(data=bytes(data.data)[:-cut])
-    agree(twins, data)
+    agree(pair, data)
 
 
 GOOD = b"".join(
@@ -151,43 +151,43 @@ GOOD = b"".join(
 @given(changes=st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=3))
 @settings(max_examples=400)
 def test_kernels_agree_on_flipped_bytes(
-    twins: tuple[Any, Any], changes: list[tuple[int, int]]
+    pair: tuple[Any, Any], changes: list[tuple[int, int]]
 ) -> None:
     data = bytearray(GOOD)
     for at, byte in changes:
         data[at] = byte
-    agree(twins, section(bytes(data), count=6))
+    agree(pair, section(bytes(data), count=6))
 
 
 @given(data=st.binary(max_size=100))
-def test_kernels_agree_on_murmur2(twins: tuple[Any, Any], data: bytes) -> None:
-    python, compiled = twins
+def test_kernels_agree_on_murmur2(pair: tuple[Any, Any], data: bytes) -> None:
+    python, compiled = pair
     assert python.murmur2(data) == compiled.murmur2(data)
 
 
 @given(value=st.integers(-(1 << 63), (1 << 63) - 1))
-def test_kernels_agree_on_encoding_varints(twins: tuple[Any, Any], value: int) -> None:
-    python, compiled = twins
+def test_kernels_agree_on_encoding_varints(pair: tuple[Any, Any], value: int) -> None:
+    python, compiled = pair
     data = python.encode_varint(value)
     assert data == compiled.encode_varint(value)
-    for kernel in twins:
+    for kernel in pair:
         assert kernel.decode_varint(data, 0, 64) == (value, len(data))
 
 
 @given(data=st.binary(max_size=12), bits=st.sampled_from([32, 64]))
-def test_kernels_agree_on_decoding_varints(twins: tuple[Any, Any], data: bytes, bits: int) -> None:
+def test_kernels_agree_on_decoding_varints(pair: tuple[Any, Any], data: bytes, bits: int) -> None:
     def decode(kernel: Any) -> object:
         try:
             return kernel.decode_varint(data, 0, bits)
         except CorruptRecordError as error:
             return str(error)
 
-    python, compiled = twins
+    python, compiled = pair
     assert decode(python) == decode(compiled)
 
 
-def test_kernels_have_the_same_public_names(twins: tuple[Any, Any]) -> None:
-    python, compiled = twins
+def test_kernels_have_the_same_public_names(pair: tuple[Any, Any]) -> None:
+    python, compiled = pair
     for kind in ("Record", "Delivery", "OpenBatch", "TopicOpenBatches"):
         ours = {name for name in dir(getattr(python, kind)) if not name.startswith("_")}
         theirs = {name for name in dir(getattr(compiled, kind)) if not name.startswith("_")}
@@ -195,7 +195,7 @@ def test_kernels_have_the_same_public_names(twins: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
-def test_kernels_have_the_same_docstrings(twins: tuple[Any, Any], name: str) -> None:
-    python, compiled = (inspect.getdoc(getattr(kernel.RecordAppender, name)) for kernel in twins)
+def test_kernels_have_the_same_docstrings(pair: tuple[Any, Any], name: str) -> None:
+    python, compiled = (inspect.getdoc(getattr(kernel.RecordAppender, name)) for kernel in pair)
     assert python
     assert compiled == python

@@ -1,4 +1,4 @@
-"""The kernel that is fuzzed, and its specification in plain Python beside it."""
+"""The kernel that is fuzzed and the kernel in plain Python with which it is compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from types import ModuleType
 
 
-class Twins:
-    """Both kernels, and when the slow one is asked too: for every n-th input, or for none (0)."""
+class KernelPair:
+    """Holds both kernels; the pure one runs every n-th input, or none if `every` is 0."""
 
     def __init__(self, compiled: ModuleType, pure: ModuleType, every: int = 1) -> None:
         self.compiled = compiled
@@ -16,12 +16,12 @@ class Twins:
         self._inputs = 0
 
     @classmethod
-    def loaded(cls, every: int = 1) -> Twins:
-        """The kernels as they are installed, or as `use_kernel` has put them."""
+    def loaded(cls, every: int = 1) -> KernelPair:
+        """Return the kernels that are installed or set by `use_kernel`."""
         compiled = importlib.import_module("kafka_async.kernel._ckernel")
         return cls(compiled, importlib.import_module("kafka_async.kernel._pykernel"), every)
 
     def due(self) -> bool:
-        """Whether the specification is asked about this input."""
+        """Return True if the pure kernel runs this input too."""
         self._inputs += 1
         return bool(self._every) and self._inputs % self._every == 0
