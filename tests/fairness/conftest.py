@@ -1,4 +1,4 @@
-"""A cluster in a separate thread, whose work does not count, and the meter of the loop's work."""
+"""Fixtures: a cluster in a separate thread, whose work does not count, and the meter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = RECORDS
 
 @pytest_asyncio.fixture
 async def meter(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Meter]:
-    """A meter of the test's event loop, with the client's bulk work and time going through it."""
+    """Return a meter of the test's event loop that counts the client's bulk work."""
     meter = Meter()
     Instruments(meter, monkeypatch)
     yield meter
@@ -50,7 +50,7 @@ def cluster() -> Iterator[BlockingCluster]:
 
 
 async def fill(bootstrap: str, topic: str, per_batch: int, compression: str) -> None:
-    """RECORDS records and a few more, in whole batches."""
+    """Produce at least RECORDS records, in whole batches."""
     records = [ProducerRecord("", VALUE)] * per_batch
     batch = RecordBatch.build(records, compression, timestamp=1_000)
     async with Producer(bootstrap, max_request_size=1 << 26) as producer:

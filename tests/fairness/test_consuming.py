@@ -14,7 +14,7 @@ from kafka_async.hooks import Fetched, Hooks
 from kafka_async.records.arrow import to_arrow
 from kafka_async.types import TopicPartition
 from tests.fairness.conftest import RECORDS
-from tests.fairness.work import LIMIT, MOST_STEPS, Meter, check, steps
+from tests.fairness.work import LIMIT, MAX_STEPS, Meter, check, steps
 
 if TYPE_CHECKING:
     from kafka_async.embedded import BlockingCluster
@@ -24,7 +24,7 @@ to_arrow([], topic="", partition=0)  # importing pyarrow takes longer than anyth
 
 Read = Callable[[Consumer], Awaitable[int]]
 FETCH = 1 << 24
-"""Bytes of a partition's fetch: all there is, so that nothing is waited for in between."""
+"""Bytes per partition and fetch: all that there are, so that no fetch has to be waited for."""
 
 
 async def poll_usual(consumer: Consumer) -> int:
@@ -114,5 +114,5 @@ async def test_timeout_around_a_tight_loop_fires(
     fetched = asyncio.Event()
     hooks.listen(Fetched, lambda _: fetched.set())
     async with reader(cluster, "usual", hooks=hooks) as consumer:
-        await fetched.wait()  # there is more than is read: nothing else leaves the loop
-        assert await steps(meter, lambda: read(consumer)) <= MOST_STEPS
+        await fetched.wait()  # more records than are read, so that no call waits for a fetch
+        assert await steps(meter, lambda: read(consumer)) <= MAX_STEPS

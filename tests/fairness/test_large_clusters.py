@@ -31,35 +31,41 @@ TOPIC_COUNT = 2_500
 TOPICS = [f"service.events-{number}" for number in range(TOPIC_COUNT)]
 MEMBERS = 500
 MOST = replace(LIMIT, calls=10 * TOPIC_COUNT)
-"""Less than one loop over the topics makes that does more than to compare them."""
+"""A loop over all topics that does more than comparing them exceeds this."""
 EARLY = 5_000
 
 
 @pytest.fixture(scope="session")
 def large(cluster: BlockingCluster) -> BlockingCluster:
-    """The cluster with one topic of 10,000 partitions, and many small ones."""
+    """Return the cluster with one topic of 10,000 partitions and many small ones."""
     cluster.create_topic(WIDE, PARTITIONS)
     for name in TOPICS:
         cluster.create_topic(name, 1)
     return cluster
 
 
-async def test_updating_metadata_of_all_topics_bounds_the_iteration(large: BlockingCluster, meter: Meter) -> None:
+async def test_updating_metadata_of_all_topics_bounds_the_iteration(
+    large: BlockingCluster, meter: Meter
+) -> None:
     async with meter, Client(large.bootstrap_servers) as client:
-        await client.refresh_metadata(all_topics=True)  # what is new, and then what was known
+        await client.refresh_metadata(
+            all_topics=True
+        )  # the first call adds the topics, the second updates them
         metadata = await client.refresh_metadata(all_topics=True)
         assert len(metadata.topics[WIDE].partitions) == PARTITIONS
     check(meter, MOST)
 
 
 async def to_every_topic(producer: Producer, times: int = 1) -> None:
-    """A record to each of the topics, in turn."""
+    """Enqueue a record to each of the topics."""
     for _ in range(times):
         for name in TOPICS:
             await producer.enqueue(name, VALUE)
 
 
-async def test_first_records_to_2500_topics_bound_the_iteration(large: BlockingCluster, meter: Meter) -> None:
+async def test_first_records_to_2500_topics_bound_the_iteration(
+    large: BlockingCluster, meter: Meter
+) -> None:
     async with meter, Producer(large.bootstrap_servers) as producer:
         await to_every_topic(producer)
         await producer.flush()
@@ -108,7 +114,9 @@ async def test_batches_of_2500_topics_due_together_bound_the_iteration(
         check(meter, MOST)
 
 
-async def test_leader_change_of_2500_topics_bounds_the_iteration(large: BlockingCluster, meter: Meter) -> None:
+async def test_leader_change_of_2500_topics_bounds_the_iteration(
+    large: BlockingCluster, meter: Meter
+) -> None:
     async with Producer(large.bootstrap_servers) as producer:
         await to_every_topic(producer)
         await producer.flush()
@@ -181,7 +189,7 @@ async def test_assigning_10000_partitions_to_500_members_bounds_the_iteration(
 
     consumer = Consumer(large.bootstrap_servers, topics=["clicks"], **options)
     async with meter, consumer:
-        handler = consumer._active_runtime._rebalance_handler  # pyright: ignore[reportPrivateUsage]  # the only way to lead that many members
+        handler = consumer._active_runtime._rebalance_handler  # pyright: ignore[reportPrivateUsage]  # no public way to lead that many members
         assert handler is not None
         shares = await handler.assign(strategy, members)
         assert {len(decode_assignment(one)) for one in list(shares.values())[:9]} == {share}
@@ -189,6 +197,6 @@ async def test_assigning_10000_partitions_to_500_members_bounds_the_iteration(
 
 
 def subscription(start: int, count: int) -> bytes:
-    """Of a member that wants the wide topic, and owns some of it."""
+    """Return the subscription of a member that owns some partitions of the wide topic."""
     owned = frozenset(TopicPartition(WIDE, start + number) for number in range(count))
     return encode_subscription(MemberSubscription(frozenset([WIDE]), owned, generation=3))

@@ -15,7 +15,7 @@ from kafka_async.producer.producer import Producer
 from kafka_async.records.batch import RecordBatch
 from kafka_async.types import ProducerRecord, TopicPartition
 from tests.fairness.conftest import FAST, RECORDS, USUAL, VALUE
-from tests.fairness.work import MOST_STEPS, SLICE, Meter, check, steps
+from tests.fairness.work import MAX_STEPS, SLICE, Meter, check, steps
 from tests.producer.bench import Bench
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ KEYS = [b"key-%06d" % number for number in range(1000)]
 KIB = bytes(range(256)) * 4
 TASKS = 1000
 STARTED = 100
-"""Tasks that the application starts in one iteration; a response may wake more."""
-CROWD = 3000
+"""Tasks that the application starts per event loop iteration; a response may wake more."""
+TASKS_PER_BATCH = 3000
 """Tasks that wait for the same batch."""
 LARGEST = (16 if FAST else 8) << 20
 """Bytes of the largest batches: the kernel in plain Python copies what it closes."""
 LARGEST_VALUE = VALUE * (LARGEST // len(VALUE) - 10)
 LARGEST_BATCH = RecordBatch.build([ProducerRecord("", VALUE * 100)] * (LARGEST // 10_100))
-ROOM = {"batch_size": LARGEST, "max_request_size": 1 << 26, "buffer_memory": 1 << 28}
+LARGE_LIMITS = {"batch_size": LARGEST, "max_request_size": 1 << 26, "buffer_memory": 1 << 28}
 LINGER = 10
-MICROSECONDS_A_LOOK = 10
+MICROSECONDS_PER_READING = 10
 
 Write = Callable[[Producer, Meter], Awaitable[object]]
 
@@ -96,9 +96,9 @@ async def concurrent_sends(producer: Producer, meter: Meter) -> None:
                 await asyncio.sleep(0)
 
 
-async def a_crowd_in_one_batch(producer: Producer, meter: Meter) -> None:
+async def concurrent_sends_in_one_batch(producer: Producer, meter: Meter) -> None:
     async with asyncio.TaskGroup() as group:
-        for number in range(CROWD):
+        for number in range(TASKS_PER_BATCH):
             group.create_task(producer.send("clicks", VALUE, partition=0))
             if number % STARTED == 0:
                 await asyncio.sleep(0)
@@ -143,10 +143,10 @@ CASES: list[tuple[Write, dict[str, Any]]] = [
     (send_records, {}),
     (send_batch, {}),
     (concurrent_sends, {"linger_ms": 0}),
-    (a_crowd_in_one_batch, {"linger_ms": 300, "batch_size": 1 << 20}),
-    (large_batches, ROOM),
-    (fill_large_batches, {**ROOM, "linger_ms": 1000}),
-    (large_records, ROOM),
+    (concurrent_sends_in_one_batch, {"linger_ms": 300, "batch_size": 1 << 20}),
+    (large_batches, LARGE_LIMITS),
+    (fill_large_batches, {**LARGE_LIMITS, "linger_ms": 1000}),
+    (large_records, LARGE_LIMITS),
     (round_trips, {"linger_ms": 0}),
 ]
 
@@ -175,19 +175,19 @@ async def test_timeout_around_a_tight_loop_fires(
             await producer.enqueue("clicks", VALUE, key=b"k" if keyed else None)
             meter.now.records += 1
 
-        assert await steps(meter, step) <= MOST_STEPS
+        assert await steps(meter, step) <= MAX_STEPS
 
 
 @pytest.fixture
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time that goes on by some microseconds at each look: by one record at least."""
+    """Advance virtual time with each reading of the clock, so with each record."""
 
     def ticking(loop: VirtualClockEventLoop) -> Callable[[], float]:
-        def look() -> float:
-            loop._advance(MICROSECONDS_A_LOOK * 1e-6)  # pyright: ignore[reportPrivateUsage]  # else only a sleep does
+        def read_clock() -> float:
+            loop._advance(MICROSECONDS_PER_READING * 1e-6)  # pyright: ignore[reportPrivateUsage]  # else only a sleep does
             return loop.time()
 
-        return look
+        return read_clock
 
     monkeypatch.setattr(writer, "time_function", ticking)
 
@@ -199,14 +199,14 @@ async def test_linger_is_kept_within_5_ms_beside_a_tight_loop(keyed: bool) -> No
     loop = asyncio.get_running_loop()
     closed: list[float] = []
 
-    def hear(event: BatchClosed) -> None:
+    def on_batch_closed(event: BatchClosed) -> None:
         if event.partition.topic == "audit":
             closed.append(loop.time())
 
     topics = {"clicks": [1], "audit": [1]}
     async with Bench(topics, linger_ms=LINGER, batch_size=1 << 24) as bench:
-        await bench.producer.send("clicks", VALUE)  # so that it is connected
-        bench.producer.client.hooks.listen(BatchClosed, hear)
+        await bench.producer.send("clicks", VALUE)  # connects first
+        bench.producer.client.hooks.listen(BatchClosed, on_batch_closed)
         begun = loop.time()
         await bench.producer.enqueue("audit", VALUE)
         while not closed and loop.time() < begun + 1:

@@ -66,9 +66,9 @@ LIMIT = Work(
 
 
 class Meter:
-    """`async with meter:` counts the work of each iteration in the block; `peak` is the most.
+    """Counts the work of each event loop iteration in `async with meter:`; `peak` is the maximum.
 
-    `busiest` says which functions made the calls of the iteration with most of them.
+    `busiest` counts the functions called in the iteration with the most calls.
     """
 
     def __init__(self) -> None:
@@ -137,12 +137,12 @@ def check(meter: Meter, limit: Work = LIMIT) -> None:
 
 
 STEP, SLICE = 0.0002, 0.005
-MOST_STEPS = round(SLICE / STEP) + 1
-"""Steps that may be done before a time-out that is due fires."""
+MAX_STEPS = round(SLICE / STEP) + 1
+"""Maximum steps before a timeout that is due fires."""
 
 
 async def steps(meter: Meter, step: Callable[[], Awaitable[object]]) -> int:
-    """Repeat a step under a time-out that is due; return how often it was done until it fired.
+    """Repeat a step under a timeout that is due; return the number of steps before it fires.
 
     Each step takes 0.2 ms of the loop's time, as an application takes its time for each record.
     """
@@ -150,20 +150,20 @@ async def steps(meter: Meter, step: Callable[[], Awaitable[object]]) -> int:
     async with meter:
         try:
             async with asyncio.timeout(0):
-                while done < 10 * MOST_STEPS:
+                while done < 10 * MAX_STEPS:
                     await step()
                     done += 1
                     meter.spend(STEP)
         except TimeoutError:
             return done
-    raise AssertionError(f"the time-out has not fired in {done} steps")
+    raise AssertionError(f"the timeout has not fired in {done} steps")
 
 
 # -- counts other than calls ----------------------------------------------------------------------
 
 
 class Instruments:
-    """Makes the client's bulk work and its time go through a meter, until the test ends."""
+    """Patches the client until the test ends, so that a meter counts its bulk work."""
 
     def __init__(self, meter: Meter, patch: pytest.MonkeyPatch) -> None:
         self._meter, self._patch = meter, patch
@@ -174,10 +174,10 @@ class Instruments:
     def _slice_by_work(self, loop: asyncio.AbstractEventLoop) -> None:
         time, spent = loop.time, self._meter.spent
 
-        def look() -> float:
+        def measured_time() -> float:
             return time() + spent()
 
-        self._patch.setattr(loop, "time", look)
+        self._patch.setattr(loop, "time", measured_time)
         for module in (writer, sender):
             self._patch.setattr(module, "time_function", _loop_time)
 

@@ -1,4 +1,4 @@
-"""A target with faults in it, for tests of the fuzzer: each is found by one kind of look."""
+"""A target with planted bugs for tests of the fuzzer, each found by another check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def run(data: bytes) -> None:
 
 
 def subject(data: bytes) -> Callable[[], object]:
-    """Slow for what begins with 0x01, greedy for what begins with 0x02."""
+    """Return a call that is slow for 0x01 as first byte and takes much memory for 0x02."""
 
     def work() -> object:
         if data[:1] == b"\x01":

@@ -1,4 +1,4 @@
-"""The native fuzzer from end to end: a sound kernel passes, and a missing bound is found."""
+"""Tests of the native fuzzer as a whole: it passes the kernel and finds a missing bounds check."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TARGETS = ("sections", "batches", "writing", "messages", "values")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def clang_is_there() -> None:
-    """Root on a Debian gets it installed; elsewhere a skip says what to install; CI fails."""
+def require_clang() -> None:
+    """Install clang for root on Debian, otherwise skip or, with CI=true, fail."""
     try:
         toolchain.require_clang()
     except toolchain.ToolchainError as error:
@@ -37,8 +37,8 @@ def fuzz(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the sound kernel, which is compiled there once."""
-    return tmp_path_factory.mktemp("sound")
+    """Return a folder in which the correct kernel is compiled once."""
+    return tmp_path_factory.mktemp("correct")
 
 
 def test_short_run_finds_nothing_and_covers_the_parsers(home: Path, seeded: int) -> None:
@@ -60,12 +60,12 @@ def test_short_run_finds_nothing_and_covers_the_parsers(home: Path, seeded: int)
 
 
 def kernel_without(folder: Path, module: str, bound: str, instead: str) -> Path:
-    """The kernel's sources with one comparison taken out."""
+    """Copy the kernel's sources without one bounds check."""
     for name in MODULES:
         shutil.copy(SOURCES / f"{name}.pyx", folder)
     source = folder / f"{module}.pyx"
     text = source.read_text()
-    assert text.count(bound) == 1, f"the kernel no longer says {bound!r}"
+    assert text.count(bound) == 1, f"the kernel no longer contains {bound!r}"
     source.write_text(text.replace(bound, instead))
     return folder
 
@@ -92,8 +92,8 @@ def test_finds_and_replays_a_missing_bounds_check(
     again = fuzz(tmp_path, *arguments, "--replay", kept[0])
     assert again.returncode == 1, again.stdout + again.stderr
     assert f"FINDING in {target} (replay)" in again.stdout
-    sound = fuzz(home, "--targets", target, "--replay", kept[0])
-    assert sound.returncode == 0, sound.stdout + sound.stderr
+    correct = fuzz(home, "--targets", target, "--replay", kept[0])
+    assert correct.returncode == 0, correct.stdout + correct.stderr
 
 
 def test_missing_compiler_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

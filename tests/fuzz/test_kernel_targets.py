@@ -1,4 +1,4 @@
-"""The targets of the native fuzzer: none minds what is sound or overlooks its kind of fault."""
+"""Tests of the native fuzzer's targets: valid inputs pass, and planted bugs are found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafka_async.kernel import _pykernel
 from kafka_async.records.batch import iter_batches
 from tests.kernel import kernels
 
-SOUND = seeds.seeds("sections")[0]
+VALID = seeds.seeds("sections")[0]
 WRITTEN = struct.pack("<iB", 1000, 0) + b"\x02\x01\x03key\x05value\x01\x01h\x02hv"
 
 
@@ -28,7 +28,7 @@ def compiled() -> Any:
 
 
 def broken(compiled: Any, **changed: Any) -> KernelPair:
-    """The twins, the compiled one with something changed."""
+    """Return both kernels, the compiled one with changed functions."""
     names = {name: getattr(compiled, name) for name in dir(compiled) if name[0] != "_"}
     return KernelPair(SimpleNamespace(**{**names, **changed}), _pykernel)  # type: ignore[arg-type]
 
@@ -56,15 +56,15 @@ def drop_last(function: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     return lambda *arguments: function(*arguments)[:-1]
 
 
-def foreign(*_: object) -> Any:
+def undocumented_error(*_: object) -> Any:
     raise MemoryError
 
 
-def other_words(*_: object) -> Any:
-    raise CorruptRecordError("another sentence", topic="topic", partition=7, offset=0)
+def other_message(*_: object) -> Any:
+    raise CorruptRecordError("another message", topic="topic", partition=7, offset=0)
 
 
-def wordy(*_: object) -> Any:
+def long_message(*_: object) -> Any:
     raise CorruptRecordError("x" * 1000)
 
 
@@ -83,27 +83,37 @@ def instead(error: Callable[..., Any]) -> Callable[..., Callable[..., Any]]:
     ("changes", "error"),
     [
         ({"parse_records": drop_last}, Finding),
-        ({"parse_records": instead(other_words), "parse_columns": instead(other_words)}, Finding),
-        ({"parse_records": instead(other_words)}, Finding),
-        ({"parse_records": instead(wordy), "parse_columns": instead(wordy)}, Finding),
-        ({"parse_columns": instead(foreign)}, MemoryError),
+        (
+            {"parse_records": instead(other_message), "parse_columns": instead(other_message)},
+            Finding,
+        ),
+        ({"parse_records": instead(other_message)}, Finding),
+        ({"parse_records": instead(long_message), "parse_columns": instead(long_message)}, Finding),
+        ({"parse_columns": instead(undocumented_error)}, MemoryError),
         ({"parse_columns": without_offsets}, Finding),
     ],
-    ids=["a record less", "other words", "one of two", "too many words", "foreign", "a column"],
+    ids=[
+        "a record less",
+        "other message",
+        "other message of one function",
+        "long message",
+        "undocumented error",
+        "a column",
+    ],
 )
 def test_finds_a_wrong_reader(
     compiled: Any,
     changes: dict[str, Callable[[Callable[..., Any]], Any]],
     error: type[BaseException],
 ) -> None:
-    sections.check(KernelPair(compiled, _pykernel), SOUND)
+    sections.check(KernelPair(compiled, _pykernel), VALID)
     changed = {name: change(getattr(compiled, name)) for name, change in changes.items()}
     with pytest.raises(error):
-        sections.check(broken(compiled, **changed), SOUND)
+        sections.check(broken(compiled, **changed), VALID)
 
 
-class Forgetful:
-    """An open batch that loses the headers."""
+class BatchWithoutHeaders:
+    """Wraps an open batch and drops the headers."""
 
     def __init__(self, kernel: Any, capacity: int) -> None:
         self._batch = kernel.OpenBatch(None, capacity)
@@ -118,10 +128,10 @@ class Forgetful:
 def test_finds_a_wrong_writer(compiled: Any) -> None:
     writing.check(KernelPair(compiled, _pykernel), WRITTEN)
 
-    def forgetful(_: object, capacity: int) -> Forgetful:
-        return Forgetful(compiled, capacity)
+    def make_batch(_: object, capacity: int) -> BatchWithoutHeaders:
+        return BatchWithoutHeaders(compiled, capacity)
 
-    pair = broken(compiled, OpenBatch=forgetful)
+    pair = broken(compiled, OpenBatch=make_batch)
     with pytest.raises(Finding, match="written"):
         writing.check(pair, WRITTEN)
 
@@ -138,7 +148,7 @@ def test_finds_a_too_small_size_bound(compiled: Any) -> None:
 def test_harness_corrects_the_crc() -> None:
     data = seeds.seeds("batches")[0]
     damaged = bytearray(data[batches.START :])
-    damaged[-1] ^= 1  # in the records, so that the CRC no longer fits
+    damaged[-1] ^= 1  # in the records, so that the CRC no longer matches
     (view,) = iter_batches(damaged)
     with pytest.raises(CorruptRecordError, match="CRC"):
         view.check_crc()
@@ -160,7 +170,7 @@ def test_harness_compresses_records_with_the_batchs_codec(codec: int) -> None:
 
 def test_result_is_a_value_or_a_documented_error() -> None:
     assert result_of(lambda: 5) == 5
-    refusal = result_of(lambda: other_words())
+    refusal = result_of(lambda: other_message())
     assert refusal == RaisedError("CorruptRecordError", str(refusal[1]), ("topic", 7, 0))  # type: ignore[index]
     with pytest.raises(ZeroDivisionError):
         result_of(lambda: 1 // 0)

@@ -1,8 +1,8 @@
-"""No response costs more than 64 times its bytes: the greediest that each decoder would take.
+"""Tests that no response takes more than 64 times its bytes, with the worst for each decoder.
 
-A message costs most where its elements are smallest, so each array of each message is filled with
-elements that have nothing in them, or nothing but tagged fields that nobody knows. Fuzzing would
-have to be lucky to find these.
+A message takes most memory per byte if its elements are smallest. So each array of each message is
+filled with elements that are empty or have only unknown tagged fields. Fuzzing is unlikely to find
+these messages.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ FIRST_FLEXIBLE = [pair for pair in DECODERS if pair[1] == pair[0].FLEXIBLE_FROM]
 MANY = 200
 MOST_ARRAYS = 30
 OVERHEAD = TARGET.overhead
-"""Bytes that any message may cost."""
+"""Bytes of memory that any message may take."""
 
 UNKNOWN = tuple((tag, b"") for tag in range(100, 130))
 """Tagged fields of three bytes that no schema knows."""
 
 
 def smallest(kind: type[Struct], version: int) -> Any:
-    """A structure that is written in the fewest bytes."""
+    """Return the structure with the shortest encoding."""
     made = kind()
     for field in fields(kind, version):
         nullable = field.nullable.contains(version)
@@ -69,7 +69,7 @@ def fields(kind: type[Struct], version: int) -> Iterator[Field]:
 
 
 def greedy(kind: type[Struct], version: int, many: int) -> Iterator[tuple[str, Any]]:
-    """The structure with many elements in one of its arrays, or of those inside; by its path."""
+    """Yield the structure with many elements in one of its arrays or nested arrays, by path."""
     for field in fields(kind, version):
         for path, value in greedy_values(field.type, version, many):
             made = smallest(kind, version)
@@ -97,7 +97,7 @@ def flexible(message: type[Message], version: int) -> bool:
 
 
 def with_tags(value: Any, version: int, tags: int) -> Any:
-    """The same with so many tagged fields that nobody knows in every structure of its arrays."""
+    """Set unknown tagged fields in every structure in the arrays of a structure; return it."""
     for field in fields(cast("type[Struct]", type(value)), version):
         held = getattr(value, field.name)
         for item in cast("list[object]", held if isinstance(held, list) else [held]):
@@ -108,7 +108,7 @@ def with_tags(value: Any, version: int, tags: int) -> Any:
 
 
 def peak_of(message: type[Message], version: int, raw: bytes) -> int:
-    """Bytes of memory that decoding takes at its peak, whether it is refused or not."""
+    """Return the peak bytes of memory of decoding a message, also if it is rejected."""
 
     def decode() -> object:
         try:
@@ -116,7 +116,7 @@ def peak_of(message: type[Message], version: int, raw: bytes) -> int:
         except DecodeError:
             return None
 
-    decode()  # whose first use has its price
+    decode()  # the first use compiles the decoder
     tracemalloc.start()
     try:
         return memory_peak(decode)
@@ -143,7 +143,7 @@ GREEDY = [
 
 
 def greedy_cases() -> Iterator[Any]:
-    """Every case; the messages with the most arrays take seconds, and are slow tests."""
+    """Yield every case; messages with the most arrays take seconds and are slow tests."""
     for case in GREEDY:
         large = len(list(greedy(case[0], case[1], 1))) > MOST_ARRAYS
         yield pytest.param(
@@ -172,7 +172,7 @@ RESOURCES = ListConfigResourcesResponse
 
 
 def resources(count: int, element: bytes) -> bytes:
-    """A response of version 0 with so many resources."""
+    """Encode a response of version 0 with `count` resources."""
     return bytes(6) + UVARINT[count + 1] + element * count + b"\0"
 
 
@@ -212,11 +212,11 @@ def test_too_large_message_is_rejected_before_it_allocates() -> None:
     assert peak_of(RESOURCES, 0, raw) < len(raw)
 
 
-# -- what is honest -------------------------------------------------------------------------------
+# -- valid messages -------------------------------------------------------------------------------
 
 
 def honest(kind: type[Struct], version: int, text: str) -> Any:
-    """A structure with the text in each string, and one element in each array."""
+    """Return a structure with the text in each string and one element in each array."""
     made = kind()
     for field in fields(kind, version):
         setattr(made, field.name, honest_value(field.type, version, text))

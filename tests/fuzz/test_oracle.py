@@ -1,4 +1,4 @@
-"""The oracle sees: each promise, broken on purpose, is a finding."""
+"""Tests of the oracle: each broken promise is a finding."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_unexpected_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_failed_message_round_trip_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: MetadataResponse, version: int) -> bytes:
+    def encode_without_cluster_id(self: MetadataResponse, version: int) -> bytes:
         return b"".join(MetadataResponse(throttle_time_ms=5).encode_parts(version))
 
-    monkeypatch.setattr(MetadataResponse, "encode", forgetful)
+    monkeypatch.setattr(MetadataResponse, "encode", encode_without_cluster_id)
     with pytest.raises(Finding, match="does not come back the same"):
         responses.check(MetadataResponse, 12, b"".join(METADATA.encode_parts(12)))
 
@@ -61,10 +61,10 @@ def test_disagreeing_codecs_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
         responses.check(MetadataResponse, 12, METADATA.encode(12))
 
 
-def lying(function: str, answer: Any) -> SimpleNamespace:
-    """The compiled kernel, one of whose functions gives what it should not."""
+def kernel_with(function: str, replacement: Any) -> SimpleNamespace:
+    """Return the compiled kernel with one function or class replaced."""
     kernel = {name: getattr(batches.COMPILED, name) for name in dir(batches.COMPILED)}
-    return SimpleNamespace(**kernel | {function: answer})
+    return SimpleNamespace(**kernel | {function: replacement})
 
 
 def nothing(*arguments: object) -> list[object]:
@@ -79,17 +79,17 @@ def test_disagreeing_kernels_are_a_finding(
     monkeypatch: pytest.MonkeyPatch, function: str, sentence: str
 ) -> None:
     batches.run(BATCH)
-    monkeypatch.setattr(batches, "COMPILED", lying(function, nothing))
+    monkeypatch.setattr(batches, "COMPILED", kernel_with(function, nothing))
     with pytest.raises(Finding, match=sentence):
         batches.run(BATCH)
 
 
 def test_kernels_writing_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Careless(_pykernel.OpenBatch):
+    class BatchWithExtraByte(_pykernel.OpenBatch):
         def seal(self) -> bytes:
             return super().seal() + b"\0"
 
-    monkeypatch.setattr(batches, "COMPILED", lying("OpenBatch", Careless))
+    monkeypatch.setattr(batches, "COMPILED", kernel_with("OpenBatch", BatchWithExtraByte))
     with pytest.raises(Finding, match="write different bytes"):
         batches.run(BATCH)
 
@@ -114,10 +114,10 @@ def test_mutations_get_past_the_checksums() -> None:
 
 
 def test_decompressing_beyond_the_limit_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def generous(codec: Codec, data: bytes, limit: int = 0) -> bytes:
+    def decompress_too_much(codec: Codec, data: bytes, limit: int = 0) -> bytes:
         return bytes(100)
 
-    monkeypatch.setattr(compression, "decompress", generous)
+    monkeypatch.setattr(compression, "decompress", decompress_too_much)
     with pytest.raises(Finding, match="were allowed"):
         compression.check(Codec.gzip, b"", limit=99)
     with pytest.raises(Finding, match="gives more than it is allowed"):
@@ -138,13 +138,13 @@ def test_error_containing_its_input_is_a_finding() -> None:
     check_error_message(DecodeError(data[:64].hex()), data)
     with pytest.raises(Finding, match="an error of"):
         check_error_message(DecodeError("x" * 500), data)
-    for spelt in (data[33:98].decode("latin-1"), data[33:98].hex()):
+    for text in (data[33:98].decode("latin-1"), data[33:98].hex()):
         with pytest.raises(Finding, match="carries its input"):
-            check_error_message(DecodeError(f"no such thing: {spelt}"), data)
+            check_error_message(DecodeError(f"no such thing: {text}"), data)
 
 
 def test_nan_equals_nan() -> None:
-    """A quota is a float, and may be none; a name that reads like one is a name."""
+    """A quota is a float, which may be NaN."""
     nan = float("nan")
     assert same(entry("finance", nan), entry("finance", nan))
     assert not same(entry("finance", nan), entry("finance", 1.0))
@@ -159,7 +159,7 @@ def entry(name: str, value: float) -> AlterClientQuotasRequest:
 def test_size_of_compressed_input_is_its_decompressed_size() -> None:
     bomb = compress(Codec.gzip, bytes(100_000))
     assert compression.size(bytes([Codec.gzip]) + bomb) == 100_000
-    assert compression.size(b"\x01" + bytes(50)) == 1024  # refused: less than the first step
+    assert compression.size(b"\x01" + bytes(50)) == 1024  # corrupt, within the first step
     plain = captured.batches()["v2-none"]
     assert batches.size(b"\0" + plain) == len(plain)
 
@@ -178,9 +178,7 @@ def test_limits_grow_with_the_input_up_to_a_maximum() -> None:
     ("data", "what"),
     [(b"\x01slow", "ms of CPU"), (b"\x02greedy", "bytes of memory"), (b"Kafka", "the planted")],
 )
-def test_replay_finds_slow_greedy_and_wrong_inputs(
-    tmp_path: Path, data: bytes, what: str
-) -> None:
+def test_replay_finds_slow_greedy_and_wrong_inputs(tmp_path: Path, data: bytes, what: str) -> None:
     (tmp_path / "input").write_bytes(data)
     (tmp_path / "harmless").write_bytes(b"harmless")
     made = replay(load("tests.fuzz.planted"), sorted(tmp_path.iterdir()))

@@ -1,4 +1,4 @@
-"""What the fuzzer's targets promise, held against bytes that hypothesis makes up."""
+"""Tests of the fuzz targets' promises with bytes that hypothesis generates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUESTS = st.sampled_from(
 )
 BATCHES = st.sampled_from(list(captured.batches().values()))
 
-# An edit: where, as a part of the length; what is taken away; what is put there.
+# An edit: the position as a fraction of the length, the number of removed bytes, the new bytes.
 NUMBERS = [b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\xff" * 9]
 EDITS = st.lists(
     st.tuples(
@@ -41,9 +41,9 @@ EDITS = st.lists(
 
 
 def edited(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
-    for place, taken, put in edits:
-        at = int(place * len(data))
-        data = data[:at] + put + data[at + taken :]
+    for position, removed, inserted in edits:
+        at = int(position * len(data))
+        data = data[:at] + inserted + data[at + removed :]
     return data
 
 
@@ -59,9 +59,7 @@ def test_every_seed_keeps_every_promise(name: str) -> None:
 
 @given(kind=KINDS, data=ANY)
 @settings(deadline=None)
-def test_any_bytes_are_rejected_or_round_trip(
-    kind: tuple[Any, int], data: bytes
-) -> None:
+def test_any_bytes_are_rejected_or_round_trip(kind: tuple[Any, int], data: bytes) -> None:
     responses.check(*kind, data)
 
 

@@ -1,4 +1,4 @@
-"""The fuzzer itself: it finds what is planted, keeps count, and a short run finds nothing."""
+"""Tests of the fuzzer: it finds a planted bug, counts executions, and a short run is clean."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
-def atheris_is_there() -> None:
-    """Without atheris there is no fuzzing: skipped, and a failure where CI=true."""
+def require_atheris() -> None:
+    """Skip without atheris, or fail with CI=true."""
     if importlib.util.find_spec("atheris") is None:
         report = pytest.fail if in_ci() else pytest.skip
         report("no atheris: pip install -r tools/requirements-dev.txt")
@@ -62,7 +62,7 @@ def test_short_run_finds_nothing(seeded: int) -> None:
     done = subprocess.run(
         [*command, "--seed", str(seeded)], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    print(done.stdout, done.stderr)  # noqa: T201 what a failure must show
+    print(done.stdout, done.stderr)  # noqa: T201 shown if the test fails
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()[-len(NAMES) :]
     assert [line.split()[0] for line in lines] == list(NAMES)
