@@ -116,7 +116,7 @@ def single(target: str, seconds: int, runs: int, seed: int) -> int:
     replay(made, KERNELS.get(target, ("c",)))
     save_run(made)
     found = report(made)
-    print(f"seed {seed}\n{made.line()}")
+    print(f"seed {seed}\n{made.summary()}")
     return 1 if found else 0
 
 
