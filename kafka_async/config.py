@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -255,7 +256,7 @@ class ClientConfig:
             given = getattr(self, row.name)
             value = _normal(row, given)
             if value is not given:
-                object.__setattr__(self, row.name, value)  # the instance is frozen
+                object.__setattr__(self, row.name, value)  # The dataclass is frozen.
             _check(row, value)
         self._check_together()
 
@@ -285,7 +286,7 @@ class ClientConfig:
             if name not in names:
                 raise InvalidConfigurationError(_unknown(name, names))
         cls._complete(options)
-        servers: Any = bootstrap_servers  # checked and split when the dataclass is made
+        servers: Any = bootstrap_servers  # __post_init__ checks and splits it.
         return cls(bootstrap_servers=servers, **options)
 
     @classmethod
@@ -653,7 +654,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return _is_whole(value) or (isinstance(value, float) and value == value)  # no NaN
+    return _is_whole(value) or (isinstance(value, float) and not math.isnan(value))
 
 
 def _is_text(value: object) -> bool:
@@ -706,7 +707,7 @@ def _check(row: dataclasses.Field[Any], value: object) -> None:
 
 
 def _check_ssl_context(value: object) -> None:
-    import ssl  # slow to import, and needed by those who give a context only
+    import ssl  # Imported here since it is slow, and only an ssl_context needs it.
 
     if not isinstance(value, ssl.SSLContext):
         raise InvalidConfigurationError(
@@ -847,5 +848,5 @@ def _from_text(row: dataclasses.Field[Any], value: object) -> object:
         try:
             return int(value) if re.fullmatch(r"-?\d+", value) else float(value)
         except ValueError:
-            return value  # the check of its type says what is wrong
+            return value  # The check of its type raises.
     return value

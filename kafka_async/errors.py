@@ -738,7 +738,7 @@ class BrokerIdNotRegisteredError(BrokerError, code=102, name="BROKER_ID_NOT_REGI
 
 
 class InconsistentTopicIdError(InvalidMetadataError, code=103, name="INCONSISTENT_TOPIC_ID"):
-    """The topic's id differs from the one in the log: the topic was created anew."""
+    """The topic's id differs from the one in the log: the topic was deleted and created again."""
 
 
 class InconsistentClusterIdError(BrokerError, code=104, name="INCONSISTENT_CLUSTER_ID"):

@@ -37,7 +37,7 @@ class ClusterHandle:
         self._cleanup = cleanup
         self._suffix = uuid.uuid4().hex[:8]
         self._topics: set[str] = set()
-        self._existing = cleanup.listed()
+        self._existing = cleanup.list_topics()
 
     @property
     def backend(self) -> str:
@@ -71,7 +71,7 @@ class ClusterHandle:
         """
         if isinstance(self.cluster, EmbeddedBackend):
             self.cluster.cluster.faults.clear()
-        self._cleanup.delete(self._topics | (self._cleanup.listed() - self._existing))
+        self._cleanup.delete(self._topics | (self._cleanup.list_topics() - self._existing))
 
     async def produce(self, topic: str, values: Sequence[bytes | None]) -> None:
         """Send a record for each value and wait until all are acknowledged."""

@@ -30,7 +30,7 @@ class TopicCleanup:
         self._cluster = cluster
         self._admin: Admin | None = None
 
-    def listed(self) -> frozenset[str]:
+    def list_topics(self) -> frozenset[str]:
         """Return the topics of an embedded cluster without internal ones.
 
         For another cluster the result is empty, since listing its topics takes a request.
@@ -45,7 +45,7 @@ class TopicCleanup:
     def delete(self, names: AbstractSet[str]) -> None:
         """Delete those of the topics that exist; log a warning after a failure."""
         if isinstance(self._cluster, EmbeddedBackend):
-            for name in names & self.listed():
+            for name in names & self.list_topics():
                 self._cluster.cluster.delete_topic(name)
             return
         if not names:

@@ -132,15 +132,15 @@ def test_error_without_java_says_what_to_install(
 def test_first_cluster_writes_the_class_archive_and_later_ones_read_it(tmp_path: Path) -> None:
     java = Java("java", "17.0.15")
     first = ClassArchive(tmp_path, "4.4.0", java)
-    assert first.wanted
+    assert first.missing
     assert first.options(writer=False) == []
     (option, _) = first.options(writer=True)
     Path(option.partition("=")[2]).write_text("classes")
     first.install()
-    assert not first.wanted
+    assert not first.missing
 
     later = ClassArchive(tmp_path, "4.4.0", java)
-    assert not later.wanted
+    assert not later.missing
     archive = Path(later.options(writer=True)[0].partition("=")[2])
     assert archive.read_text() == "classes"
     assert list(tmp_path.iterdir()) == [archive]
@@ -150,11 +150,11 @@ def test_class_archives_differ_by_java_and_version(tmp_path: Path) -> None:
     first = ClassArchive(tmp_path, "4.4.0", Java("java", "17.0.15"))
     Path(first.options(writer=True)[0].partition("=")[2]).write_text("classes")
     first.install()
-    assert ClassArchive(tmp_path, "4.4.0", Java("java", "21.0.1")).wanted
-    assert ClassArchive(tmp_path, "4.3.1", Java("java", "17.0.15")).wanted
+    assert ClassArchive(tmp_path, "4.4.0", Java("java", "21.0.1")).missing
+    assert ClassArchive(tmp_path, "4.3.1", Java("java", "17.0.15")).missing
 
 
 def test_next_cluster_writes_the_class_archive_after_a_killed_writer(tmp_path: Path) -> None:
     java = Java("java", "17.0.15")
     ClassArchive(tmp_path, "4.4.0", java).install()
-    assert ClassArchive(tmp_path, "4.4.0", java).wanted
+    assert ClassArchive(tmp_path, "4.4.0", java).missing

@@ -144,7 +144,7 @@ class ApacheBackend(Backend):
         # Nodes are killed, since their data is removed anyway. Only the node that writes the class
         # archive has to end in order, and first, since its shutdown needs the other nodes.
         nodes = list(self._nodes.values())
-        if nodes and self._archive is not None and self._archive.wanted:
+        if nodes and self._archive is not None and self._archive.missing:
             nodes[0].stop(timeout=10)
             self._archive.install()
         for node in nodes:

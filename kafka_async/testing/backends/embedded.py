@@ -46,7 +46,7 @@ class EmbeddedBackend(Backend):
             default_partitions=self.default_partitions,
             min_insync_replicas=min(self.brokers, 2),
             group_min_session_timeout_ms=500,
-            log_retention_check_interval_ms=86_400_000,  # tests write records of any age
+            log_retention_check_interval_ms=86_400_000,  # Tests write records of any age.
         )
         self._cluster = self._thread.__enter__()
         self._reported_failures = 0

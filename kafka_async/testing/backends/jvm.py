@@ -54,12 +54,12 @@ class ClassArchive:
         java_id = hashlib.sha256(java.description.encode()).hexdigest()[:12]
         self._path = directory / f"{version}-{java_id}.jsa"
         self._written = directory / f"{self._path.name}.{uuid.uuid4().hex}"
-        self.wanted = not self._path.exists()
+        self.missing = not self._path.exists()
         """True if the archive does not exist and this cluster has to write it."""
 
     def options(self, *, writer: bool) -> list[str]:
         """Return the JVM options that load the archive or, for the writer, create it."""
-        if not self.wanted:
+        if not self.missing:
             return [f"-XX:SharedArchiveFile={self._path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if writer:
             return [f"-XX:ArchiveClassesAtExit={self._written}", "-Xlog:cds=off"]
@@ -69,4 +69,4 @@ class ClassArchive:
         """Move the written archive to its final path, after the writer has ended."""
         if self._written.exists():
             self._written.replace(self._path)
-        self.wanted = False
+        self.missing = False
