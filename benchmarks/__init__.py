@@ -1,1 +1,1 @@
-"""Speed, proved against the peers in one run: medians, spread and ratios, never a timed test."""
+"""Benchmarks that compare the client with other clients in the same run."""

@@ -1,6 +1,6 @@
-"""`python -m benchmarks`, also `make bench`: the whole client beside its peers.
+"""Compares the client with other clients: `python -m benchmarks`, also `make bench`.
 
-Whole runs on Apache Kafka are written to benchmarks/results/, parts and others to artifacts/.
+Writes complete runs on Apache Kafka to benchmarks/results/, and all other runs to artifacts/.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchmarks import children, machine, specials, topics, written
+from benchmarks import child_processes, machine, result_files, special_cases, topics
 from benchmarks.cases import (
     ALL_CASES,
     CASES,
@@ -25,75 +25,74 @@ from benchmarks.cases import (
     Case,
     Contender,
 )
-from benchmarks.contenders import JAVA, PEERS
+from benchmarks.clients import JAVA, PEERS
 from benchmarks.progress import Progress, Step
-from benchmarks.rounds import Ledger, measure, remaining
+from benchmarks.rounds import RunLog, measure, remaining
 from benchmarks.topics import WrongResultError
 from kafka_async.testing.backends import BackendUnavailableError, create_backend
 
 RESULTS = Path(__file__).parent / "results"
 ARTIFACTS = Path("artifacts") / "benchmarks"
 
-
 WARM_UP = 3_000
-"""Thousands of records of each kind that a new broker takes before anything is measured."""
+"""Thousands of records of each kind that a new broker receives before the first measurement."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse, measure, show, write; the exit code."""
+    """Parse the arguments, measure, print and write the results; return the exit status."""
     options = parse(arguments)
     table_of_cases = PYTHON_CASES if options.pythons else CASES
-    cases = [case for case in table_of_cases.values() if _is_wanted(case, options)]
-    wanted = [name for name in specials.names() if _is_wanted_apart(name, options)]
-    apart = sorted(wanted, key=specials.brokers)
+    cases = [case for case in table_of_cases.values() if _is_selected(case, options)]
+    names = [name for name in special_cases.names() if _is_special_selected(name, options)]
+    special = sorted(names, key=special_cases.brokers)
     table = _table(options)
-    away = absent(options.peers)
+    missing = absent(options.peers)
     context = {
         **machine.describe(options.backend, pythons=options.pythons),
         "date": date.today().isoformat(),
     }
     if options.scale != 1.0:
         context["records, times the usual"] = str(options.scale)
-    ledger = Ledger(options.output / f"{table}.jsonl", context, resume=options.resume)
-    plan = _plan(cases, apart, set(options.peers) - set(away), ledger, options)
+    run_log = RunLog(options.output / f"{table}.jsonl", context, resume=options.resume)
+    plan = _plan(cases, special, set(options.peers) - set(missing), run_log, options)
     failure = ""
     try:
-        _measure_cases(cases, plan, ledger, options)
-        _measure_apart(apart, plan, ledger, options)
+        _measure_cases(cases, plan, run_log, options)
+        _measure_special(special, plan, run_log, options)
     except WrongResultError as error:
         failure = f"wrong result: {error}"
     except BackendUnavailableError as error:
         failure = f"no broker: {error}; or --backend embedded"
     except KeyboardInterrupt:
-        failure = "interrupted; --resume goes on from here"
-    reasons = {PEERS[name].title: reason for name, reason in away.items()}
-    asked = [case.name for case in cases] + apart if options.only else None
-    everything = written.results(
-        ledger, reasons, tuned=not options.defaults, pythons=options.pythons, wanted=asked
+        failure = "interrupted; use --resume to continue"
+    reasons = {PEERS[name].title: reason for name, reason in missing.items()}
+    selected = [case.name for case in cases] + special if options.only else None
+    report = result_files.collect(
+        run_log, reasons, tuned=not options.defaults, pythons=options.pythons, selected=selected
     )
-    whole = not failure and _is_whole(options)
-    folder = RESULTS if whole else options.output
-    written.write(everything, table, folder)
-    sys.stdout.write(written.markdown(everything))
+    complete = not failure and _is_complete(options)
+    folder = RESULTS if complete else options.output
+    result_files.write(report, table, folder)
+    sys.stdout.write(result_files.markdown(report))
     sys.stderr.write(f"written: {folder / table}.md and .json\n")
-    failure = failure or ledger.complaint()
+    failure = failure or run_log.failure()
     if failure:
         sys.stderr.write(failure + "\n")
     return 1 if failure else 0
 
 
 def _table(options: argparse.Namespace) -> str:
-    """Return the name of the files."""
+    """Return the name of the result files, without a suffix."""
     name = "bench"
     if options.pythons:
         name = "bench_pythons"
     elif options.defaults:
         name = "bench_defaults"
-    return name if _is_whole(options) else f"{name}_part"
+    return name if _is_complete(options) else f"{name}_part"
 
 
 def absent(peers: Sequence[str]) -> dict[str, str]:
-    """The peers that can't take part, and why; the others are ready for their first run."""
+    """Prepare the peers for their first run; return the reasons of those that cannot run."""
     reasons: dict[str, str] = {}
     for name in peers:
         try:
@@ -114,24 +113,41 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--backend", type=_backend, default="apache", help="apache, apache-VERSION, embedded"
     )
     parser.add_argument(
-        "--only", nargs="+", action=_Chosen, choices=_names(), metavar="CASE", help=_some(_names())
+        "--only",
+        nargs="+",
+        action=_NamesAction,
+        choices=_names(),
+        metavar="CASE",
+        help=_one_of(_names()),
     )
     parser.add_argument(
-        "--peers", nargs="+", action=_Chosen, choices=PEERS, metavar="PEER", help=_some(PEERS)
+        "--peers",
+        nargs="+",
+        action=_NamesAction,
+        choices=PEERS,
+        metavar="PEER",
+        help=_one_of(PEERS),
     )
     parser.add_argument(
         "--rounds",
         type=_rounds,
-        help=f"at most so many a case: {MAIN_ROUNDS}, with --defaults {FEW_ROUNDS}",
+        help=f"maximum rounds per case (default: {MAIN_ROUNDS}, with --defaults {FEW_ROUNDS})",
     )
     tables = parser.add_mutually_exclusive_group()
-    tables.add_argument("--defaults", action="store_true", help="every option at its default")
     tables.add_argument(
-        "--pythons", action="store_true", help="several versions of Python beside each other"
+        "--defaults", action="store_true", help="clients with their default options"
     )
-    parser.add_argument("--scale", type=_scale, default=1.0, help="so many times the usual records")
-    parser.add_argument("--resume", action="store_true", help="go on with what was measured before")
-    parser.add_argument("--output", type=Path, default=ARTIFACTS, help="where runs and parts go")
+    tables.add_argument("--pythons", action="store_true", help="compare Python versions")
+    parser.add_argument(
+        "--scale", type=_scale, default=1.0, help="factor for the number of records"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted run")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ARTIFACTS,
+        help="folder for runs in progress and partial results",
+    )
     options = parser.parse_args(arguments)
     options.peers = options.peers or _peers(options)
     options.rounds = options.rounds or (FEW_ROUNDS if options.defaults else MAIN_ROUNDS)
@@ -139,7 +155,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _peers(options: argparse.Namespace) -> list[str]:
-    """Return the clients of a table: of `--pythons` those of each version, and the Java tool."""
+    """Return the clients of the table: with `--pythons` those of each version and the Java tool."""
     return [
         peer.name
         for peer in PEERS.values()
@@ -147,8 +163,8 @@ def _peers(options: argparse.Namespace) -> list[str]:
     ]
 
 
-class _Chosen(argparse.Action):
-    """Names, with spaces or commas between them; the option may be given again."""
+class _NamesAction(argparse.Action):
+    """Option with names separated by spaces or commas, which may be repeated."""
 
     def __init__(self, *arguments: Any, choices: Iterable[str], **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -161,7 +177,7 @@ class _Chosen(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Add the names to those given before."""
+        """Add names to those of earlier options."""
         names = [name for value in values for name in value.split(",") if name]
         if unknown := [name for name in names if name not in self._known]:
             parser.error(
@@ -172,12 +188,12 @@ class _Chosen(argparse.Action):
         setattr(namespace, self.dest, [*before, *names])
 
 
-def _some(names: Iterable[str]) -> str:
+def _one_of(names: Iterable[str]) -> str:
     return "some of: " + ", ".join(names)
 
 
 def _names() -> list[str]:
-    return [*ALL_CASES, *specials.names()]
+    return [*ALL_CASES, *special_cases.names()]
 
 
 def _backend(name: str) -> str:
@@ -201,17 +217,17 @@ def _scale(text: str) -> float:
     return scale
 
 
-def _is_wanted(case: Case, options: argparse.Namespace) -> bool:
+def _is_selected(case: Case, options: argparse.Namespace) -> bool:
     if options.only:
         return case.name in options.only
     return case.defaults if options.defaults else case.tuned
 
 
-def _is_wanted_apart(name: str, options: argparse.Namespace) -> bool:
+def _is_special_selected(name: str, options: argparse.Namespace) -> bool:
     return name in options.only if options.only else not (options.defaults or options.pythons)
 
 
-def _is_whole(options: argparse.Namespace) -> bool:
+def _is_complete(options: argparse.Namespace) -> bool:
     all_peers = set(options.peers) == set(_peers(options))
     usual = options.backend == "apache" and options.scale == 1.0 and options.rounds >= 3
     return not options.only and all_peers and usual
@@ -219,7 +235,7 @@ def _is_whole(options: argparse.Namespace) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Who takes part in each case, in how many rounds, and how far all that is."""
+    """Contenders and rounds of each case, and the progress."""
 
     contenders: Mapping[str, Sequence[Contender]]
     rounds: Mapping[str, int]
@@ -228,76 +244,76 @@ class _Plan:
 
 def _plan(
     cases: Sequence[Case],
-    apart: Sequence[str],
+    special: Sequence[str],
     present: Collection[str],
-    ledger: Ledger,
+    run_log: RunLog,
     options: argparse.Namespace,
 ) -> _Plan:
     tuned = not options.defaults
     contenders = {
-        case.name: [each for each in case.taking_part(tuned=tuned) if each.peer in present]
+        case.name: [each for each in case.contenders_of_table(tuned=tuned) if each.peer in present]
         for case in cases
     }
     rounds = {case.name: min(options.rounds, case.rounds) for case in cases}
     steps = [
         step
         for case in cases
-        for step in remaining(case, contenders[case.name], rounds[case.name], ledger)
+        for step in remaining(case, contenders[case.name], rounds[case.name], run_log)
     ]
     steps += [
-        Step(name, 0, specials.SECONDS.get(name, specials.TIME_LIMIT))
-        for name in apart
-        if name not in ledger.specials
+        Step(name, 0, special_cases.SECONDS.get(name, special_cases.TIME_LIMIT))
+        for name in special
+        if name not in run_log.specials
     ]
     return _Plan(contenders, rounds, Progress(steps))
 
 
 def _measure_cases(
-    cases: Sequence[Case], plan: _Plan, ledger: Ledger, options: argparse.Namespace
+    cases: Sequence[Case], plan: _Plan, run_log: RunLog, options: argparse.Namespace
 ) -> None:
-    left = [case for case in cases if case.name in plan.progress.cases]
-    if not left:
+    pending = [case for case in cases if case.name in plan.progress.cases]
+    if not pending:
         return
     with create_backend(options.backend, {"brokers": 1}) as cluster:
         asyncio.run(topics.warm_up(cluster.bootstrap_servers, int(WARM_UP * options.scale) + 1))
-        for case in left:
+        for case in pending:
             measure(
                 case,
                 plan.contenders[case.name],
                 cluster.bootstrap_servers,
                 plan.rounds[case.name],
-                ledger,
+                run_log,
                 tuned=not options.defaults,
                 scale=options.scale,
                 progress=plan.progress,
             )
 
 
-def _measure_apart(
-    names: Sequence[str], plan: _Plan, ledger: Ledger, options: argparse.Namespace
+def _measure_special(
+    names: Sequence[str], plan: _Plan, run_log: RunLog, options: argparse.Namespace
 ) -> None:
-    left = [name for name in names if name in plan.progress.cases]
-    for count, group in groupby(left, specials.brokers):
+    pending = [name for name in names if name in plan.progress.cases]
+    for count, group in groupby(pending, special_cases.brokers):
         if not count:
-            _measure_group(group, plan, ledger, options.rounds, None)
+            _measure_group(group, plan, run_log, options.rounds, None)
             continue
         with create_backend(options.backend, {"brokers": count}) as cluster:
             servers = cluster.bootstrap_servers
-            _measure_group(group, plan, ledger, options.rounds, servers)
+            _measure_group(group, plan, run_log, options.rounds, servers)
 
 
 def _measure_group(
-    names: Iterable[str], plan: _Plan, ledger: Ledger, rounds: int, bootstrap: str | None
+    names: Iterable[str], plan: _Plan, run_log: RunLog, rounds: int, bootstrap: str | None
 ) -> None:
     for name in names:
         sys.stderr.write(f"{plan.progress.line(name, 0)}\n")
-        result = specials.launch(name, rounds, bootstrap)
+        result = special_cases.launch(name, rounds, bootstrap)
         sys.stderr.write(f"{name}: {result.get('error', 'done')}\n")
-        ledger.add_special(name, result)
+        run_log.add_special(name, result)
 
 
 if __name__ == "__main__":
-    children.end_in_order()
+    child_processes.end_in_order()
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What is measured: a table of cases, each with the clients that take part and the call of each."""
+"""The table of benchmark cases, each with its clients and the call that each is measured by."""
 
 from __future__ import annotations
 
@@ -7,37 +7,40 @@ from itertools import product
 from math import log
 from typing import Final
 
-from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
+from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
 
 SECONDS: Final = 1.0
-"""How long a run is to last, about."""
+"""Approximate duration of a run in seconds."""
 TIERS: Final = (100_000, 500_000, 2_000_000, 8_000_000)
-"""How many records of 100 bytes there are in the topics to read; a client reads a whole topic."""
+"""Sizes of the topics to consume, in records of 100 bytes; a client reads a whole topic."""
 MAIN_ROUNDS: Final = 5
 FEW_ROUNDS: Final = 3
-"""Where nothing is held against a target."""
+"""Rounds of cases without a target."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A client and the call it is measured by."""
+    """Client, and the call that it is measured by."""
 
     peer: str
     way: str = ""
 
 
 ONLY_TUNED: Final = (Contender("confluent", "callbacks"), Contender(JAVA, "program"))
-"""Reports of each record are confluent-kafka's default; the Java tool alone will do."""
+"""Contenders that the table of defaults excludes if another call of the client is in the case."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the benchmark: the same work for every contender.
+    """Case of the benchmark: the same work for every contender.
 
-    `group` is the chapter of the report. `operations` is for cases of single operations, which
-    take their time, not their speed. `together` starts all contenders at once, where each of them
-    is idle nearly all the time. `rounds` is how many a whole run makes at most. `tuned` and
-    `defaults` name the tables that it is in: that of tuned clients, and that of their defaults.
+    Attributes:
+        group: the section of the report.
+        operations: number of single operations in cases that measure latency, else 0.
+        together: run all contenders at the same time, because each is idle most of the time.
+        rounds: maximum number of rounds in a complete run.
+        tuned: the case is in the table of tuned clients.
+        defaults: the case is in the table of clients with default options.
     """
 
     name: str
@@ -56,8 +59,8 @@ class Case:
     tuned: bool = True
     defaults: bool = False
 
-    def taking_part(self, *, tuned: bool) -> tuple[Contender, ...]:
-        """The contenders; at the defaults of a client some of its calls are the same."""
+    def contenders_of_table(self, *, tuned: bool) -> tuple[Contender, ...]:
+        """Return the contenders of a table: with default options some calls are the same."""
         if tuned:
             return self.contenders
         others = {each.peer for each in self.contenders if each not in ONLY_TUNED}
@@ -66,9 +69,11 @@ class Case:
         )
 
     def records(self, contender: Contender, scale: float = 1.0) -> int:
-        """How many records a run of this contender takes: thousands, so that all values occur.
+        """Return the number of records of a run: a multiple of 1,000, so that all values occur.
 
-        `scale` is the part of them that is asked for, for a quick try.
+        Args:
+            contender: the contender of the run.
+            scale: a factor for the number, for a quick run. Default: 1.0.
         """
         if self.operations:
             return max(int(self.operations * scale), 2)
@@ -77,22 +82,22 @@ class Case:
             wanted = speed * 1000 * SECONDS * (1.0 if self.compression == "none" else 0.8)
             wanted *= 0.3 if self.size > 100 else 1.0
             return _thousands(min(self._tiers, key=lambda tier: abs(log(tier / wanted))) * scale)
-        speed = min(speed * (0.7 if self.keyed else 1.0), self._ceiling)
+        speed = min(speed * (0.7 if self.keyed else 1.0), self._max_speed)
         return _thousands(speed * 1000 * SECONDS * scale)
 
-    def checked(self, scale: float = 1.0) -> int:
-        """How many records a consumer reads in the round in which checksums are compared."""
+    def check_records(self, scale: float = 1.0) -> int:
+        """Return the number of records that a consumer reads in the check round."""
         return _thousands(self._tiers[0] * scale)
 
     @property
-    def _ceiling(self) -> float:
-        """Thousands of records that this machine's broker takes, or that its cores compress."""
+    def _max_speed(self) -> float:
+        """Thousands of records/s that the broker can receive, or the cores can compress."""
         megabytes = {"none": 350, "lz4": 150, "zstd": 60}[self.compression]
         return megabytes * 1000 / self.size
 
     @property
     def _tiers(self) -> tuple[int, ...]:
-        """How many records the topics of a consumer's case may have."""
+        """Numbers of records of the topics to consume."""
         return TIERS if self.size <= 100 else tuple(tier * 3 // 10 for tier in TIERS)
 
 
@@ -115,9 +120,9 @@ def _produce(size: int, keyed: bool, compression: str) -> Case:
     words = [_SIZES[size], *["keyed"] * keyed, *[compression] * (not plain)]
     title = [f"produce {_BYTES[size]}", *["keyed"] * keyed, *[compression] * (not plain)]
     contenders = [*_all("enqueue", SENDERS)]
-    if plain:  # a report of each record, as ours gives; `enqueue` has errors alone reported
+    if plain:  # a callback for each record, like our handles; `enqueue` reports only errors
         contenders.insert(3, Contender("confluent", "callbacks"))
-    if keyed:  # which the Java tool does not do
+    if keyed:  # the Java tool does not support keys
         contenders[-1] = Contender(JAVA, "program")
     elif plain:
         contenders += [Contender(JAVA, "program"), Contender(RAW, "send_batch")]
@@ -183,7 +188,7 @@ def _batches(size: int, compression: str) -> Case:
 
 ASYNCIO = (OURS, PLAIN, "aiokafka", "confluent_asyncio")
 WITHOUT_LINGER: Final = "linger_ms=0"
-"""Ours at its defaults but for this option."""
+"""Our client with this option and otherwise the defaults."""
 ROUND_TRIPS = (*SENDERS, RAW)
 END_TO_END = SENDERS[:-1]
 
@@ -335,5 +340,5 @@ _PYTHON_CASES = (
     ),
 )
 PYTHON_CASES = {case.name: case for case in _PYTHON_CASES}
-"""The cases of the table that has several versions of Python beside each other."""
+"""Cases of the table that compares Python versions."""
 ALL_CASES = CASES | PYTHON_CASES

@@ -1,4 +1,4 @@
-"""The picture of a run: a bar a client, with the spread of the rounds, and the limit as a line."""
+"""Draws the chart of a run: a bar per client with its spread, and the raw socket as a line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.cases import CASES
-from benchmarks.contenders import OURS, PEERS, RAW
+from benchmarks.clients import OURS, PEERS, RAW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ COLOURS: Final = {
     "kafka_python": "#b7679b",
     "java": "#c1440e",
 }
-"""Told apart by people who see fewer colours, too."""
+"""Colours that people with colour blindness can distinguish."""
 LIMIT: Final = "#222222"
 BAR: Final = 0.24
-"""Inches of height."""
+"""Height of a bar in inches."""
 WIDTH: Final = 13.0
 HEAD: Final = 1.0
 FOOT: Final = 0.5
@@ -36,7 +36,7 @@ DASHES: Final = (0, (4, 2))
 
 @dataclass(frozen=True)
 class Bar:
-    """One client's figure in a case."""
+    """Figure of a client in a case."""
 
     peer: str
     figure: Spread
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Group:
-    """The bars of a case, and the raw socket's figure where it was measured."""
+    """Bars of a case, and the figure of the raw socket if it was measured."""
 
     case: str
     title: str
@@ -54,7 +54,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of the picture: `cases` with the call that each is drawn for."""
+    """Part of the chart: `cases` with the call to show for each."""
 
     title: str
     cases: tuple[tuple[str, str], ...]
@@ -115,7 +115,7 @@ PANELS: Final = (
 
 
 def draw(rows: Sequence[Row], machine: str, path: Path) -> bool:
-    """Write the picture as PNG; False if none of the cases in it was measured."""
+    """Write the chart as PNG; return False if none of its cases was measured."""
     panels = [(panel, groups) for panel in PANELS if (groups := _groups(panel, rows))]
     if not panels:
         return False
@@ -146,7 +146,7 @@ def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
     found: list[Group] = []
     for case, way in panel.cases:
         mine = [row for row in rows if row.case == case]
-        # By the same call, else by the one that a peer has instead.
+        # The row of the same call, else of another call of the peer.
         chosen = {row.peer: row for row in reversed(mine) if row.peer != RAW}
         chosen |= {row.peer: row for row in mine if row.way == way and row.peer != RAW}
         bars = [Bar(row.peer, panel.figure(row)) for row in mine if row is chosen.get(row.peer)]
@@ -158,14 +158,14 @@ def _groups(panel: Panel, rows: Sequence[Row]) -> list[Group]:
 
 
 def _rows(groups: Sequence[Group]) -> float:
-    """The height of some groups in bars, a gap and a title after each included."""
+    """Return the height of groups in bars, including titles and gaps."""
     return sum(len(group.bars) + 1.6 for group in groups)
 
 
 def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Group]) -> None:
     longest = max(bar.figure.high for group in groups for bar in group.bars)
     near = [group.limit for group in groups if group.limit and group.limit <= longest * 1.5]
-    # Room for the name of a client beside the longest bar.
+    # Space for the name of a client next to the longest bar.
     end = max(longest * 1.36, *(limit * 1.05 for limit in near), 0.0)
     place = 0.0
     for group in groups:
@@ -190,12 +190,12 @@ def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Group]) -> None:
 
 
 def _ticks(panel: Panel) -> Callable[[float, int], str]:
-    """How the figures below a panel are written."""
+    """Return the formatter for the axis of a panel."""
 
-    def written(figure: float, _: int) -> str:
+    def format_figure(figure: float, _: int) -> str:
         return panel.unit(figure) if figure else "0"
 
-    return written
+    return format_figure
 
 
 def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float) -> None:
@@ -219,7 +219,7 @@ def _draw_bar(axes: Any, panel: Panel, bar: Bar, place: float) -> None:
 def _draw_limit(
     axes: Any, panel: Panel, limit: float, span: tuple[float, float], end: float
 ) -> None:
-    """The raw socket's figure as a line; where that lies off the picture, an arrow says so."""
+    """Draw the figure of the raw socket as a line, or an arrow if it is outside of the chart."""
     if limit < end:
         axes.plot([limit, limit], span, color=LIMIT, linewidth=1.4, linestyle=DASHES)
     arrow = "" if limit < end else " \u2192"
@@ -228,7 +228,7 @@ def _draw_limit(
 
 
 def _draw_head(figure: Any, groups: Sequence[Group], rounds: int) -> None:
-    """The title, and below it which colour is whose."""
+    """Draw the title and the legend."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,6 +1,6 @@
-"""The figures that were expected on a quiet machine, beside those of this one: information only.
+"""Compares absolute figures with those expected on an idle machine, for information only.
 
-An absolute figure says nothing by itself: another machine, another figure. The targets are ratios.
+Absolute figures depend on the machine; the targets are ratios.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.contenders import OURS
+from benchmarks.clients import OURS
 from benchmarks.targets import Figure
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expectation:
-    """A figure of ours in a case, and what was expected of it."""
+    """Expected figure of our client in a case."""
 
     what: str
     case: str
@@ -29,7 +29,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Achievement:
-    """What was expected and what was measured, in words; `reached` is None without a figure."""
+    """Expected and measured figures as text; `reached` is None if there is no measurement."""
 
     what: str
     expected: str
@@ -52,18 +52,18 @@ FIRE_AND_FORGET: Final = (
     Expectation("produce 100 B, enqueue", "produce-100", "enqueue", 4_132_324),
     Expectation("the same, keyed", "produce-100-keyed", "enqueue", 3_961_769),
 )
-"""At the defaults: the lowest round before records that a task awaits stopped lingering."""
+"""Figures with default options: the lowest rounds before awaited records stopped lingering."""
 METADATA_MS: Final = 60.0
-"""Of an answer with 10,000 partitions, from its bytes to the routing table."""
+"""Milliseconds from a metadata response with 10,000 partitions to the routing table."""
 
 
 def achievements(rows: Sequence[Row], specials: Mapping[str, Any]) -> list[Achievement]:
-    """All of them, those that were not measured too."""
+    """Return all comparisons, including those without a measurement."""
     return [*(_achievement(each, rows) for each in EXPECTED), _metadata(specials)]
 
 
 def fire_and_forget(rows: Sequence[Row]) -> list[Achievement]:
-    """Records that no task awaits, at the defaults: they still linger."""
+    """Return the comparisons for records that no task awaits, with default options."""
     return [_achievement(each, rows) for each in FIRE_AND_FORGET]
 
 
@@ -82,7 +82,7 @@ def _achievement(each: Expectation, rows: Sequence[Row]) -> Achievement:
 
 
 def _metadata(specials: Mapping[str, Any]) -> Achievement:
-    """The slowest of the shapes of metadata."""
+    """Return the comparison of the slowest metadata response."""
     lines = specials.get("metadata", {}).get("rows", ())
     mine = [line for line in lines if line["client"] == OURS]
     what, expected = "10,000 partitions of metadata", f"{METADATA_MS:g} ms"

@@ -1,4 +1,4 @@
-"""On what the benchmark ran: the machine, and the versions of everything that took part."""
+"""Describes the machine and the versions of all programs of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.contenders import OURS, PEERS, PYTHONS, on_python
+from benchmarks.clients import OURS, PEERS, PYTHONS, on_python
 from kafka_async.testing.backends import create_backend
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parent.parent
 MEASURED: Final = ("kafka_async", "benchmarks/*.py", "benchmarks/peers", "benchmarks/special")
-"""What a result depends on."""
+"""Paths that a result depends on."""
 
 
 def describe(backend: str, *, pythons: bool = False) -> dict[str, str]:
-    """What tells one machine and set of versions from another, by name."""
+    """Return the properties that identify the machine and the versions."""
     found = {
         "revision": _revision(),
         "broker": create_backend(backend).name.replace("apache", "Apache Kafka"),
@@ -43,7 +43,7 @@ def describe(backend: str, *, pythons: bool = False) -> dict[str, str]:
 
 
 def sentence(context: Mapping[str, str]) -> str:
-    """The same in a sentence."""
+    """Return the description as a sentence."""
     first = {"date", "cores", "system"}
     rest = [f"{name} {value}" for name, value in context.items() if name not in first]
     date = [context["date"]] if "date" in context else []
@@ -51,7 +51,7 @@ def sentence(context: Mapping[str, str]) -> str:
 
 
 def _revision() -> str:
-    """The commit of this checkout: what was measured at another one does not go with this."""
+    """Return the commit of this checkout, which all runs of a result must have in common."""
     try:
         commit = _git("rev-parse", "--short", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
@@ -67,7 +67,7 @@ def _git(*arguments: str) -> str:
 
 
 def _version(version: str) -> str:
-    """Return the full version of the Python in the environment of a version."""
+    """Return the full version of Python in the environment of a version."""
     interpreter = PEERS[on_python(OURS, version)].interpreter
     try:
         done = subprocess.run(

@@ -1,8 +1,7 @@
-"""What came of the targets.
+"""Compares the measured figures with the targets.
 
-The verdict is that of the medians. Within a round all contenders ran within the same minute, so the
-ratios of single rounds say how far a verdict can be trusted: it is *within noise* where one of them
-says otherwise.
+The verdict compares medians. All contenders of a round run within the same minute, so the ratios of
+single rounds show how reliable a verdict is: it is *within noise* if a round contradicts it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.contenders import PEERS
+from benchmarks.clients import PEERS
 from benchmarks.report import Spread
 from benchmarks.targets import SPECIAL, Figure, Group, Target, Wanted, contender_of
 
@@ -26,10 +25,10 @@ OPEN = "open"
 
 @dataclass(frozen=True)
 class Outcome:
-    """A target and what came of it, in words; `met` is None where something was not measured.
+    """Target and its result as text; `met` is None if a figure is missing.
 
-    `reached` compares the medians, `by_round` the figures of each round: their median, the lowest
-    and the highest.
+    `reached` compares the medians. `by_round` compares the figures of each round: median, lowest
+    and highest.
     """
 
     group: str
@@ -48,13 +47,15 @@ class Outcome:
 def outcomes(
     targets: Sequence[Target], rows: Sequence[Row], wanted: Collection[str] | None = None
 ) -> list[Outcome]:
-    """What came of some targets; of those of the `wanted` cases, if only some were asked for."""
+    """Return the results of targets; with `wanted`, only those of these cases."""
     asked = [target for target in targets if wanted is None or target.case in wanted]
     return [_outcome(target, rows) for target in asked]
 
 
-def of_specials(results: Mapping[str, Any], wanted: Collection[str] | None = None) -> list[Outcome]:
-    """The goals of the cases of a shape of their own; a line for each that was not measured."""
+def special_outcomes(
+    results: Mapping[str, Any], wanted: Collection[str] | None = None
+) -> list[Outcome]:
+    """Return the results of the special cases, including those that were not measured."""
     found: list[Outcome] = []
     for name, (what, limit) in SPECIAL.items():
         result = results.get(name)
@@ -108,7 +109,7 @@ def _outcome(target: Target, rows: Sequence[Row]) -> Outcome:
     pairs = paired(target, mine, best)
     met = is_met(target, ours, other)
     unit = target.figure.value
-    against = best.title + (f", {best.way}" if _says_way(target, best) else "")
+    against = best.title + (f", {best.way}" if _names_way(target, best) else "")
     absent = [peer for peer in target.against if peer not in {row.peer for row in theirs}]
     if absent:
         against += f" ({_named(target, absent)} not measured)"
@@ -132,7 +133,7 @@ def _best(target: Target, theirs: Sequence[Row]) -> Row:
     return pick(theirs, key=lambda row: figure_of(row, target.figure))
 
 
-def _says_way(target: Target, best: Row) -> bool:
+def _names_way(target: Target, best: Row) -> bool:
     return bool(best.way) and (best.peer == target.ours or best.way != target.way)
 
 
@@ -144,7 +145,7 @@ def _named(target: Target, peers: Sequence[str]) -> str:
 
 
 def is_met(target: Target, ours: float, other: float) -> bool:
-    """Whether our figure stands to the other's as it is wanted to; without a target: as good."""
+    """Return True if the figures meet the target; without a target, if ours is at least as good."""
     match target.wanted:
         case Wanted.TIMES:
             return ours >= target.limit * other
@@ -159,7 +160,7 @@ def is_met(target: Target, ours: float, other: float) -> bool:
 
 
 def verdict(target: Target, met: bool, pairs: Sequence[tuple[float, float]]) -> str:
-    """The verdict of the medians, and whether a single round says otherwise."""
+    """Return the verdict of the medians, and whether a single round contradicts it."""
     words = ("met", "not met") if target.wanted is not Wanted.NOTHING else ("ahead", "behind")
     said = words[0] if met else words[1]
     if len(pairs) < 2:
@@ -169,7 +170,7 @@ def verdict(target: Target, met: bool, pairs: Sequence[tuple[float, float]]) -> 
 
 
 def paired(target: Target, mine: Row, best: Row) -> list[tuple[float, float]]:
-    """Our figure and the other's, of each round that has both."""
+    """Return our figure and the other one of each round that has both."""
     both = sorted(mine.samples.keys() & best.samples.keys())
     return [
         (_figure_in(mine.samples[number], target.figure), _figure_in(other, target.figure))
@@ -186,7 +187,7 @@ def _figure_in(sample: Sample, figure: Figure) -> float:
 
 
 def figure_of(row: Row, figure: Figure) -> float:
-    """A row's median."""
+    """Return the median of a row."""
     if figure is Figure.P50:
         return row.latency["p50"].median
     return (row.rate if figure is Figure.RATE else row.cpu_us).median
@@ -200,7 +201,7 @@ def _find(rows: Sequence[Row], case: str, contender: Contender) -> Row | None:
 
 
 def _theirs(rows: Sequence[Row], target: Target, peer: str) -> list[Row]:
-    """By the call that the target names; else by the same as ours, or what the peer has instead."""
+    """Return the rows of the target's call, else of the same call as ours, else of any call."""
     its = [row for row in rows if (row.case, row.peer) == (target.case, peer)]
     if target.any_way:
         return its
@@ -216,7 +217,7 @@ def _compared(target: Target, ours: float, other: float) -> str:
 
 
 def _spread(target: Target, pairs: Sequence[tuple[float, float]]) -> str:
-    """The median of the rounds' own comparisons, the lowest and the highest."""
+    """Return the median, the lowest and the highest comparison of the rounds."""
     if target.wanted is Wanted.ABOVE:
         found = Spread.of([ours - other for ours, other in pairs]) if pairs else None
         return f"{found.median:+,.0f} ({found.low:+,.0f} to {found.high:+,.0f})" if found else ""
@@ -229,7 +230,7 @@ def _digits(figure: float) -> str:
 
 
 def summary(reached: Sequence[Outcome]) -> str:
-    """How many were met, were not, and are open."""
+    """Return the numbers of targets that are met, not met and open."""
     parts: list[str] = []
     for met, word in ((True, "met"), (False, "not met"), (None, "open")):
         mine = [one for one in reached if one.met is met]

@@ -1,8 +1,7 @@
-"""What is sent, and how to tell at the other end that all of it arrived: the same in every process.
+"""Values, keys and checksums of the benchmark, the same in every process.
 
-Values are cut from one block of random bytes, so they compress as badly as hashes and cost nothing
-to make while the clock runs; those for cases with compression look like log lines. The checksum is
-a sum, so the order of arrival does not matter.
+Values are slices of one random block, so they do not compress; values for cases with compression
+are similar to log lines. The checksum is a sum, so it does not depend on the order of records.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ if TYPE_CHECKING:
 
 DISTINCT = 1_000
 KEYS = 10_007
-"""Distinct keys of the keyed cases: a prime, so that keys and values do not march in step."""
+"""Number of keys: a prime, so that each key occurs with different values."""
 WARM_UP = b"warm-up"
-"""The value that peers send before the clock starts; checks leave it out."""
+"""Value that peers send before the measurement; checks ignore it."""
 _WORDS = ("GET", "POST", "/cart", "/pay", "/home", "200", "404", "user=", "session=", "ms=", "eu")
 
 
 @cache
 def values(size: int, *, compressible: bool = False) -> list[bytes]:
-    """A thousand values of `size` bytes, always the same ones; made once, before the clock runs."""
+    """Return 1,000 values of `size` bytes, always the same ones."""
     rng = random.Random(size)
     if not compressible:
         block = rng.randbytes(DISTINCT + size)
@@ -42,17 +41,17 @@ def _line(rng: random.Random, size: int) -> bytes:
 
 @cache
 def keys() -> list[bytes]:
-    """The keys of the keyed cases, ten bytes each, always the same ones."""
+    """Return the keys of keyed cases, ten bytes each, always the same ones."""
     return [b"%010d" % number for number in range(KEYS)]
 
 
 def expected(records: int, size: int, *, compressible: bool = False) -> int:
-    """The checksum of `records` values, taken in turn."""
+    """Return the checksum of `records` values in cyclic order."""
     sums = [zlib.crc32(value) for value in values(size, compressible=compressible)]
     rounds, rest = divmod(records, DISTINCT)
     return rounds * sum(sums) + sum(sums[:rest])
 
 
 def checksum(seen: Iterable[bytes]) -> int:
-    """The checksum of what arrived."""
+    """Return the checksum of received values."""
     return sum(zlib.crc32(value) for value in seen)

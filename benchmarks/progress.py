@@ -1,4 +1,4 @@
-"""How far a benchmark is, and how long it takes still."""
+"""Progress of a benchmark, with an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-TRUST = 30.0
-"""Seconds of work after which what was measured counts as much as what was estimated."""
+ESTIMATE_WEIGHT = 30.0
+"""Seconds of work after which the measured pace and the estimate have the same weight."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A round of a case, and how many seconds it is likely to take."""
+    """Round of a case, with its estimated seconds."""
 
     case: str
     number: int
@@ -23,7 +23,7 @@ class Step:
 
 
 class Progress:
-    """What is done of some steps. What they take here is learnt from those that are done."""
+    """Tracks completed steps, and corrects the estimate by their duration."""
 
     def __init__(self, steps: Sequence[Step], now: Callable[[], float] = time.monotonic) -> None:
         self._steps = list(steps)
@@ -33,11 +33,11 @@ class Progress:
 
     @property
     def cases(self) -> list[str]:
-        """In which something is to be done, in order."""
+        """Cases with steps, in order."""
         return self._cases
 
     def line(self, case: str, number: int) -> str:
-        """What there is to say when a round begins: `case 7 of 31, round 2 of 3, about ...`."""
+        """Return the line to print before a round: `case 7 of 31, round 2 of 3, about ...`."""
         at = next(
             place
             for place, step in enumerate(self._steps)
@@ -46,15 +46,15 @@ class Progress:
         rounds = [step.number for step in self._steps if step.case == case]
         done = sum(step.seconds for step in self._steps[:at])
         left = sum(step.seconds for step in self._steps[at:]) * self._pace(done)
-        turn = f", round {number} of {max(rounds)}" if number else ", check"
+        position = f", round {number} of {max(rounds)}" if number else ", check"
         return (
             f"[case {self._cases.index(case) + 1} of {len(self._cases)}"
-            f"{turn if max(rounds) else ''}, about {_duration(left)} left]"
+            f"{position if max(rounds) else ''}, about {_duration(left)} left]"
         )
 
     def _pace(self, done: float) -> float:
-        """How many times longer than estimated everything takes."""
-        return (self._now() - self._begun + TRUST) / (done + TRUST)
+        """Return the factor between measured and estimated time."""
+        return (self._now() - self._begun + ESTIMATE_WEIGHT) / (done + ESTIMATE_WEIGHT)
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""From runs to rows: medians and spread, beside ours and beside the limit."""
+"""Aggregates runs to rows: medians, spread, and ratios to our client and to the raw socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.cases import ALL_CASES, Case, Contender
-from benchmarks.contenders import OURS, PEERS, RAW
+from benchmarks.clients import OURS, PEERS, RAW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, lowest and highest of some figures."""
+    """Median, lowest and highest of several figures."""
 
     median: float
     low: float
@@ -26,13 +26,13 @@ class Spread:
 
     @classmethod
     def of(cls, figures: Sequence[float]) -> Spread:
-        """Of at least one figure."""
+        """Return the spread of at least one figure."""
         return cls(statistics.median(figures), min(figures), max(figures))
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One round: records a second, CPU in microseconds a record, p50 in microseconds."""
+    """Figures of a round: records/s, CPU in microseconds per record, p50 in microseconds."""
 
     rate: float
     cpu_us: float
@@ -40,7 +40,7 @@ class Sample:
 
     @classmethod
     def of(cls, figures: Figures) -> Sample:
-        """What a run's figures come to."""
+        """Return the sample of a run."""
         return cls(
             figures.records / figures.seconds,
             figures.cpu_seconds / figures.records * 1e6,
@@ -50,13 +50,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Row:
-    """A contender in a case: records a second, CPU in microseconds a record, memory in MB.
+    """Figures of a contender in a case: records/s, CPU in microseconds per record, memory in MB.
 
-    `latency` has p50, p99 and p99.9 in microseconds, in cases of single operations. `ratio` says
-    how many times better than this one ours is: our rate over this one's, or this one's p50 over
-    ours. `of_limit` is the part of the raw socket's rate that this one reaches. Both are None where
-    there is nothing to compare with. `samples` are the rounds by number: of the same round as
-    another contender's, they were made within the same minute.
+    Attributes:
+        latency: p50, p99 and p99.9 in microseconds, in cases of single operations.
+        ratio: our rate divided by this one, or this p50 divided by ours; None without ours.
+        of_limit: the rate divided by that of the raw socket; None without it.
+        samples: the rounds by number; samples of a round were measured within the same minute.
     """
 
     case: str
@@ -75,16 +75,16 @@ class Row:
 
     @property
     def title(self) -> str:
-        """The client's name for people."""
+        """Title of the client."""
         return PEERS[self.peer].title
 
 
 def rows(runs: Sequence[Run]) -> list[Row]:
-    """All contenders of all cases, in the order of the table of cases; timed runs only."""
+    """Return the rows of all timed contenders, in the order of the table of cases."""
     found: list[Row] = []
     for case in ALL_CASES.values():
         mine = [_row(case, contender, runs) for contender in case.contenders]
-        found += _compared([row for row in mine if row is not None])
+        found += _with_ratios([row for row in mine if row is not None])
     return found
 
 
@@ -114,8 +114,8 @@ def _row(case: Case, contender: Contender, runs: Sequence[Run]) -> Row | None:
     )
 
 
-def _compared(mine: Sequence[Row]) -> list[Row]:
-    """The rows of one case with their ratios."""
+def _with_ratios(mine: Sequence[Row]) -> list[Row]:
+    """Return the rows of a case with their ratios."""
     ours = [row for row in mine if row.peer == OURS]
     limits = [row for row in mine if row.peer == RAW]
     return [

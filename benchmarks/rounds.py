@@ -1,8 +1,8 @@
-"""The runs: interleaved in rounds, each in a process of its own, each checked at the other end.
+"""Runs cases in interleaved rounds, each run in a separate process, and checks the records.
 
-A run that ended well, and one that failed, is a line in the ledger as soon as it is known, so that
-a benchmark that was interrupted goes on where it stopped. A client that fails or takes too long is
-left out of the rest of its case; a client that is wrong ends the benchmark.
+Each run, successful or failed, is written to the run log at once, so that an interrupted benchmark
+can be continued. A client that fails or exceeds the time limit is excluded from the rest of the
+case. A client with wrong records ends the benchmark.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import children, payload, topics
+from benchmarks import child_processes, payload, topics
 from benchmarks.cases import SECONDS, Case, Contender
-from benchmarks.contenders import PEERS
+from benchmarks.clients import PEERS
 from benchmarks.peers.task import Figures, Task
 from benchmarks.progress import Step
 from benchmarks.topics import Tally, WrongResultError
@@ -29,26 +29,24 @@ if TYPE_CHECKING:
     from benchmarks.progress import Progress
 
 TIME_LIMIT = 60.0
-"""Seconds after which a client's process is ended."""
+"""Time limit of a client's process in seconds."""
 CHECK: Final = 0
-"""The number of the round in which consumers are checked; timed ones count from 1."""
-UNTUNED: Final = 0.5
-"""Of the records, where nothing is tuned: some clients take several times as long for them then."""
-UNTUNED_OPERATIONS: Final = 0.0075
-"""Of the single operations: a client may wait a second to fill a batch."""
-
-
-READY: Final = 8.0
-"""Seconds until all contenders of a case that run side by side are connected."""
+"""Number of the round that checks consumers; timed rounds count from 1."""
+DEFAULTS_RECORDS_FACTOR: Final = 0.5
+"""Factor for records with default options: some clients take several times as long."""
+DEFAULTS_OPERATIONS_FACTOR: Final = 0.0075
+"""Factor for single operations with default options: a client may wait a second per batch."""
+CONNECT_SECONDS: Final = 8.0
+"""Seconds until all contenders that run at the same time are connected."""
 
 
 class FailedError(RuntimeError):
-    """A client's process failed or took too long."""
+    """A client's process failed or exceeded the time limit."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One contender in one round: its figures, or what went wrong."""
+    """Run of a contender in a round, with its figures or its error."""
 
     case: str
     peer: str
@@ -59,12 +57,12 @@ class Run:
 
     @property
     def contender(self) -> Contender:
-        """Whose run it is."""
+        """Contender of the run."""
         return Contender(self.peer, self.way)
 
 
-class Ledger:
-    """All runs so far, in a file of JSON lines; the first line says on what they were made."""
+class RunLog:
+    """All runs so far, in a file of JSON lines; the first line describes the machine."""
 
     def __init__(self, path: Path, context: dict[str, Any], *, resume: bool) -> None:
         self.runs: list[Run] = []
@@ -78,32 +76,32 @@ class Ledger:
             path.write_text(json.dumps({"context": context}) + "\n", "utf-8")
 
     def add(self, run: Run) -> None:
-        """Keep a run."""
+        """Add a run."""
         self.runs.append(run)
         self._append({"run": asdict(run)})
 
     def add_special(self, name: str, result: Any) -> None:
-        """Keep the result of a case that has a shape of its own."""
+        """Add the result of a special case."""
         self.specials[name] = result
         self._append({"special": name, "result": result})
 
     def find(self, case: Case, contender: Contender, number: int) -> Run | None:
-        """The run that was made already."""
+        """Return a run if it is in the log, else None."""
         for run in self.runs:
             if (run.case, run.contender, run.number) == (case.name, contender, number):
                 return run
         return None
 
     def failed(self, case: Case, contender: Contender) -> bool:
-        """Whether this contender failed in this case before."""
+        """Return True if the contender has failed in the case."""
         return any(
             run.error is not None
             for run in self.runs
             if (run.case, run.contender) == (case.name, contender)
         )
 
-    def complaint(self) -> str:
-        """What is wrong with the whole of it: something failed, or there is nothing."""
+    def failure(self) -> str:
+        """Return what failed, or that nothing was measured; empty if all is well."""
         failed = [
             f"{run.contender.peer} in {run.case}" for run in self.runs if run.error is not None
         ]
@@ -119,35 +117,37 @@ class Ledger:
     def _load(self) -> None:
         first, *lines = self._path.read_text("utf-8").splitlines()
         before = json.loads(first)["context"]
-        keys = (self.context.keys() | before.keys()) - {"date"}  # a night may lie in between
+        keys = (self.context.keys() | before.keys()) - {
+            "date"
+        }  # a run may be continued on another day
         changed = sorted(key for key in keys if before.get(key) != self.context.get(key))
         self.context = {**self.context, **before}
         if changed:
             raise SystemExit(
-                f"{self._path} was made on something else ({', '.join(changed)} differ): run "
+                f"{self._path} differs in its machine or versions ({', '.join(changed)}): run "
                 "without --resume"
             )
         kept = [first]
         for text in lines:
             try:
                 line = json.loads(text)
-            except ValueError:  # cut off when the benchmark was ended
+            except ValueError:  # truncated when the benchmark was interrupted
                 continue
             if "special" in line and "error" not in line["result"]:
                 self.specials[line["special"]] = line["result"]
             elif "special" in line:
-                continue  # it is tried again
+                continue  # failed: run it again
             elif line["run"]["error"] is None:
                 figures = Figures(**line["run"].pop("figures"))
                 self.runs.append(Run(**line["run"], figures=figures))
             else:
-                continue  # it is tried again
+                continue  # failed: run it again
             kept.append(text)
         self._path.write_text("\n".join(kept) + "\n", "utf-8")
 
 
 def order(contenders: Sequence[Contender], number: int) -> list[Contender]:
-    """The order of a round: reversed every other time, so that nobody is always the first."""
+    """Return the order of a round: reversed in every second round."""
     return list(contenders[:: 1 if number % 2 else -1])
 
 
@@ -156,58 +156,58 @@ def measure(
     contenders: Sequence[Contender],
     bootstrap: str,
     rounds: int,
-    ledger: Ledger,
+    run_log: RunLog,
     *,
     tuned: bool = True,
     scale: float = 1.0,
     progress: Progress | None = None,
 ) -> None:
-    """Make the runs of a case that the ledger has not.
+    """Make the runs of a case that are not in the run log.
 
     Raises:
         WrongResultError: a client lost, invented or changed records.
     """
-    course = _Course(case, bootstrap, ledger, progress, tuned=tuned, scale=scale)
+    runner = _CaseRunner(case, bootstrap, run_log, progress, tuned=tuned, scale=scale)
     try:
         for number in _numbers(case, rounds):
-            course.round(order(contenders, number), number)
+            runner.round(order(contenders, number), number)
     finally:
-        course.end()
+        runner.end()
 
 
 def remaining(
-    case: Case, contenders: Sequence[Contender], rounds: int, ledger: Ledger
+    case: Case, contenders: Sequence[Contender], rounds: int, run_log: RunLog
 ) -> list[Step]:
-    """The rounds of a case in which there are runs that the ledger has not."""
+    """Return the rounds of a case with runs that are not in the run log."""
     steps: list[Step] = []
     for number in _numbers(case, rounds):
-        missing = [each for each in contenders if ledger.find(case, each, number) is None]
+        missing = [each for each in contenders if run_log.find(case, each, number) is None]
         if missing:
             steps.append(Step(case.name, number, _seconds(case, missing)))
     return steps
 
 
 def _seconds(case: Case, contenders: Sequence[Contender]) -> float:
-    """How long a round is likely to take."""
+    """Return the estimated seconds of a round."""
     timed = case.operations / case.rate if case.rate else SECONDS
     if case.together:
-        return READY + timed + len(contenders)
+        return CONNECT_SECONDS + timed + len(contenders)
     return sum(timed + PEERS[each.peer].around for each in contenders)
 
 
 def _numbers(case: Case, rounds: int) -> range:
-    """The rounds of a case; consumers are checked first."""
+    """Return the numbers of the rounds; the check of consumers is the first."""
     return range(CHECK if case.kind == "consume" else 1, rounds + 1)
 
 
-class _Course:
-    """A case under way: its topics, and what is to be found in them."""
+class _CaseRunner:
+    """Runs the rounds of a case, and owns its topics."""
 
     def __init__(
         self,
         case: Case,
         bootstrap: str,
-        ledger: Ledger,
+        run_log: RunLog,
         progress: Progress | None,
         *,
         tuned: bool,
@@ -215,19 +215,23 @@ class _Course:
     ) -> None:
         self._case = case
         self._bootstrap = bootstrap
-        self._ledger = ledger
+        self._run_log = run_log
         self._progress = progress
         self._tuned = tuned
-        untuned = UNTUNED_OPERATIONS if case.operations and case.tuned else UNTUNED
-        self._scale = scale * (1.0 if tuned else untuned)
+        factor = (
+            DEFAULTS_OPERATIONS_FACTOR
+            if case.operations and case.tuned
+            else DEFAULTS_RECORDS_FACTOR
+        )
+        self._scale = scale * (1.0 if tuned else factor)
         self._filled: dict[int, str] = {}
 
     def round(self, contenders: Sequence[Contender], number: int) -> None:
-        """One round, all at once where the case says so."""
+        """Run a round, all contenders at the same time if the case requires it."""
         missing = [
             contender
             for contender in contenders
-            if self._ledger.find(self._case, contender, number) is None
+            if self._run_log.find(self._case, contender, number) is None
         ]
         if not missing:
             return
@@ -235,41 +239,41 @@ class _Course:
             sys.stderr.write(f"{self._progress.line(self._case.name, number)}\n")
         if self._case.together:
             for run in self._all_at_once(missing, number):
-                self._keep(run)
+                self._record(run)
             return
         for contender in missing:
-            if not self._ledger.failed(self._case, contender):
-                self._keep(self._run(contender, number))
+            if not self._run_log.failed(self._case, contender):
+                self._record(self._run(contender, number))
 
     def _all_at_once(self, contenders: Sequence[Contender], number: int) -> list[Run]:
-        """All of a round side by side, their operations spread evenly over the time between two."""
-        start = time.time() + READY
+        """Run all contenders at the same time, with their operations spread evenly."""
+        start = time.time() + CONNECT_SECONDS
         share = 1 / (self._case.rate * len(contenders))
         with ThreadPoolExecutor(len(contenders)) as pool:
-            under_way = [
+            futures = [
                 pool.submit(self._run, contender, number, start + place * share)
                 for place, contender in enumerate(contenders)
             ]
             try:
-                wait(under_way, return_when=FIRST_EXCEPTION)
-                return [future.result() for future in under_way if future.done()]
+                wait(futures, return_when=FIRST_EXCEPTION)
+                return [future.result() for future in futures if future.done()]
             finally:
-                while wait(under_way, timeout=0.1).not_done:  # none of them is waited for, then
-                    children.end_all()
+                while wait(futures, timeout=0.1).not_done:  # after an exception, end the others
+                    child_processes.kill_all()
 
     def end(self) -> None:
-        """Delete the topics that were filled."""
+        """Delete the topics."""
         if self._filled:
             asyncio.run(topics.delete(self._bootstrap, *self._filled.values()))
 
-    def _keep(self, run: Run) -> None:
-        self._ledger.add(run)
-        said = run.error
+    def _record(self, run: Run) -> None:
+        self._run_log.add(run)
+        outcome = run.error
         if run.figures is not None:
             rate = run.figures.records / run.figures.seconds
-            said = f"{rate:,.0f} /s in {run.figures.seconds:.2f} s"
+            outcome = f"{rate:,.0f} /s in {run.figures.seconds:.2f} s"
         name = "check" if run.number == CHECK else f"round {run.number}"
-        sys.stderr.write(f"{run.case}, {name}: {run.peer} {run.way}: {said}\n")
+        sys.stderr.write(f"{run.case}, {name}: {run.peer} {run.way}: {outcome}\n")
 
     def _run(self, contender: Contender, number: int, start: float = 0.0) -> Run:
         try:
@@ -294,14 +298,14 @@ class _Course:
 
     def _consume(self, contender: Contender, *, verify: bool) -> Figures:
         case, scale = self._case, self._scale
-        records = case.checked(scale) if verify else case.records(contender, scale)
+        records = case.check_records(scale) if verify else case.records(contender, scale)
         task = replace(self._task(contender, self._topic(records), records), verify=verify)
         figures = launch(contender, task)
         _check_read(self._case, contender, task, figures)
         return figures
 
     def _topic(self, records: int) -> str:
-        """The topic with so many records, filled when it is first asked for."""
+        """Return the topic with `records` records; create it on first use."""
         if records not in self._filled:
             self._filled[records] = asyncio.run(self._fill(records))
         return self._filled[records]
@@ -345,14 +349,14 @@ def _check_sent(
     wanted = Tally(
         task.records, payload.expected(task.records, task.size, compressible=compressible)
     )
-    # Single operations need not take all values in turn; some carry the time they were sent at.
+    # The values of single operations differ between clients: some contain the time of sending.
     counted = task.kind != "produce" or PEERS[contender.peer].counts_only
     right = found.records == wanted.records if counted else found == wanted
-    told = figures.records <= task.records if counted else figures.records == task.records
-    if not right or not told:
+    plausible = figures.records <= task.records if counted else figures.records == task.records
+    if not right or not plausible:
         raise WrongResultError(
             f"{case.name}: {contender.peer} ({contender.way or task.kind}) sent {wanted.records} "
-            f"records with checksum {wanted.checksum}, says it was {figures.records}, and "
+            f"records with checksum {wanted.checksum}, reported {figures.records}, and "
             f"{found.records} with checksum {found.checksum} are in the topic"
         )
 
@@ -368,26 +372,26 @@ def _check_read(case: Case, contender: Contender, task: Task, figures: Figures) 
 
 
 def launch(contender: Contender, task: Task) -> Figures:
-    """Run a task in the client's own process; the figures it printed.
+    """Run a task in the process of a client; return the figures that it prints.
 
     Raises:
-        FailedError: it exited with an error, printed no figures, or took longer than TIME_LIMIT.
+        FailedError: the process failed, output no figures, or exceeded TIME_LIMIT.
     """
     peer = PEERS[contender.peer]
     command = [peer.interpreter, "-m", peer.module, json.dumps(asdict(task))]
     try:
-        code, printed, complaint = children.run(command, TIME_LIMIT, peer.environment)
-    except children.TimeLimitError as error:
+        code, output, errors = child_processes.run(command, TIME_LIMIT, peer.environment)
+    except child_processes.TimeLimitError as error:
         raise FailedError(str(error)) from None
     if code:
-        raise FailedError(f"exit code {code}: {_last_line(complaint)}")
+        raise FailedError(f"exit code {code}: {_last_line(errors)}")
     try:
-        return Figures(**json.loads(printed.splitlines()[-1]))
+        return Figures(**json.loads(output.splitlines()[-1]))
     except (ValueError, IndexError, TypeError) as error:
-        raise FailedError(f"it printed no figures: {printed[-200:]!r}") from error
+        raise FailedError(f"it printed no figures: {output[-200:]!r}") from error
 
 
 def _last_line(text: str) -> str:
-    """Of a traceback, what was raised."""
+    """Return the last line of error output, for example the exception of a traceback."""
     lines = text.strip().splitlines()
-    return lines[-1].replace(sys.executable, "python")[-500:] if lines else "it said nothing"
+    return lines[-1].replace(sys.executable, "python")[-500:] if lines else "no output"

@@ -1,7 +1,7 @@
-"""What is to be reached, as data.
+"""The targets of the benchmark, as data.
 
-A target compares one figure of ours in a case with that of another contender, or of the best of
-several. What came of it says `benchmarks.outcomes`.
+A target compares a figure of our client in a case with that of another contender, or of the best of
+several. `benchmarks.outcomes` compares the results with them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from enum import Enum
 from typing import Final
 
 from benchmarks.cases import CASES, PYTHON_CASES, WITHOUT_LINGER, Case, Contender
-from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
+from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, RAW, on_python
 
 
 class Figure(Enum):
-    """What is compared, and its unit."""
+    """Figure to compare, with its unit."""
 
     RATE = "records/s"
     CPU = "us CPU/record"
@@ -24,10 +24,7 @@ class Figure(Enum):
 
 
 class Wanted(Enum):
-    """How ours is to stand to the other: `TIMES` as much at least, or as little at most, ...
-
-    `NOTHING` is wanted where a comparison only informs.
-    """
+    """Relation of our figure to the other one; `NOTHING` for comparisons without a target."""
 
     TIMES = "at least {:g}x"
     AT_MOST = "at most {:g}x"
@@ -37,7 +34,7 @@ class Wanted(Enum):
 
 
 class Group(Enum):
-    """The tables of the page, by their titles."""
+    """Tables of the page, by title."""
 
     MAIN = "What was to be reached"
     CPU = "Client CPU a record: below every peer"
@@ -47,10 +44,12 @@ class Group(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """A line of the tables of targets. `against` names peers: the best one of them counts.
+    """Target in a case.
 
-    It is compared by the call `against_way`; without one by the same call as ours or, with
-    `any_way`, by whichever of its calls is the best.
+    Attributes:
+        against: peers, of which the best one is compared.
+        against_way: the call of the peer; if None, the same call as ours.
+        any_way: compare the best call of the peer.
     """
 
     what: str
@@ -68,9 +67,9 @@ class Target:
 
 PYTHON: Final = ("aiokafka", "confluent", "confluent_asyncio", "kafka_python")
 ASYNCIO: Final = ("aiokafka", "confluent_asyncio")
-EVERYONE: Final = (*PYTHON, JAVA)
-CONFLUENT: Final = ("callbacks", "enqueue")
-"""With a report of each record, as our handles give, and with errors alone reported: faster."""
+ALL_PEERS: Final = (*PYTHON, JAVA)
+CONFLUENT_CALLS: Final = ("callbacks", "enqueue")
+"""Calls with a callback for each record, like our handles, and with callbacks for errors only."""
 
 
 def _produce() -> list[Target]:
@@ -79,7 +78,7 @@ def _produce() -> list[Target]:
         Target(enqueue, "produce-100", "enqueue", (JAVA,), limit=1.0),
         *(
             Target(enqueue, "produce-100", "enqueue", ("confluent",), limit=2.0, against_way=way)
-            for way in CONFLUENT
+            for way in CONFLUENT_CALLS
         ),
         Target(enqueue, "produce-100", "enqueue", ("aiokafka",), limit=8.0),
         Target(keyed, "produce-100-keyed", "enqueue", (JAVA,), limit=0.7),
@@ -87,13 +86,13 @@ def _produce() -> list[Target]:
             Target(
                 keyed, "produce-100-keyed", "enqueue", ("confluent",), limit=1.5, against_way=way
             )
-            for way in CONFLUENT
+            for way in CONFLUENT_CALLS
         ),
         Target(keyed, "produce-100-keyed", "enqueue", ("aiokafka",), limit=6.0),
         Target("send_many", "send-many", "send_many", (OURS,), limit=1.3, against_way="enqueue"),
         Target("ready-made batches", "send-batch", "send_batch", (RAW,), limit=0.8),
         *(
-            Target(what, case, "enqueue", EVERYONE, limit=1.2, any_way=True)
+            Target(what, case, "enqueue", ALL_PEERS, limit=1.2, any_way=True)
             for what, case in (
                 ("produce 1 KiB, best peer", "produce-1k"),
                 ("produce 1 KiB keyed, best peer", "produce-1k-keyed"),
@@ -111,7 +110,7 @@ def _consume() -> list[Target]:
         Target("async for", "consume-100-iterate", "iterate", PYTHON, limit=1.3),
         Target("poll_batches()", batches, "batches", (RAW,), limit=0.6),
         Target("to_arrow()", batches, "arrow", (RAW,), limit=0.6),
-        Target("consume 1 KiB, zstd", "consume-1k-zstd", "poll", EVERYONE, limit=1.2),
+        Target("consume 1 KiB, zstd", "consume-1k-zstd", "poll", ALL_PEERS, limit=1.2),
     ]
 
 
@@ -132,7 +131,7 @@ def _latency() -> list[Target]:
 
 
 def _cpu() -> list[Target]:
-    """In each case that moves records as fast as it can, and that a peer is in."""
+    """Return targets for the CPU time of each throughput case with a peer."""
     return [
         Target(
             case.title,
@@ -150,7 +149,7 @@ def _cpu() -> list[Target]:
 
 
 def _plain() -> list[Target]:
-    """Wherever kafka-python is: the kernel in plain Python is ahead of it."""
+    """Return targets for the kernel in plain Python in each case with kafka-python."""
     return [
         Target(
             case.title,
@@ -168,7 +167,7 @@ def _plain() -> list[Target]:
 
 
 def comparisons(*, tuned: bool) -> list[Target]:
-    """Each case that a peer is in, beside the best of them; nothing is wanted of it."""
+    """Return comparisons with the best peer of each case, without a target."""
     return [
         Target(
             case.title,
@@ -186,23 +185,25 @@ def comparisons(*, tuned: bool) -> list[Target]:
 
 
 def peers_in(case: Case) -> tuple[str, ...]:
-    """The other clients of a case, in the order of the table of peers."""
+    """Return the other clients of a case, in the order of the table of peers."""
     present = {contender.peer for contender in case.contenders}
-    return tuple(peer for peer in EVERYONE if peer in present)
+    return tuple(peer for peer in ALL_PEERS if peer in present)
 
 
 def way_of_ours(case: Case) -> str:
-    """The call that ours is measured by in a case; the first, if there are several."""
+    """Return the first call of our client in a case."""
     return next(each.way for each in case.contenders if each.peer == OURS)
 
 
 def _without_target(targets: list[Target]) -> list[Target]:
-    """The comparisons of cases in which targets do not hold ours against all other clients."""
-    held: dict[str, set[str]] = {}
+    """Return comparisons for cases whose targets do not include all other clients."""
+    covered: dict[str, set[str]] = {}
     for target in targets:
-        held.setdefault(target.case, set()).update(target.against)
+        covered.setdefault(target.case, set()).update(target.against)
     return [
-        each for each in comparisons(tuned=True) if set(each.against) - held.get(each.case, set())
+        each
+        for each in comparisons(tuned=True)
+        if set(each.against) - covered.get(each.case, set())
     ]
 
 
@@ -224,22 +225,22 @@ DEFAULT_TARGETS: Final = (
     ),
     Target("1,000 concurrent send()", "send-concurrent", "send", ASYNCIO, limit=1.5),
 )
-"""Of clients at their defaults."""
+"""Targets of clients with default options."""
 
 REASONS: Final[Mapping[str, str]] = {
     "round-trip": "within noise: single rounds give 0.79 to 1.46 times the other's time",
     "consume-1k": "ours moves 93 % of what a raw socket in one thread does; librdkafka, above that "
     "limit, reads ahead in separate threads on the other core",
 }
-"""By case: why ours is behind the best of the others at its defaults in the checked-in table."""
+"""Reasons, by case, why our client is behind in the checked-in table of defaults."""
 
 
 SHARE_OF_SEND_MANY: Final = 0.667
-"""Of the rate of `send_many`: a call for each record costs at most 1.5 times as much."""
+"""Share of the rate of `send_many`: a call per record costs at most 1.5 times as much."""
 
 
 def _pythons() -> list[Target]:
-    """On each version of Python: calls for one record beside `send_many`, and beside the peers."""
+    """Return targets per Python version: calls for single records against `send_many` and peers."""
     produce = "pythons-produce-100"
     found: list[Target] = []
     for version in PYTHONS:
@@ -272,7 +273,7 @@ def _pythons() -> list[Target]:
 
 
 def _comparisons_on_pythons() -> list[Target]:
-    """Each version of Python beside the best of the other clients, where no target says it."""
+    """Return comparisons per Python version with the best peer, without a target."""
     found: list[Target] = []
     for case in list(PYTHON_CASES.values())[1:]:
         for version in PYTHONS:
@@ -308,9 +309,9 @@ SPECIAL: Final = {
     "idle": ("idle, 3 brokers", "a producer 0.02 %, a consumer 0.25 % of a core"),
     "fairness": ("the longest turn of the event loop", "at most 5 ms"),
 }
-"""What is wanted of each case of a shape of its own; measured, it says so itself, in more lines."""
+"""Titles and goals of special cases, for reports in which they were not measured."""
 
 
 def contender_of(target: Target) -> Contender:
-    """Ours in a target."""
+    """Return our contender of a target."""
     return Contender(target.ours, target.way)

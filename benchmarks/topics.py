@@ -1,7 +1,7 @@
-"""Topics of the benchmark: made, filled, read back, deleted; all by this project's own clients.
+"""Creates, fills, reads and deletes the topics of the benchmark with this project's clients.
 
-Filling sends ready-made batches again and again, and reading back counts distinct values in Arrow:
-neither may take longer than the runs in between.
+Filling sends the same encoded batches repeatedly, and reading counts distinct values in Arrow, so
+that both are faster than the runs.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ READ_TIMEOUT: Final = 10.0
 
 
 class WrongResultError(RuntimeError):
-    """A client said it was done, and what came to the other end says otherwise."""
+    """A client lost, duplicated or changed records."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What is in a topic, warm-ups left out."""
+    """Number and checksum of a topic's records, without warm-up records."""
 
     records: int
     checksum: int
 
 
 async def create(bootstrap: str, partitions: int = PARTITIONS) -> str:
-    """Make a topic; returns its name."""
+    """Create a topic; return its name."""
     name = f"bench-{uuid.uuid4().hex[:12]}"
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic(name, partitions)])
@@ -54,10 +54,10 @@ async def delete(bootstrap: str, *names: str) -> None:
 async def fill(
     bootstrap: str, topic: str, records: int, size: int, *, keyed: bool, compression: str
 ) -> None:
-    """Send `records` values in turn, a thousand or a multiple of it, spread over the partitions."""
+    """Send values in cyclic order to all partitions; `records` must be a multiple of 1,000."""
     cycles, rest = divmod(records, payload.DISTINCT)
     if rest:
-        raise ValueError(f"{records} is no multiple of {payload.DISTINCT} records")
+        raise ValueError(f"{records} is not a multiple of {payload.DISTINCT} records")
     batches = _batches(size, keyed=keyed, compression=compression)
     partitions = cycle(TopicPartition(topic, number) for number in range(PARTITIONS))
     async with Producer(bootstrap) as producer:
@@ -67,7 +67,7 @@ async def fill(
 
 
 async def warm_up(bootstrap: str, cycles: int) -> None:
-    """Have a new broker take and give so many thousand records of each kind, that Java compiles."""
+    """Send and read `cycles` thousand records per codec, to warm up the broker's JVM."""
     for compression in ("none", "lz4", "zstd"):
         topic = await create(bootstrap)
         records = cycles * payload.DISTINCT
@@ -77,7 +77,7 @@ async def warm_up(bootstrap: str, cycles: int) -> None:
 
 
 def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
-    """All values once, in batches as large as producers make them."""
+    """Return batches with all values once, as large as those of producers."""
     values = payload.values(size, compressible=compression != "none")
     keys = payload.keys()[: len(values)] if keyed else [None] * len(values)
     records = [
@@ -92,21 +92,21 @@ def _batches(size: int, *, keyed: bool, compression: str) -> list[RecordBatch]:
 
 
 async def tally(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> Tally:
-    """Read a whole topic back: how many records there are, and their checksum."""
+    """Read a topic; return the number and the checksum of its records."""
     assigned = [TopicPartition(topic, number) for number in range(partitions)]
     counts: dict[bytes, int] = {}
     async with Consumer(bootstrap, partitions=assigned) as consumer:
         await consumer.seek_to_beginning(assigned)
         ends = await consumer.end_offsets(assigned)
-        left = {partition for partition, end in ends.items() if end}
-        while left:
-            arrived = await consumer.poll_batches(timeout=READ_TIMEOUT)
-            if not arrived:
-                raise WrongResultError(f"{topic} can't be read to its end: {left} are left")
-            for batch in arrived:
+        remaining = {partition for partition, end in ends.items() if end}
+        while remaining:
+            batches = await consumer.poll_batches(timeout=READ_TIMEOUT)
+            if not batches:
+                raise WrongResultError(f"{topic} cannot be read to its end: {remaining} remain")
+            for batch in batches:
                 _count(batch.to_arrow(), counts)
                 if batch.next_offset >= ends[batch.topic_partition]:
-                    left.discard(batch.topic_partition)
+                    remaining.discard(batch.topic_partition)
     counts.pop(payload.WARM_UP, None)
     checksum = sum(zlib.crc32(value) * count for value, count in counts.items())
     return Tally(sum(counts.values()), checksum)

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.wire`, also `make bench-wire`: messages, and batches, beside the peers.
+"""Compares codecs of messages and batches: `python -m benchmarks.wire`, also `make bench-wire`.
 
-Steady state first, all clients in one process in turn; then first use, a process each; then record
-batches, which `wire_batches` does in a process of its own. The results of a whole run go to
-benchmarks/results/, as tables and as JSON.
+Measures the steady state with all clients in one process, then the first use with a process for
+each client, then record batches with `wire_batches` in another process. Writes the results of a
+complete run to benchmarks/results/, as tables and as JSON.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kafka_async.kernel import IMPLEMENTATION
 RESULTS = Path(__file__).parent / "results"
 BATCHES = "batches"
 SECTIONS = [*SUBJECTS, BATCHES]
-"""What `--only` may name."""
+"""Names for `--only`."""
 
 
 def message_cases(subjects: list[str]) -> list[Case]:
-    """Decode and encode each subject, in today's version and in the one that all clients know."""
+    """Return cases for each subject in the newest version, and in one that all clients support."""
     return [
         case
         for api in subjects
@@ -71,7 +71,7 @@ def _same(made: object, frame: bytes) -> bool:
 
 
 def first_uses(subjects: list[str], processes: int) -> list[FirstUse]:
-    """Load and first use of each subject's two codecs, in today's version."""
+    """Measure loading and first use of each subject's codecs in the newest version."""
     found: list[FirstUse] = []
     for api in subjects:
         subject = SUBJECTS[api]
@@ -88,7 +88,7 @@ def first_uses(subjects: list[str], processes: int) -> list[FirstUse]:
 
 
 def first_use_table(uses: list[FirstUse]) -> str:
-    """A line a message: first use in milliseconds, and in brackets the load of the modules."""
+    """Return a table of first uses in milliseconds, with the time to load modules in brackets."""
     clients = list(dict.fromkeys(use.client for use in uses))
     lines = [
         "| decode and encode once | " + " | ".join(f"{client}, ms" for client in clients) + " |",
@@ -102,7 +102,7 @@ def first_use_table(uses: list[FirstUse]) -> str:
 
 
 def sweep_line(kernel: str, spent: dict[str, float]) -> str:
-    """What making every codec took, in a sentence."""
+    """Return a sentence about the time to make every codec."""
     worst = max(spent, key=spent.__getitem__)
     return (
         f"- Making each of the {len(spent):,} codecs, CPU time, kernel {kernel}: median "
@@ -111,7 +111,7 @@ def sweep_line(kernel: str, spent: dict[str, float]) -> str:
 
 
 def summary(rows: list[Row]) -> str:
-    """The peer that comes closest to ours, of each kind, in a sentence."""
+    """Return sentences about the fastest peer of each kind."""
     rust = [row for row in rows if row.client == "kio" and row.case.startswith("decode")]
     python = [row for row in rows if not row.client.startswith(OURS) and row not in rust]
     lines: list[str] = []
@@ -125,7 +125,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    """Parse, measure, show, write."""
+    """Parse the arguments, measure, print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire", description=__doc__)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--processes", type=int, default=5, help="for each figure of first use")
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def measure_messages(subjects: list[str], rounds: int, processes: int) -> None:
-    """Measure, show and write what is about messages."""
+    """Measure messages, and print and write the results."""
     rows = [
         row for case in message_cases(subjects) for row in measure(case, rounds, time.process_time)
     ]
@@ -160,7 +160,7 @@ def measure_messages(subjects: list[str], rounds: int, processes: int) -> None:
     )
     sys.stdout.write(text)
     if set(subjects) < set(SECTIONS) - {BATCHES}:
-        return  # the results that the documentation shows are those of a whole run
+        return  # the documentation shows results of complete runs only
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "wire.md").write_text(text, "utf-8")
     document = {

@@ -1,8 +1,8 @@
-"""Each client's record batches behind one face: records to a batch, and a batch to records.
+"""Record batch codecs of all clients with a common interface.
 
-All get the same records and the same bytes. Encoding is appending each record and closing the
-batch, CRC included; decoding is checking the CRC and making every record. A peer is asked the way
-its own producer and consumer ask it, at the innermost place where a whole batch passes.
+All clients get the same records and the same bytes. Encoding appends each record and closes the
+batch with its CRC; decoding checks the CRC and creates every record. The calls of a peer are those
+of its own producer and consumer, at the innermost level that handles a whole batch.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from kafka_async.records.compression import Codec
 from kafka_async.types import Header
 
 TOPIC = "service.events"
-Given = tuple[int, bytes | None, bytes, list[Header]]
-"""Timestamp, key, value and headers of a record to write."""
+RecordFields = tuple[int, bytes | None, bytes, list[Header]]
+"""Timestamp, key, value and headers of a record to encode."""
 
 
 @dataclass(frozen=True)
 class BatchClient:
-    """How a client writes and reads a batch.
+    """Batch codec of a client.
 
     Attributes:
-        client: whose it is.
-        encode: records to the bytes of a batch, uncompressed.
-        decode: the bytes of a batch to its records, as they leave the client's record layer.
-        consume: the same to the records that its consumer hands out.
+        client: the name of the client.
+        encode: encodes records as an uncompressed batch.
+        decode: decodes a batch to the records of the client's record layer.
+        consume: decodes a batch to the records that the client's consumer returns.
     """
 
     client: str
-    encode: Callable[[Sequence[Given]], Any]
+    encode: Callable[[Sequence[RecordFields]], Any]
     decode: Callable[[bytes], Iterable[Any]]
     consume: Callable[[bytes], Iterable[Any]]
 
 
 def ours(client: str, kernel: ModuleType) -> BatchClient:
-    """This project's, on one of its two kernels; what is decoded is what consumers hand out."""
+    """Return the codec of this project with a kernel; it decodes to the records of consumers."""
 
-    def encode(records: Sequence[Given]) -> bytes:
+    def encode(records: Sequence[RecordFields]) -> bytes:
         batch = kernel.OpenBatch(None, 1 << 30)
         append = batch.append
         for timestamp, key, value, headers in records:
@@ -60,22 +60,22 @@ def ours(client: str, kernel: ModuleType) -> BatchClient:
 
 @contextmanager
 def _imported_anew(package: str) -> Generator[None]:
-    """A package imported in here is another one than that which is imported elsewhere."""
+    """Import a package anew within the block, and restore the other import at its end."""
 
-    def taken_out() -> dict[str, ModuleType]:
+    def remove_modules() -> dict[str, ModuleType]:
         mine = [name for name in sys.modules if name.partition(".")[0] == package]
         return {name: sys.modules.pop(name) for name in mine}
 
-    elsewhere = taken_out()
+    others = remove_modules()
     try:
         yield
     finally:
-        taken_out()
-        sys.modules.update(elsewhere)
+        remove_modules()
+        sys.modules.update(others)
 
 
 def plain_aiokafka(client: str) -> BatchClient:
-    """aiokafka without its extensions, which its import decides; beside the one that has them."""
+    """Return the codec of aiokafka without its extensions, which are chosen at import."""
     with _imported_anew("aiokafka"):
         os.environ["AIOKAFKA_NO_EXTENSIONS"] = "1"
         try:
@@ -85,7 +85,7 @@ def plain_aiokafka(client: str) -> BatchClient:
 
 
 def aiokafka(client: str) -> BatchClient:
-    """aiokafka, in Cython unless its import was told otherwise."""
+    """Return the codec of aiokafka, in Cython unless it was imported without extensions."""
     from aiokafka.consumer.fetcher import PartitionRecords
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
@@ -93,7 +93,7 @@ def aiokafka(client: str) -> BatchClient:
 
     builder: Any = DefaultRecordBatchBuilder
 
-    def encode(records: Sequence[Given]) -> Any:
+    def encode(records: Sequence[RecordFields]) -> Any:
         batch = builder(
             2,
             0,
@@ -116,7 +116,7 @@ def aiokafka(client: str) -> BatchClient:
 
 
 def kafka_python() -> BatchClient:
-    """kafka-python 3: in Python, its CRC in C."""
+    """Return the codec of kafka-python 3: in Python, with the CRC in C."""
     from kafka.consumer.fetcher import Fetcher  # pyright: ignore[reportMissingTypeStubs]
     from kafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
         DefaultRecordBatchBuilder,
@@ -130,7 +130,7 @@ def kafka_python() -> BatchClient:
     reader: Any = MemoryRecords
     fetcher: Any = Fetcher
 
-    def encode(records: Sequence[Given]) -> Any:
+    def encode(records: Sequence[RecordFields]) -> Any:
         return _append(builder(2, 0, False, -1, -1, -1, 1 << 30), records).build()
 
     def decode(data: bytes) -> Iterable[Any]:
@@ -143,12 +143,12 @@ def kafka_python() -> BatchClient:
     return BatchClient("kafka-python", encode, decode, consume)
 
 
-def _append(batch: Any, records: Sequence[Given]) -> Any:
+def _append(batch: Any, records: Sequence[RecordFields]) -> Any:
     append = batch.append
     offset = 0
     for timestamp, key, value, headers in records:
         append(offset, timestamp, key, value, headers)
-        offset += 1  # noqa: SIM113 enumerate would cost every peer more
+        offset += 1  # noqa: SIM113 enumerate would be slower for every peer
     return batch
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.wire_batches`, also in `make bench-wire`: record batches beside the peers.
+"""Compares record batch codecs: `python -m benchmarks.wire_batches`, also in `make bench-wire`.
 
-Two tables: the compiled kernel beside aiokafka's records in Cython, and the kernel in plain Python
-beside kafka-python's and aiokafka's, which computes CRCs in Python too. All run in one process.
+There are two tables: the compiled kernel with aiokafka in Cython, and the kernel in plain Python
+with kafka-python and aiokafka in plain Python, which includes the CRC. All run in one process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.wire_batch_clients import (
     BatchClient,
-    Given,
+    RecordFields,
     aiokafka,
     kafka_python,
     ours,
@@ -35,29 +35,28 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results"
 BATCH = 64 << 10
-"""Bytes of a batch, about: between the defaults of Java's producer (16 KiB) and ours (128 KiB)."""
+"""Approximate bytes of a batch, between the defaults of Java (16 KiB) and of ours (128 KiB)."""
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 SHAPES = {"no key": False, "key, 2 headers": True}
 _LEADER_EPOCH = slice(12, 16)
 
 
-def given(size: int, *, rich: bool) -> list[Given]:
-    """A batch of records with values of `size` bytes, four a millisecond, always the same ones.
+def make_records(size: int, *, rich: bool) -> list[RecordFields]:
+    """Return records of a batch with values of `size` bytes, four per millisecond, always the same.
 
-    Rich ones have a key of 10 bytes and two headers: an id that is never the same, and a kind that
-    always is.
+    Rich records have a key of 10 bytes and two headers: a unique id and a constant kind.
     """
-    chance = random.Random(size)
-    block = chance.randbytes(1000 + size)
-    records: list[Given] = []
+    rng = random.Random(size)
+    block = rng.randbytes(1000 + size)
+    records: list[RecordFields] = []
     for number in range(BATCH // (size + (60 if rich else 12))):
-        start = chance.randrange(1000)
+        start = rng.randrange(1000)
         value = block[start : start + size]
         time = 1_700_000_000_000 + number // 4
         if rich:
             headers: list[Header] = [
-                ("trace-id", b"%016x" % chance.getrandbits(64)),
+                ("trace-id", b"%016x" % rng.getrandbits(64)),
                 ("kind", b"click"),
             ]
             records.append((time, b"key-%06d" % number, value, headers))
@@ -67,7 +66,7 @@ def given(size: int, *, rich: bool) -> list[Given]:
 
 
 def touch(records: Iterable[Any]) -> None:
-    """Look at every record as an application does."""
+    """Read the attributes of every record, like an application."""
     for record in records:
         _ = record.key
         _ = record.value
@@ -77,12 +76,12 @@ def touch(records: Iterable[Any]) -> None:
 
 
 def fields(records: Iterable[Any]) -> list[tuple[object, ...]]:
-    """The same attributes, to be compared."""
+    """Return the attributes of records, for comparison."""
     return [(one.offset, one.timestamp, one.key, one.value, tuple(one.headers)) for one in records]
 
 
 def same_batch(made: Any, expected: bytes) -> bool:
-    """Whether two batches are the same but for the leader's epoch, which a broker sets."""
+    """Return True if two batches are equal except for the leader epoch, which a broker sets."""
     theirs = bytearray(made)
     theirs[_LEADER_EPOCH] = expected[_LEADER_EPOCH]
     return bytes(theirs) == expected
@@ -90,15 +89,15 @@ def same_batch(made: Any, expected: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Subject:
-    """A batch to write and to read; `expected` is what its records should be."""
+    """Batch to encode and decode."""
 
     name: str
-    records: list[Given]
+    records: list[RecordFields]
     data: bytes
 
     @property
     def expected(self) -> list[tuple[object, ...]]:
-        """The records as `fields` shows them."""
+        """Expected result of `fields` for the records."""
         return [
             (offset, time, key, value, tuple(headers))
             for offset, (time, key, value, headers) in enumerate(self.records)
@@ -107,17 +106,17 @@ class Subject:
 
 @cache
 def subjects() -> list[Subject]:
-    """The batches of every size and shape."""
+    """Return the batches of every size and shape."""
     return [
         Subject(f"{size}, {shape}", records, reference(records))
         for size, length in SIZES.items()
         for shape, rich in SHAPES.items()
-        for records in (given(length, rich=rich),)
+        for records in (make_records(length, rich=rich),)
     ]
 
 
 def contenders(client: BatchClient) -> dict[str, Contender]:
-    """All that a client is measured at, by the name of the case."""
+    """Return the contenders of a client by name of the case."""
     return {
         **{f"encode {each.name}": _encoding(client, each) for each in subjects()},
         **{f"decode {each.name}": _decoding(client, client.decode, each) for each in subjects()},
@@ -125,8 +124,8 @@ def contenders(client: BatchClient) -> dict[str, Contender]:
     }
 
 
-def reference(records: list[Given]) -> bytes:
-    """The batch that every client should write, and does read."""
+def reference(records: list[RecordFields]) -> bytes:
+    """Return the batch that every client must encode, and decodes."""
     return ours("reference", kernel("python")).encode(records)
 
 
@@ -149,13 +148,13 @@ def _decoding(
 
 
 def kernel(name: str) -> Any:
-    """One of both kernels, whichever the process was started with."""
+    """Return a kernel by name, regardless of the one in use."""
     module = {"c": "_ckernel", "python": "_pykernel"}[name]
     return importlib.import_module(f"kafka_async.kernel.{module}")
 
 
 def compiled_cases() -> list[Case]:
-    """The compiled kernel beside the peers' fastest."""
+    """Return the cases of the compiled kernel and the fastest codecs of the peers."""
     return _together(
         [
             contenders(ours("kafka_async", kernel("c"))),
@@ -166,7 +165,7 @@ def compiled_cases() -> list[Case]:
 
 
 def plain_cases() -> list[Case]:
-    """The kernel in plain Python beside what is in plain Python too."""
+    """Return the cases of the kernel and the peers in plain Python."""
     return _together(
         [
             contenders(ours("kafka_async in plain Python", kernel("python"))),
@@ -185,7 +184,7 @@ def _together(clients: list[dict[str, Contender]]) -> list[Case]:
 
 
 def main() -> None:
-    """Parse, measure, show, write."""
+    """Parse the arguments, measure, print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_batches", description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
@@ -199,7 +198,7 @@ def main() -> None:
 
 
 def write(compiled: list[Row], plain: list[Row], rounds: int, machine: str) -> None:
-    """The result as a table and as JSON."""
+    """Print the results, and write them as tables and as JSON."""
     text = (
         f"Batches of about {BATCH >> 10} KiB, uncompressed, {rounds} interleaved rounds, CPU time; "
         f"{machine}. Medians, in brackets lowest and highest; xN: N times what ours took in the "

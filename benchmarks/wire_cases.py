@@ -1,11 +1,10 @@
-"""What a case of the wire benchmark is, and how cases are timed: in turn, round by round.
+"""Cases of the wire benchmark, and their measurement in interleaved rounds.
 
-Every contender of a case does the same work and is asked once, before the clock runs, whether its
-result is right. Then each round times each of them, in an order that turns, so that a noisy moment
-hits all. A ratio is made within each round, and the median of those is what counts; times by
-themselves show the order of magnitude. The garbage collector is left on, as it is in use, but what
-was there before a sample is frozen: a collection costs what the contender has made, and not what
-the benchmark and its imports weigh.
+All contenders of a case do the same work, and their results are checked once before the
+measurement. Each round times all contenders, starting with another one each time, so that noise
+affects all. The result is the median of the ratios of the rounds; times show the order of
+magnitude. The garbage collector stays enabled, but objects that exist before a sample are frozen,
+so that a collection costs only the contender's own objects.
 """
 
 from __future__ import annotations
@@ -18,36 +17,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 SAMPLE_SECONDS = 0.01
-"""How long one sample should take at least: a call is repeated until it does."""
+"""Minimum seconds of a sample: a call is repeated until then."""
 
 
 class WrongResultError(RuntimeError):
-    """A contender was asked for a result before it was timed, and it was not the right one."""
+    """The result of a contender is wrong in the check before the measurement."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One client's way of doing a case's work.
+    """Work of a case with one client.
 
     Attributes:
-        client: whose it is.
-        run: does the work once; what it returns is not looked at while the clock runs.
-        right: whether what `run` returned is what it should be.
+        client: the name of the client.
+        run: does the work once; its result is ignored during the measurement.
+        is_correct: returns True if a result of `run` is correct.
     """
 
     client: str
     run: Callable[[], object]
-    right: Callable[[object], bool]
+    is_correct: Callable[[object], bool]
 
 
 @dataclass(frozen=True)
 class Case:
-    """The same work done by several clients; the first is the one the others are compared with.
+    """The same work with several clients; the others are compared with the first.
 
     Attributes:
-        name: what is done, such as "decode Metadata response v13".
+        name: the name of the case, for example "decode Metadata response v13".
         contenders: ours first, then the peers.
-        units: what one `run` is divided into, such as the records of a batch; times are per unit.
+        units: number of units of a `run`, for example the records of a batch; times are per unit.
     """
 
     name: str
@@ -57,7 +56,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: microseconds a unit over the rounds, and how often ours fits in it."""
+    """Row of the table: microseconds per unit, and the ratio to our time in the same round."""
 
     case: str
     client: str
@@ -70,19 +69,19 @@ class Row:
 
 
 def measure(case: Case, rounds: int, clock: Callable[[], float] = time.perf_counter) -> list[Row]:
-    """One row a contender; the first has the ratio 1, and above 1 means slower than the first.
+    """Measure a case; return a row per contender, with its time relative to the first one.
 
     Args:
-        case: what is measured.
-        rounds: how often each contender is timed.
-        clock: seconds. `time.process_time` is deaf to whoever else wants the processor, and right
-            where all the work is done in this process.
+        case: the case.
+        rounds: the number of samples of each contender.
+        clock: returns seconds. Use `time.process_time` if all work is done in this process, so that
+            other processes do not affect the result.
 
     Raises:
-        WrongResultError: a contender's result is not right.
+        WrongResultError: the result of a contender is wrong.
     """
     for contender in case.contenders:
-        if not contender.right(contender.run()):
+        if not contender.is_correct(contender.run()):
             raise WrongResultError(f"{case.name}: {contender.client} has a wrong result")
     loops = {each.client: _loops(each.run, clock) for each in case.contenders}
     times: dict[str, list[float]] = {each.client: [] for each in case.contenders}
@@ -98,7 +97,7 @@ def measure(case: Case, rounds: int, clock: Callable[[], float] = time.perf_coun
 
 
 def _loops(run: Callable[[], object], clock: Callable[[], float]) -> int:
-    """How many calls make a sample long enough; also warms the code up."""
+    """Return the number of calls for a sample, and warm up the code."""
     loops = 1
     while (seconds := _sample(run, loops, clock)) < SAMPLE_SECONDS / 2:
         loops = max(loops * 2, min(loops * 100, int(loops * SAMPLE_SECONDS / max(seconds, 1e-7))))
@@ -131,11 +130,11 @@ def _row(case: Case, client: str, times: dict[str, list[float]]) -> Row:
 
 
 def markdown(rows: list[Row], unit: str) -> str:
-    """The rows as a table, a line a case: ours in microseconds, the others as multiples of it.
+    """Return a table with a line per case: ours in microseconds, the others as multiples of it.
 
     Args:
-        rows: of all cases.
-        unit: what the microseconds are for: "message", "record".
+        rows: the rows of all cases.
+        unit: the unit of the times, "message" or "record".
     """
     clients = list(dict.fromkeys(row.client for row in rows))
     lines = [

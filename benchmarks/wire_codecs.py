@@ -1,7 +1,7 @@
-"""Each client's message codecs behind one face: bytes to its own values and back.
+"""Message codecs of all clients with a common interface.
 
-A peer decodes the bytes we wrote, and what it decoded is what it has to encode again. `plain` turns
-its values into nested tuples in the order of the wire, so that all can be compared with ours.
+A peer decodes our bytes, and encodes the decoded value again. `plain` converts its values to nested
+tuples in the order of the wire format, for comparison with ours.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from kafka_async.protocol.wire import ZERO_UUID
 OURS = "kafka_async"
 PLAIN = "kafka_async in plain Python"
 
-_NOT_ASKED = -(2**31)
-"""The authorized operations of a topic when nobody asked for them; kafka-python says None."""
+_NOT_REQUESTED = -(2**31)
+"""Authorized operations of a topic that were not requested; None in kafka-python."""
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Codec:
-    """How a client encodes and decodes one message in one version.
+    """Codec of a client for a message in a version.
 
     Attributes:
-        client: whose codec it is.
-        decode: bytes to the client's own value.
-        encode: the client's own value to bytes.
-        plain: the client's own value as nested tuples.
+        client: the name of the client.
+        decode: decodes bytes to the client's value.
+        encode: encodes the client's value.
+        plain: converts the client's value to nested tuples.
     """
 
     client: str
@@ -44,7 +44,7 @@ class Codec:
 
 
 def _ours(api: str, name: str, version: int) -> Codec:
-    """This project's, on the kernel in use."""
+    """Return the codec of this project with the kernel in use."""
     message = getattr(importlib.import_module(f"kafka_async.protocol.messages.{api}"), name)
     return Codec(
         OURS,
@@ -55,7 +55,7 @@ def _ours(api: str, name: str, version: int) -> Codec:
 
 
 def _plain(api: str, name: str, version: int) -> Codec:
-    """This project's, as it is where no compiler was at hand at installation."""
+    """Return the codec of this project in plain Python, as without a C compiler at installation."""
     message = getattr(importlib.import_module(f"kafka_async.protocol.messages.{api}"), name)
     encode = compiler.plain_encoder(message, version)
     decode = compiler.plain_decoder(message, version)
@@ -69,15 +69,15 @@ def _plain(api: str, name: str, version: int) -> Codec:
 
 def _our_values(value: Any, version: int) -> object:
     if isinstance(value, Struct):
-        carried = value.SPEC.carried(version)
-        return tuple(_our_values(getattr(value, field.name), version) for field in carried)
+        untagged = value.SPEC.untagged_fields(version)
+        return tuple(_our_values(getattr(value, field.name), version) for field in untagged)
     if isinstance(value, list | tuple):
         return tuple(_our_values(item, version) for item in _items(value))
-    return _bare(value)
+    return _built_in(value)
 
 
 def _kio(api: str, name: str, version: int) -> Codec:
-    """kio: readers in Rust, writers in Python; a data class for every version."""
+    """Return the codec of kio: readers in Rust, writers in Python, a data class per version."""
     from kio.index import load_entity_schema
     from kio.serial import entity_reader, entity_writer
     from kio.static.constants import EntityType
@@ -97,17 +97,17 @@ def _kio(api: str, name: str, version: int) -> Codec:
 
 def _kio_values(value: Any) -> object:
     if dataclasses.is_dataclass(value):
-        in_line = [each for each in dataclasses.fields(value) if "tag" not in each.metadata]
+        untagged = [each for each in dataclasses.fields(value) if "tag" not in each.metadata]
         return tuple(
             ZERO_UUID
-            if (held := getattr(value, each.name)) is None
+            if (item := getattr(value, each.name)) is None
             and each.metadata.get("kafka_type") == "uuid"
-            else _kio_values(held)
-            for each in in_line
+            else _kio_values(item)
+            for each in untagged
         )
     if isinstance(value, tuple):
         return tuple(map(_kio_values, _items(value)))
-    return _bare(value)
+    return _built_in(value)
 
 
 _KAFKA_PYTHON = {
@@ -120,11 +120,11 @@ _KAFKA_PYTHON = {
 
 
 def _kafka_python(api: str, name: str, version: int) -> Codec:
-    """kafka-python 3: functions in Python, generated for a message and a version on first use."""
+    """Return the codec of kafka-python 3: Python functions generated on first use."""
     message: Any = getattr(importlib.import_module(_KAFKA_PYTHON[api]), name)
 
     def encode(value: Any) -> Any:
-        setattr(value, "_header", None)  # noqa: B010 - what was decoded without one lacks it
+        setattr(value, "_header", None)  # noqa: B010 - decoded values have no header
         return value.encode(version=version)
 
     return Codec(
@@ -138,16 +138,16 @@ def _kafka_python(api: str, name: str, version: int) -> Codec:
 def _kafka_python_values(value: Any, version: int) -> object:
     struct = getattr(value, "_struct", None)
     if struct is not None:
-        carried = struct.untagged_fields(version)
+        untagged = struct.untagged_fields(version)
         return tuple(
-            _NOT_ASKED
-            if (held := getattr(value, each.name)) is None and each.type_str == "bitfield"
-            else _kafka_python_values(held, version)
-            for each in carried
+            _NOT_REQUESTED
+            if (item := getattr(value, each.name)) is None and each.type_str == "bitfield"
+            else _kafka_python_values(item, version)
+            for each in untagged
         )
     if isinstance(value, list | tuple):
         return tuple(_kafka_python_values(item, version) for item in _items(value))
-    return _bare(value)
+    return _built_in(value)
 
 
 _AIOKAFKA = {
@@ -160,9 +160,9 @@ _AIOKAFKA = {
 
 
 def _aiokafka(api: str, name: str, version: int) -> Codec:
-    """aiokafka: schemas interpreted in Python, structures as tuples."""
-    home = importlib.import_module(f"aiokafka.protocol.{_AIOKAFKA[api]}")
-    message: Any = getattr(home, f"{name}_v{version}")
+    """Return the codec of aiokafka: schemas interpreted in Python, structures as tuples."""
+    module = importlib.import_module(f"aiokafka.protocol.{_AIOKAFKA[api]}")
+    message: Any = getattr(module, f"{name}_v{version}")
     return Codec("aiokafka", message.decode, lambda value: value.encode(), _aiokafka_values)
 
 
@@ -171,15 +171,15 @@ def _aiokafka_values(value: Any) -> object:
         return tuple(_aiokafka_values(value.get_item(name)) for name in value.SCHEMA.names)
     if isinstance(value, list | tuple):
         return tuple(map(_aiokafka_values, _items(value)))
-    return _bare(value)
+    return _built_in(value)
 
 
 def _items(value: Any) -> Iterable[Any]:
     return cast("Iterable[Any]", value)
 
 
-def _bare(value: Any) -> object:
-    """A single value without the types of its own that a client may have."""
+def _built_in(value: Any) -> object:
+    """Convert a value of a client's special type to a built-in type."""
     if isinstance(value, datetime.timedelta):
         return value // _MILLISECOND
     if isinstance(value, memoryview | bytearray):
@@ -189,7 +189,7 @@ def _bare(value: Any) -> object:
     return value
 
 
-# -- all of them ----------------------------------------------------------------------------------
+# -- table ----------------------------------------------------------------------------------------
 
 _CODECS: dict[str, Callable[[str, str, int], Codec]] = {
     OURS: _ours,
@@ -200,26 +200,26 @@ _CODECS: dict[str, Callable[[str, str, int], Codec]] = {
 }
 
 CLIENTS = tuple(_CODECS)
-"""Whose codecs there are, ours first."""
+"""Names of the clients, ours first."""
 
 NEWEST = CLIENTS[:-1]
-"""Those that know the versions of today's brokers."""
+"""Clients that support the versions of current brokers."""
 
 
 def codec(client: str, api: str, name: str, version: int) -> Codec:
-    """A client's codec of one message in one version, its modules loaded and nothing else done.
+    """Return a client's codec of a message in a version, with its modules loaded.
 
     Args:
         client: one of `CLIENTS`.
-        api: the module of the message's API, such as "offset_commit".
-        name: the message's class as Kafka calls it, such as "OffsetCommitRequest".
-        version: one that the client has.
+        api: the module of the message's API, for example "offset_commit".
+        name: Kafka's name of the message, for example "OffsetCommitRequest".
+        version: a version that the client supports.
     """
     return _CODECS[client](api, name, version)
 
 
 def modules(client: str, api: str, name: str, version: int) -> tuple[str, ...]:
-    """What a client has to load for one message."""
+    """Return the modules that a client loads for a message."""
     if client == "kio":
         kind = "response" if name.endswith("Response") else "request"
         return "kio.index", "kio.serial", f"kio.schema.{api}.v{version}.{kind}"

@@ -1,10 +1,9 @@
-"""First use of a codec, in a process of its own: `python -m benchmarks.wire_first_use JSON`.
+"""Measures the first use of a codec in a new process: `python -m benchmarks.wire_first_use JSON`.
 
-A client's modules are loaded, which is one figure; then its codec decodes a small frame and encodes
-what came out, which is the other. A client that makes its codecs on first use pays for it there.
-With `sweep` in the place of the task, this project's codecs are made one after the other, every one
-of every message and version, and the milliseconds each took are printed. All times are CPU time: a
-first use cannot be repeated, so whoever else wants the processor must not count.
+Measures the time to load a client's modules, and the time of its codec to decode a small frame and
+encode the result. The latter includes making the codec, if the client does that on first use. With
+`sweep` instead of the task, makes all codecs of this project, and prints the milliseconds of each.
+All times are CPU times, because a first use cannot be repeated and other processes must not count.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _MODULE = "benchmarks.wire_first_use"
 
 @dataclass(frozen=True)
 class Task:
-    """One client's codec of one message.
+    """Codec of a client for a message.
 
     Attributes:
-        client: whose it is.
-        modules: what has to be loaded for it.
+        client: the name of the client.
+        modules: the modules to load.
         api: the module of the message's API.
-        message: the message's class, as Kafka calls it.
+        message: Kafka's name of the message.
         version: the version.
         frame: a small message in hexadecimal.
     """
@@ -49,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True)
 class FirstUse:
-    """Milliseconds, medians of the processes: loading modules, and using both codecs once."""
+    """Times in milliseconds, medians of the processes: loading modules, and the first use."""
 
     case: str
     client: str
@@ -60,7 +59,7 @@ class FirstUse:
 
 
 def measure(case: str, task: Task, processes: int) -> FirstUse:
-    """Run the task in that many fresh processes."""
+    """Run the task in several new processes."""
     runs = [_run(json.dumps(asdict(task))) for _ in range(processes)]
     uses = [each["use"] for each in runs]
     load = statistics.median(each["load"] for each in runs)
@@ -68,7 +67,7 @@ def measure(case: str, task: Task, processes: int) -> FirstUse:
 
 
 def sweep(kernel: str, processes: int) -> dict[str, float]:
-    """Milliseconds that making each codec took on a kernel, the best of that many processes."""
+    """Return the milliseconds to make each codec with a kernel, the best of several processes."""
     runs = [_run("sweep", KAFKA_ASYNC_KERNEL=kernel) for _ in range(processes)]
     return {codec: min(each[codec] for each in runs) for codec in runs[0]}
 
@@ -84,7 +83,7 @@ def _run(argument: str, **environment: str) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-# -- in the process -------------------------------------------------------------------------------
+# -- in the new process ---------------------------------------------------------------------------
 
 
 def _first_use(task: dict[str, Any]) -> dict[str, float]:
@@ -114,16 +113,16 @@ def _every_codec() -> dict[str, float]:
 
 
 def _milliseconds(work: Any) -> float:
-    gc.freeze()  # the work pays for collecting what it makes itself, not for what was there
+    gc.freeze()  # collections during the work cost only objects that it makes
     began = time.process_time()
     work()
     return (time.process_time() - began) * 1e3
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do what the command line says and print one JSON object."""
-    (what,) = arguments
-    result = _every_codec() if what == "sweep" else _first_use(json.loads(what))
+    """Run the task of the command line, and print one JSON object."""
+    (task,) = arguments
+    result = _every_codec() if task == "sweep" else _first_use(json.loads(task))
     sys.stdout.write(json.dumps(result) + "\n")
 
 

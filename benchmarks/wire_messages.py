@@ -1,4 +1,4 @@
-"""The messages of the wire benchmark, in sizes that a busy client sees; always the same ones."""
+"""Messages of the wire benchmark, in sizes as in busy clients; always the same ones."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Subject:
     """A message to encode and decode.
 
     Attributes:
-        title: what it is, and how large.
-        make: gives the message of a size, from 1 up.
-        size: how many of its main part the steady state has.
-        newest: the version of today's brokers, with compact lengths and tagged fields.
-        classic: the version that aiokafka knows, without.
+        title: the message and its size.
+        make: returns the message of a size, at least 1, in a version.
+        size: the size in the steady state, in elements of the main array.
+        newest: the version of current brokers, with compact lengths and tagged fields.
+        classic: the newest version that aiokafka supports, without these.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Subject:
 
 
 def metadata(topics: int, version: int) -> MetadataResponse:
-    """`topics` topics of ten partitions on three brokers."""
+    """Return metadata of `topics` topics of ten partitions on three brokers."""
     brokers = [
         MetadataResponseBroker(node_id=n, host=f"broker-{n}.internal", port=9092, rack=f"z{n}")
         for n in range(3)
@@ -90,7 +90,7 @@ def _metadata_topic(number: int, version: int) -> MetadataResponseTopic:
 
 
 def fetch(partitions: int, version: int) -> FetchResponse:
-    """`partitions` partitions of one topic with 4 KiB each, read_committed."""
+    """Return a read_committed response with 4 KiB for each of `partitions` partitions."""
     topic = FetchableTopicResponse(partitions=[_fetched(index) for index in range(partitions)])
     if version >= 13:
         topic.topic_id = uuid.UUID(int=7)
@@ -113,7 +113,7 @@ def _fetched(index: int) -> PartitionData:
 
 
 def produce(partitions: int, version: int) -> ProduceRequest:
-    """One batch of 4 KiB for each of `partitions` partitions of one topic."""
+    """Return a request with a batch of 4 KiB for each of `partitions` partitions of a topic."""
     data = [PartitionProduceData(index=index, records=_RECORDS) for index in range(partitions)]
     topic = TopicProduceData(partition_data=data)
     if version >= 13:
@@ -124,7 +124,7 @@ def produce(partitions: int, version: int) -> ProduceRequest:
 
 
 def offset_commit(partitions: int, version: int) -> OffsetCommitRequest:
-    """Offsets of `partitions` partitions, ten a topic."""
+    """Return a request with offsets of `partitions` partitions, ten per topic."""
     per_topic = min(partitions, 10)
     topics: list[OffsetCommitRequestTopic] = []
     for number in range(partitions // per_topic):
@@ -152,7 +152,7 @@ def offset_commit(partitions: int, version: int) -> OffsetCommitRequest:
 
 
 def join_group(members: int, version: int) -> JoinGroupResponse:
-    """What the leader of a group of `members` members is told."""
+    """Return the response to the leader of a group of `members` members."""
     joined = [
         JoinGroupResponseMember(
             member_id=f"billing-{number}-{uuid.UUID(int=number)}",
@@ -178,4 +178,4 @@ SUBJECTS = {
     "offset_commit": Subject("OffsetCommit request, 1,000 partitions", offset_commit, 1000, 10, 3),
     "join_group": Subject("JoinGroup response, 500 members", join_group, 500, 9, 5),
 }
-"""Every subject by the name of its API's module."""
+"""Subjects by the name of their API's module."""

@@ -1,9 +1,9 @@
-"""Write docs/states.md: the state machines and the reactions to errors, drawn from their tables.
+"""Writes docs/states.md: the state machines and the error handling, from their tables in the code.
 
     python tools/draw_states.py [--check]
 
-The tables that the client and the embedded cluster run on are Python mappings; here each is turned
-into a table of a page. Nothing is written by hand but the sentences between them.
+The tables are Python mappings that the client and the embedded cluster use; each becomes a Markdown
+table.
 """
 
 from __future__ import annotations
@@ -36,51 +36,52 @@ Transitions = Mapping[tuple[Any, Any], Any]
 OPENING: Final = """\
 # State machines
 
-Each state machine of this library is one table in one file, and what an error of a broker means is
-a table too. This page is drawn from those tables. On the client's side, a pair of state and event
-that is not listed cannot happen: it raises `IllegalStateError`.
+Each state machine of this library is one table in one file, and so is the handling of brokers'
+errors. This page is generated from those tables. In the client, a pair of state and event that is
+not in the table raises `IllegalStateError`.
 """
 
 MEMBER: Final = """\
-## A member of a group
+## Group member
 
-`kafka_async/group/member_states.py`: the client's side of the classic group protocol. Heartbeats
-are sent in the states {beating}.
+`kafka_async/group/member_states.py`: the client side of the classic group protocol. Members
+send heartbeats in the states {heartbeating}.
 """
 
-REACTIONS: Final = """\
-### What an error means to a member
+GROUP_ERRORS: Final = """\
+### Errors of group requests
 
 The row of an error's class applies, else that of its nearest base class. *Find coordinator* looks
 the coordinator up first; *invalidates* names the part of the membership that is no longer valid.
 """
 
 COMMITS: Final = """\
-### What an error means to a commit
+### Errors of commits
 """
 
 BATCHES: Final = """\
-## A batch that came back
+## Errors of produce requests
 
-`kafka_async/producer/produce_errors.py`: what a producer does about an error in the response to
-Produce. Errors that are not in the table, nor below a class that is, are told to the caller.
+`kafka_async/producer/produce_errors.py`: what a producer does with the error of a produce response.
+Errors that are not in the table, and not subclasses of one that is, are raised to the caller.
 """
 
 TRANSACTIONS: Final = """\
-## A transactional producer
+## Transactional producer
 
-`kafka_async/producer/transaction_state.py`. What each state means to a call that does not fit:
+`kafka_async/producer/transaction_state.py`. The reason in the error of a call that a state does not
+allow:
 """
 
 GROUPS: Final = """\
-## A group, in the embedded cluster
+## Group in the embedded cluster
 
 `kafka_async/embedded/groups/classic_group_state.py`: the action of the group coordinator for an
 event in each state. Words in capitals are error codes of the response.
 """
 
 COORDINATOR: Final = """\
-## A transaction, in the embedded cluster
+## Transaction in the embedded cluster
 
 `kafka_async/embedded/transactions/transaction_state.py`: the next state, or the error code of the
 response. NONE: the request is a retry, and there is nothing left to do.
@@ -88,17 +89,17 @@ response. NONE: the request is a retry, and there is nothing left to do.
 
 
 def make() -> str:
-    """The whole page."""
-    beating = ", ".join(
+    """Return the page."""
+    heartbeating = ", ".join(
         state.value for state in member.MemberState if state in member.HEARTBEAT_STATES
     )
     parts = [
         generated_page.notice("draw_states.py", SOURCES),
         OPENING,
-        MEMBER.format(beating=beating),
+        MEMBER.format(heartbeating=heartbeating),
         transitions(member.TRANSITIONS),
-        REACTIONS,
-        reactions(
+        GROUP_ERRORS,
+        error_table(
             {
                 "JoinGroup": member.JOIN_ERRORS,
                 "SyncGroup": member.SYNC_ERRORS,
@@ -107,13 +108,13 @@ def make() -> str:
         ),
         COMMITS,
         generated_page.table(
-            ["Error", "The commit"],
+            ["Error", "Commit"],
             ((f"`{cls.__name__}`", what.value) for cls, what in member.COMMIT_ERRORS.items()),
         ),
         "",
         BATCHES,
         generated_page.table(
-            ["Error", "What the producer does"],
+            ["Error", "Producer"],
             ((f"`{cls.__name__}`", what.value) for cls, what in PRODUCE_ERROR_ACTIONS.items()),
         ),
         "",
@@ -133,7 +134,7 @@ def make() -> str:
 
 
 def transitions(table: Transitions) -> str:
-    """A row for each state and event, in the order of the source; one for what holds in all."""
+    """Return a row for each transition; one row if an event has the same result in all states."""
     states = cast("type[enum.Enum]", type(next(iter(table))[0]))
     rows: dict[tuple[str, ...], None] = {}
     for (state, event), after in table.items():
@@ -142,20 +143,22 @@ def transitions(table: Transitions) -> str:
     return generated_page.table(["State", "Event", "Next state"], rows) + "\n"
 
 
-def reactions(tables: Mapping[str, member.MembershipErrorTable]) -> str:
-    """The errors as rows, a column for each request."""
+def error_table(tables: Mapping[str, member.MembershipErrorTable]) -> str:
+    """Return a table of errors, with a column for each request."""
     classes = list(dict.fromkeys(cls for table in tables.values() for cls in table))
-    rows = ([f"`{cls.__name__}`", *reacted(cls, tables.values())] for cls in classes)
+    rows = ([f"`{cls.__name__}`", *actions_for(cls, tables.values())] for cls in classes)
     return generated_page.table(["Error", *tables], rows) + "\n"
 
 
-def reacted(cls: type[KafkaError], tables: Iterable[member.MembershipErrorTable]) -> Iterable[str]:
-    """What each table says of an error, by its class or one above it."""
+def actions_for(
+    cls: type[KafkaError], tables: Iterable[member.MembershipErrorTable]
+) -> Iterable[str]:
+    """Return the action from each table for an error or its nearest base class."""
     return (describe(member.membership_error_action(table, cls())) for table in tables)
 
 
 def describe(action: member.MembershipErrorAction) -> str:
-    """Return an action in a few words."""
+    """Describe an action."""
     words = ["retry" if action.event is None else action.event.value]
     if action.find_coordinator:
         words.insert(0, "find coordinator")
@@ -165,7 +168,7 @@ def describe(action: member.MembershipErrorAction) -> str:
 
 
 def matrix(table: Mapping[Any, Mapping[Any, Any]], states: Sequence[enum.Enum]) -> str:
-    """Events as rows, states as columns."""
+    """Return a table of events, with a column for each state."""
     rows = (
         [name(event), *(name(row[state]) if state in row else "" for state in states)]
         for event, row in table.items()
@@ -174,14 +177,14 @@ def matrix(table: Mapping[Any, Mapping[Any, Any]], states: Sequence[enum.Enum]) 
 
 
 def name(value: enum.Enum) -> str:
-    """What a person reads for a state, an event, a reaction or a code."""
+    """Return the name of a state, an event, a reaction or an error code."""
     if isinstance(value, ErrorCode):
         return value.name
     return str(value.value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; returns the exit status."""
+    """Write or check the page; return the exit status."""
     return generated_page.main(PAGE, make, arguments)
 
 

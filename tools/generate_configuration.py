@@ -1,9 +1,8 @@
-"""Write docs/configuration.md from the options in kafka_async/config.py.
+"""Writes docs/configuration.md from the options in kafka_async/config.py.
 
     python tools/generate_configuration.py [--check]
 
-Each option's default, bounds and reasons are read from its field, so the page cannot say anything
-else than the code does.
+The default, the bounds and the description of each option are read from its field.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ MAX_INT32: Final = 2**31 - 1
 OPENING: Final = """\
 # Configuration
 
-Options are keyword arguments under Kafka's own names in snake_case, in Kafka's own units: what
-ends in `_ms` is milliseconds, sizes are bytes. Every client takes the options of `Client`;
+Options are keyword arguments with Kafka's names in snake case and with Kafka's units: names that
+end in `_ms` are milliseconds, and sizes are bytes. Every client takes the options of `Client`;
 `Producer` and `Consumer` take more. `from_properties` takes a dict of [Java's names](#java-names):
 
 ```python
@@ -40,25 +39,26 @@ by_property = Producer.from_properties(
 )
 ```
 
-An option that does not exist, a value of a wrong type or out of bounds, and options that contradict
-each other raise `InvalidConfigurationError` when the client is made. Names from other clients, as
-`queue.buffering.max.ms` or `max_batch_size`, are refused with the option that has their place here.
-An option that takes several texts also takes one text with commas between. A producer or consumer
-that is given a started `Client` takes that client's connection options, and refuses its own.
+An unknown option, a value of a wrong type or out of bounds, and options that contradict each other
+raise `InvalidConfigurationError` when the client is created. For names of other clients, such as
+`queue.buffering.max.ms` or `max_batch_size`, the error names the option to use instead. An option
+that takes several strings also takes one string with commas. A producer or consumer with a `Client`
+uses that client's connection options, and raises the error if it is given such options itself.
 
-`acks=0` and `acks=1` exclude idempotence. Without `enable_idempotence` they turn it off, which is
-logged at INFO, as in Java; with `enable_idempotence=True` or a `transactional_id` they are refused.
+`acks=0` and `acks=1` exclude idempotence. As in Java, they turn it off if `enable_idempotence` is
+not set, and log that at INFO; with `enable_idempotence=True` or a `transactional_id` they raise
+`InvalidConfigurationError`.
 
-The last column says where this library differs from Java's client, and why; where it is empty, the
-default is that of Apache Kafka 4.4.0's client.
+The last column lists differences from Java's client, with the reason. If it is empty, the default
+is that of the client of Apache Kafka 4.4.0.
 """
 
 JAVA_NAMES: Final = """\
 ## Java names
 
-`from_properties` takes every option of this page that is a number, a text, a flag or a list of
-texts, with dots in place of underscores: `linger.ms`, `enable.auto.commit`. Values may have their
-own type or be text, as from a file: `"5"`, `"true"`, `"a,b"`. Three things are read as Java does:
+`from_properties` takes every option of this page that is a number, a string, a boolean or a list of
+strings, with dots instead of underscores: `linger.ms`, `enable.auto.commit`. Values have the type
+of the option or are strings, as from a file: `"5"`, `"true"`, `"a,b"`. Some properties are Java's:
 
 | Property | Meaning here |
 | --- | --- |
@@ -66,13 +66,13 @@ own type or be text, as from a file: `"5"`, `"true"`, `"a,b"`. Three things are 
 `compression_level`, if `compression.type` is that codec; else ignored |
 | `partition.assignment.strategy` with Java's class names | \
 `RangeAssignor` is `range`, `CooperativeStickyAssignor` is `cooperative-sticky` |
-| `bootstrap.servers` | required; a text with commas, or a list |
+| `bootstrap.servers` | required; a string with commas, or a list |
 
-Functions and objects (serializers, deserializers, `partitioner`, `ssl_context`, assignors of your
-own) are passed as Python objects under the same dotted names; names of Java classes are refused.
-Properties of Java's clients that have no equivalent here yet (`sasl.*`, `interceptor.classes`,
-`client.dns.lookup` and others) raise `InvalidConfigurationError` with "not supported yet". `ssl.*`
-is replaced by `ssl_context`, and `retries` by `delivery_timeout_ms`.
+Functions and objects (serializers, deserializers, `partitioner`, `ssl_context`, custom assignors)
+are Python objects under the same dotted names; names of Java classes raise
+`InvalidConfigurationError`. So do properties of Java's clients that have no equivalent yet
+(`sasl.*`, `interceptor.classes`, `client.dns.lookup` and others), with "not supported yet". Use
+`ssl_context` instead of `ssl.*`, and `delivery_timeout_ms` instead of `retries`.
 """
 
 SECTIONS: Final[Sequence[tuple[str, type[ClientConfig], type[ClientConfig] | None]]] = (
@@ -83,7 +83,7 @@ SECTIONS: Final[Sequence[tuple[str, type[ClientConfig], type[ClientConfig] | Non
 
 
 def make() -> str:
-    """The whole page."""
+    """Return the page."""
     parts = [generated_page.notice("generate_configuration.py", "kafka_async/config.py"), OPENING]
     for title, role, base in SECTIONS:
         inherited = {row.name for row in dataclasses.fields(base)} if base else set[str]()
@@ -94,41 +94,41 @@ def make() -> str:
 
 
 def describe(row: dataclasses.Field[Any]) -> tuple[str, ...]:
-    """An option as a row of the table."""
+    """Return the table row of an option."""
     default = "required" if row.name == "bootstrap_servers" else code(row, row.default)
     return f"`{row.name}`", default, allowed(row), row.metadata["doc"], java(row)
 
 
 def code(row: dataclasses.Field[Any], value: object) -> str:
-    """A value as one writes it, and what it is in larger units."""
+    """Return a value as code, with its equivalent in larger units."""
     if isinstance(value, tuple):
         text = ", ".join(f'"{part}"' for part in cast("tuple[object, ...]", value))
         return f"`[{text}]`"
     text = f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
-    spoken = unit(row.name, value)
-    return f"{text} ({spoken})" if spoken else text
+    larger = in_larger_unit(row.name, value)
+    return f"{text} ({larger})" if larger else text
 
 
-def unit(name: str, value: object) -> str:
-    """The value in units that are easier to read; empty if it is easy enough."""
+def in_larger_unit(name: str, value: object) -> str:
+    """Return a value in larger units; empty for small or odd values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if name.endswith("_ms"):
-        return spoken_time(value) if value >= 1000 else ""
+        return format_time(value) if value >= 1000 else ""
     if value < 1024 or value % 1024:
         return ""
     return f"{value // 2**20:g} MiB" if value % 2**20 == 0 else f"{value // 1024:g} KiB"
 
 
-def spoken_time(milliseconds: float) -> str:
-    """Seconds, or minutes where these are whole."""
+def format_time(milliseconds: float) -> str:
+    """Return a time in minutes if they are whole, else in seconds."""
     if milliseconds % 60_000 == 0:
         return f"{milliseconds / 60_000:g} min"
     return f"{milliseconds / 1000:g} s"
 
 
 def allowed(row: dataclasses.Field[Any]) -> str:
-    """The bounds or the choices."""
+    """Return the bounds or the choices of an option."""
     low, high, choices = (row.metadata[name] for name in ("low", "high", "choices"))
     if choices is not None:
         return ", ".join(code(row, choice) for choice in choices)
@@ -140,7 +140,7 @@ def allowed(row: dataclasses.Field[Any]) -> str:
 
 
 def java(row: dataclasses.Field[Any]) -> str:
-    """How Java's client differs, and why this one does."""
+    """Return the default of Java's client, with the reason for the difference."""
     default, why = row.metadata["java"], row.metadata["why"]
     if default is None:
         return f"no such option: {why}" if why else ""
@@ -148,7 +148,7 @@ def java(row: dataclasses.Field[Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; returns the exit status."""
+    """Write or check the page; return the exit status."""
     return generated_page.main(PAGE, make, arguments)
 
 

@@ -1,8 +1,8 @@
-"""Write docs/errors.md from the exceptions in kafka_async/errors.py.
+"""Writes docs/errors.md from the exceptions in kafka_async/errors.py.
 
     python tools/generate_errors.py [--check]
 
-What an error means on each path comes from `category_of`, the function that the client itself asks.
+The category of an error on each path comes from `category_of`, which the clients use too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WORDS: Final = {
 OPENING: Final = """\
 # Errors
 
-Everything this library raises on purpose is a `KafkaError`. Dispatch by class: the classes that
-stand for a category say what to do (KIP-1050), the others say what happened.
+Every error that this library raises deliberately is a `KafkaError`. Some classes stand for a
+category, which tells what to do (KIP-1050); the others tell what happened.
 
 ```python
 import kafka_async
@@ -57,16 +57,20 @@ async def main():
 kafka_async.run(main())
 ```
 
-`error.code` and `error.name` are the broker's; `error.topic`, `error.partition` and `error.offset`
-say where, if that is known. `error.category` is set on errors that leave a transactional call.
+`error.code` and `error.name` are the broker's error code and its name. `error.topic`,
+`error.partition` and `error.offset` are set if they are known, and `error.category` is set on
+errors of transactional calls.
 """
 
 ACTIONS: Final = (
-    (Category.RETRIABLE, "Nothing: the client retries by itself, until the call's deadline."),
-    (Category.REFRESH_RETRIABLE, "Nothing: the client looks up who leads first, then retries."),
-    (Category.ABORTABLE, "Abort the transaction; the producer stays usable."),
-    (Category.APPLICATION_RECOVERABLE, "Close the client, start again from what was committed."),
-    (Category.INVALID_CONFIGURATION, "Change an option, a permission or the cluster's set-up."),
+    (Category.RETRIABLE, "Nothing: the client retries until the deadline of the call."),
+    (Category.REFRESH_RETRIABLE, "Nothing: the client refreshes its metadata, then retries."),
+    (Category.ABORTABLE, "Abort the transaction; the producer remains usable."),
+    (Category.APPLICATION_RECOVERABLE, "Close the client, and restart from the committed offsets."),
+    (
+        Category.INVALID_CONFIGURATION,
+        "Change an option, a permission or the configuration of the cluster.",
+    ),
 )
 CLASSES: Final = {
     Category.RETRIABLE: errors.RetriableError,
@@ -77,33 +81,33 @@ CLASSES: Final = {
 }
 
 LEAVING: Final = """\
-An empty cell means no category on that path. Every `KafkaError` that a transactional call raises
-has one: an error without a category is raised as `ApplicationRecoverableError`, and a retriable
-one, once its deadline is over, as `TransactionAbortableError`, as `TransactionOutcomeUnknownError`
-if the commit had been sent, or as `ApplicationRecoverableError` by `start()`,
-`init_transactions()` and `begin()`. The broker's own error is its `__cause__`. See
-[transactions](transactions.md). Elsewhere errors are raised as they are.
+An empty cell means that the error has no category on that path. Transactional calls raise only
+errors with a category. An error without one becomes `ApplicationRecoverableError`. A retriable
+error becomes, at the deadline, `TransactionAbortableError`; `TransactionOutcomeUnknownError` if the
+commit has been sent; `ApplicationRecoverableError` in `start()`, `init_transactions()` and
+`begin()`. The broker's error is the `__cause__`. See [transactions](transactions.md). Other calls
+raise errors unchanged.
 """
 
 PATHS: Final = tuple(errors.Path)
 
 
 def make() -> str:
-    """The whole page."""
-    brokers = sorted((cls for cls in every() if cls.code is not None), key=code_of)
-    own = (cls for cls in every() if cls.code is None)
+    """Return the page."""
+    brokers = sorted((cls for cls in all_errors() if cls.code is not None), key=code_of)
+    own = (cls for cls in all_errors() if cls.code is None)
     columns = [path.value for path in PATHS]
     return "\n".join(
         [
             generated_page.notice("generate_errors.py", "kafka_async/errors.py"),
             OPENING,
             "## Categories\n",
-            generated_page.table(["In the table", "Class", "What to do"], categories()) + "\n",
+            generated_page.table(["Category", "Class", "Action"], categories()) + "\n",
             LEAVING,
-            "## The client's own\n",
+            "## Errors without a code\n",
             generated_page.table(["Class", "Is a", "Meaning"], map(describe_own, own)) + "\n",
-            "## Brokers' error codes\n",
-            "All of Apache Kafka 4.4.0's. A code that is not here raises `UnknownServerError`.\n",
+            "## Errors with a code\n",
+            "All error codes of Apache Kafka 4.4.0. Any other code raises `UnknownServerError`.\n",
             generated_page.table(
                 ["Code", "Name and class", "Meaning", *columns], map(describe_code, brokers)
             )
@@ -113,12 +117,12 @@ def make() -> str:
 
 
 def categories() -> Iterable[tuple[str, str, str]]:
-    """A row for each category."""
+    """Return a row for each category."""
     return ((WORDS[row], f"`{CLASSES[row].__name__}`", action) for row, action in ACTIONS)
 
 
-def every() -> Iterable[type[KafkaError]]:
-    """All exceptions, in the order of the source."""
+def all_errors() -> Iterable[type[KafkaError]]:
+    """Return all exceptions, in the order of the source."""
     return (
         value
         for value in vars(errors).values()
@@ -127,31 +131,31 @@ def every() -> Iterable[type[KafkaError]]:
 
 
 def code_of(cls: type[KafkaError]) -> int:
-    """The broker's code, of a class that has one."""
+    """Return the error code of a class that has one."""
     assert cls.code is not None
     return cls.code
 
 
 def describe_own(cls: type[KafkaError]) -> tuple[str, str, str]:
-    """A row of the classes without a code."""
+    """Return the row of a class without an error code."""
     parents = ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
     return f"`{cls.__name__}`", parents, meaning(cls)
 
 
 def describe_code(cls: type[KafkaError]) -> tuple[str, ...]:
-    """A row of the classes with a code: what it means, and on each path."""
+    """Return the row of a class with an error code: its meaning, and its category on each path."""
     cells = [WORDS[category_of(cls(), path)] for path in PATHS]
     return str(cls.code), f"`{cls.name}`<br>`{cls.__name__}`", meaning(cls), *cells
 
 
 def meaning(cls: type[KafkaError]) -> str:
-    """The first paragraph of the docstring."""
+    """Return the first paragraph of the docstring."""
     first = (cls.__doc__ or "").split("\n\n")[0]
     return " ".join(first.split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; returns the exit status."""
+    """Write or check the page; return the exit status."""
     return generated_page.main(PAGE, make, arguments)
 
 

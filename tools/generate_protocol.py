@@ -2,9 +2,9 @@
 
     python tools/generate_protocol.py [--jar FILE] [--check]
 
-Only facts are taken: names, types, version ranges, tags, defaults. The sentences are our own
-(api_purposes.py). Without --jar the jar comes from Maven, once, into the cache directory.
---check writes nothing and exits 1 when the checked-in files differ from what would be written.
+Takes names, types, version ranges, tags and defaults from the definitions, and the sentences from
+api_purposes.py. Without --jar, downloads the jar with Maven into the cache directory, unless it is
+there. With --check, writes nothing and exits with 1 if the checked-in files are out of date.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any, Final
 from api_purposes import PURPOSES
 from kafka_definitions import (
     Definition,
-    Span,
     Struct,
+    Versions,
     element_of,
     is_struct,
-    prefix_clashes,
+    prefix_name_clashes,
     read_definitions,
     snake,
 )
@@ -51,23 +51,25 @@ SPEC_NAMES: Final = {
     *("UUID", "STRING", "BYTES", "RECORDS", "Array", "Field", "Spec", "VersionRange"),
     *("since", "until"),
 }
-"""What a generated module may import from spec.py."""
+"""Names that a generated module may import from spec.py."""
 
 SECRETS: Final = {"AuthBytes", "Hmac", "Salt", "SaltedPassword"}
+"""Fields that `repr` hides."""
+
 SECRET_VALUES: Final = {
     "AlterableConfig",
     "DescribeConfigsResourceResult",
     "DescribeConfigsSynonym",
 }
-"""Structures whose `Value` may be a password."""
+"""Structures whose `Value` may contain a password."""
 
 
 # -- text of a module -----------------------------------------------------------------------------
 
 
 def module_text(definitions: list[Definition]) -> str:
-    """The module of one API, or of one message without a key."""
-    prefix_clashes(definitions)
+    """Return the module of one API, or of one message without an API key."""
+    prefix_name_clashes(definitions)
     responses_first = sorted(definitions, key=lambda each: each.kind == "request")
     body = "\n\n".join(
         struct_text(struct, each) for each in responses_first for struct in each.structs
@@ -80,7 +82,7 @@ def module_text(definitions: list[Definition]) -> str:
 
 
 def imports_text(body: str) -> str:
-    """The imports that `body` needs."""
+    """Return the imports that `body` needs."""
     code = re.sub(r'"[^"\n]*"', "", body)
     words = set(re.findall(r"(?<![.\w])\w+", code))
     bases = sorted(words & {"Message", "Request", "Response", "Struct"})
@@ -105,7 +107,7 @@ def imports_text(body: str) -> str:
 
 
 def struct_text(struct: Struct, owner: Definition) -> str:
-    """One class."""
+    """Return the class of one structure."""
     whole = struct is owner.structs[-1]
     base = base_of(owner) if whole else "Struct"
     slots = tuple_literal([snake(spec["name"]) for spec in struct.fields])
@@ -136,21 +138,18 @@ def base_of(owner: Definition) -> str:
 
 
 def docstring(struct: Struct, owner: Definition) -> str:
-    if struct is owner.structs[-1]:
-        valid = owner.valid
-        versions = (
-            f"{valid.first}" if valid.first == valid.last else f"{valid.first} to {valid.last}"
-        )
-        plural = "Version" if valid.first == valid.last else "Versions"
-        if owner.key is None:
-            what = PURPOSES[owner.name]
-        elif owner.kind == "request":
-            what = f"A request of {owner.api} (key {owner.key})."
-        else:
-            what = f"The response of {owner.api} (key {owner.key})."
-        unstable = f"; {valid.last} is not released" if owner.unstable else ""
-        return f"{what} {plural} {versions}{unstable}."
-    return f"What `{'` and `'.join(struct.uses)}` {'holds' if len(struct.uses) == 1 else 'hold'}."
+    """Return a noun phrase: what a message is and its versions, or the fields of a structure."""
+    if struct is not owner.structs[-1]:
+        *uses, last_use = [f"`{use}`" for use in struct.uses]
+        return f"Structure in {', '.join(uses)}{' and ' * bool(uses)}{last_use}."
+    if owner.key is None:
+        subject = PURPOSES[owner.name].removesuffix(".")
+    else:
+        subject = f"{owner.api} {owner.kind} (API key {owner.key})"
+    first, last = owner.valid.first, owner.valid.last
+    versions = f"version {first}" if first == last else f"versions {first} to {last}"
+    unstable = f"; version {last} is not released" if owner.unstable else ""
+    return f"{subject}, {versions}{unstable}."
 
 
 def constants(owner: Definition) -> list[str]:
@@ -169,13 +168,13 @@ def flexible_from(owner: Definition) -> int | None:
 
 
 def field_literal(spec: dict[str, Any], struct: Struct) -> str:
-    """One `Field(...)` of a SPEC."""
+    """Return one `Field(...)` of a SPEC."""
     parts = [f'"{snake(spec["name"])}"', type_literal(spec["type"])]
-    versions = Span.parse(spec["versions"])
+    versions = Versions.parse(spec["versions"])
     if not versions.covers(struct.valid):
         parts.append(versions.literal(struct.valid))
-    carried = versions.within(struct.valid)
-    nullable = nullable_span(spec).within(carried)
+    carried = versions.intersection(struct.valid)
+    nullable = nullable_versions(spec).intersection(carried)
     if not nullable.empty:
         parts.append(f"nullable={nullable.literal(carried)}")
     if "default" in spec and default_literal(spec) not in ("0", '""', "False"):
@@ -185,14 +184,14 @@ def field_literal(spec: dict[str, Any], struct: Struct) -> str:
     if spec.get("ignorable"):
         parts.append("ignorable=True")
     if "flexibleVersions" in spec:
-        parts.append(f"flexible={Span.parse(spec['flexibleVersions']).literal(struct.valid)}")
+        parts.append(f"flexible={Versions.parse(spec['flexibleVersions']).literal(struct.valid)}")
     if spec["name"] in SECRETS or (spec["name"] == "Value" and struct.name in SECRET_VALUES):
         parts.append("secret=True")
     return f"Field({', '.join(parts)}),"
 
 
-def nullable_span(spec: dict[str, Any]) -> Span:
-    return Span.parse(spec.get("nullableVersions", "none"))
+def nullable_versions(spec: dict[str, Any]) -> Versions:
+    return Versions.parse(spec.get("nullableVersions", "none"))
 
 
 def type_literal(type_name: str) -> str:
@@ -202,7 +201,7 @@ def type_literal(type_name: str) -> str:
 
 
 def default_literal(spec: dict[str, Any]) -> str:
-    """The default of a field as Python writes it."""
+    """Return the default of a field as a Python literal."""
     kind, given = spec["type"], spec.get("default", "")
     if kind == "records" or given == "null":
         return "None"
@@ -222,12 +221,13 @@ def default_literal(spec: dict[str, Any]) -> str:
 
 
 def init_lines(struct: Struct) -> list[str]:
-    """The constructor: keyword arguments with the schema's defaults."""
+    """Return the constructor: keyword arguments with the schema's defaults."""
     parameters: list[str] = ["self"]
     assignments: list[str] = []
     for spec in struct.fields:
         name, kind = snake(spec["name"]), python_type(spec["type"])
-        optional = spec["type"] == "records" or not nullable_span(spec).within(struct.valid).empty
+        nullable = nullable_versions(spec).intersection(struct.valid)
+        optional = spec["type"] == "records" or not nullable.empty
         default, value = default_literal(spec), name
         if is_struct(spec["type"]) and not spec["type"].startswith("[]"):
             value = name if spec.get("default") == "null" else f"{name} or {kind}()"
@@ -253,21 +253,21 @@ def python_type(type_name: str) -> str:
 
 
 def api_text(requests: list[Definition], keyless: list[Definition]) -> str:
-    """The table of APIs."""
+    """Return the module with the table of APIs."""
     rows = "".join(f"    {api_row(each)},\n" for each in requests)
     names = "".join(f'    "{each.name}": "{snake(each.name)}",\n' for each in keyless)
     return (
-        f'"""Every API of the protocol, by key and by name.\n\n{ADMONITION}\n"""\n\n'
+        f'"""All APIs of the protocol, by key and by name.\n\n{ADMONITION}\n"""\n\n'
         "from __future__ import annotations\n\n"
         "from typing import Final\n\n"
         "from kafka_async.protocol.registry import Api, Registry\n"
         "from kafka_async.protocol.spec import VersionRange\n\n"
         '__all__ = ["APIS", "KAFKA_VERSION", "KEYLESS", "lookup"]\n\n'
         f'KAFKA_VERSION: Final = "{KAFKA_VERSION}"\n'
-        '"""The release of Kafka whose message definitions these are."""\n\n'
-        f'APIS: Final = (\n{rows})\n"""Every API, by key."""\n\n'
+        '"""Kafka release of the message definitions."""\n\n'
+        f'APIS: Final = (\n{rows})\n"""All APIs, in the order of their keys."""\n\n'
         f"KEYLESS: Final = {{\n{names}}}\n"
-        '"""The module of each message that has no key: headers, and what stands in records."""\n\n'
+        '"""Modules of the messages without an API key: headers, and contents of records."""\n\n'
         "lookup: Final = Registry(APIS, KEYLESS).lookup\n"
     )
 
@@ -293,13 +293,13 @@ def api_row(request: Definition) -> str:
 
 
 def generate(jar: Path) -> dict[str, str]:
-    """Every generated file by its path below kafka_async/protocol, formatted."""
+    """Return the formatted text of every generated file, by path below kafka_async/protocol."""
     definitions = read_definitions(jar)
     requests = sorted((d for d in definitions if d.kind == "request"), key=lambda d: d.key or 0)
     keyless = [d for d in definitions if d.key is None]
     files = {
         "api.py": api_text(requests, keyless),
-        "messages/__init__.py": f'"""The messages, one module an API.\n\n{ADMONITION}\n"""\n',
+        "messages/__init__.py": f'"""Message classes, one module per API.\n\n{ADMONITION}\n"""\n',
     }
     for name in sorted({each.api for each in definitions if not each.removed}):
         files[f"messages/{snake(name)}.py"] = module_text([d for d in definitions if d.api == name])
@@ -307,7 +307,7 @@ def generate(jar: Path) -> dict[str, str]:
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:
-    """The same files as ruff would leave them."""
+    """Return the files with sorted imports, formatted by ruff."""
     with tempfile.TemporaryDirectory() as directory:
         for name, text in files.items():
             path = Path(directory, name)
@@ -319,8 +319,8 @@ def formatted(files: dict[str, str]) -> dict[str, str]:
         return {name: Path(directory, name).read_text(encoding="utf-8") for name in files}
 
 
-def present() -> dict[str, str]:
-    """The generated files as they are checked in."""
+def checked_in() -> dict[str, str]:
+    """Return the text of the checked-in generated files, by path."""
     paths = [TARGET / "api.py", *(TARGET / "messages").glob("*.py")]
     return {
         path.relative_to(TARGET).as_posix(): path.read_text(encoding="utf-8")
@@ -329,35 +329,35 @@ def present() -> dict[str, str]:
     }
 
 
-def drift(wanted: dict[str, str]) -> str:
-    """A unified diff from the checked-in files to `wanted`, empty when they are the same."""
-    have = present()
+def difference(generated: dict[str, str]) -> str:
+    """Return a unified diff from the checked-in files to `generated`; empty if they are equal."""
+    present = checked_in()
     lines: list[str] = []
-    for name in sorted(have.keys() | wanted.keys()):
-        old, new = have.get(name, ""), wanted.get(name, "")
+    for name in sorted(present.keys() | generated.keys()):
+        old, new = present.get(name, ""), generated.get(name, "")
         lines += difflib.unified_diff(
             old.splitlines(keepends=True), new.splitlines(keepends=True), name, f"generated {name}"
         )
     return "".join(lines)
 
 
-def write(wanted: dict[str, str]) -> None:
-    for name in present().keys() - wanted.keys():
+def write(generated: dict[str, str]) -> None:
+    for name in checked_in().keys() - generated.keys():
         (TARGET / name).unlink()
-    for name, text in wanted.items():
+    for name, text in generated.items():
         path = TARGET / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 
 def cached_jar() -> Path:
-    """Where the kafka-clients jar is kept between runs."""
+    """Return the path of the cached kafka-clients jar, whether it exists or not."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "kafka-async", "jars", f"kafka-clients-{KAFKA_VERSION}.jar")
 
 
 def fetch_jar() -> Path:
-    """The kafka-clients jar; Maven brings it the first time."""
+    """Return the path of the kafka-clients jar; download it with Maven if it is not cached."""
     jar = cached_jar()
     if not jar.exists():
         jar.parent.mkdir(parents=True, exist_ok=True)
@@ -372,18 +372,18 @@ def fetch_jar() -> Path:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the tool; the exit status is 1 when --check finds a difference."""
+    """Run the tool; return the exit status, 1 if --check finds a difference."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jar", type=Path, help="kafka-clients jar (default: from Maven)")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     options = parser.parse_args(arguments)
-    wanted = generate(options.jar or fetch_jar())
+    generated = generate(options.jar or fetch_jar())
     if not options.check:
-        write(wanted)
+        write(generated)
         return 0
-    difference = drift(wanted)
-    print(difference, end="")
-    return 1 if difference else 0
+    text = difference(generated)
+    print(text, end="")
+    return 1 if text else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Kafka's message definitions as a kafka-clients jar holds them, read into plain facts.
+"""Reads Kafka's message definitions from a kafka-clients jar.
 
-A definition is JSON with comments: fields with types, version ranges, tags and defaults. Kafka's
-own sentences about them are not read.
+A definition is JSON with comments: fields with types, version ranges, tags and defaults. The
+`about` texts are not read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DEFINITIONS: Final = "common/message/"
 
 
 @dataclass(frozen=True)
-class Span:
-    """A version range as the schema writes it: `none`, `3`, `3-5` or `3+` (last is None)."""
+class Versions:
+    """Version range in the notation of the schema: `none`, `3`, `3-5` or `3+` (`last` is None)."""
 
     first: int
     last: int | None
 
     @classmethod
-    def parse(cls, text: str) -> Span:
+    def parse(cls, text: str) -> Versions:
         if text == "none":
             return cls(0, -1)
         if text.endswith("+"):
@@ -35,31 +35,31 @@ class Span:
         first, _, last = text.partition("-")
         return cls(int(first), int(last or first))
 
-    def covers(self, valid: Span) -> bool:
-        """Whether every valid version lies within."""
+    def covers(self, valid: Versions) -> bool:
+        """Return True if the range contains every version of `valid`."""
         assert valid.last is not None
         return self.first <= valid.first and (self.last is None or self.last >= valid.last)
 
-    def within(self, other: Span) -> Span:
-        """The versions that both hold; `other` has an end."""
+    def intersection(self, other: Versions) -> Versions:
+        """Return the versions in both ranges; `other` must have an end."""
         assert other.last is not None
         last = other.last if self.last is None else min(self.last, other.last)
-        return Span(max(self.first, other.first), last)
+        return Versions(max(self.first, other.first), last)
 
-    def hull(self, other: Span) -> Span:
-        """The smallest range that holds both; both have an end."""
+    def hull(self, other: Versions) -> Versions:
+        """Return the smallest range that contains both; both must have an end."""
         assert self.last is not None
         assert other.last is not None
         if self.last < self.first:
             return other
-        return Span(min(self.first, other.first), max(self.last, other.last))
+        return Versions(min(self.first, other.first), max(self.last, other.last))
 
     @property
     def empty(self) -> bool:
         return self.last is not None and self.last < self.first
 
-    def literal(self, valid: Span) -> str:
-        """How a SPEC writes it where only the versions `valid` can occur."""
+    def literal(self, valid: Versions) -> str:
+        """Return the expression for a SPEC in which only the versions `valid` occur."""
         assert valid.last is not None
         if self.covers(valid):
             return "ALWAYS"
@@ -74,29 +74,29 @@ class Span:
 
 @dataclass
 class Struct:
-    """A structure of one message: its class name, its fields, and where it is used."""
+    """Structure of one message: its class name, its fields, and the fields of its type."""
 
     name: str
     fields: list[dict[str, Any]]
-    valid: Span
-    """The versions of the message in which the structure can occur."""
+    valid: Versions
+    """Versions of the message in which the structure can occur."""
 
     uses: list[str] = field(default_factory=list[str])
 
 
 @dataclass
 class Definition:
-    """One definition file: a request, a response, a header or a message without a key."""
+    """One definition file: a request, a response, a header or a message without an API key."""
 
     name: str
     kind: str
     key: int | None
-    valid: Span
-    flexible: Span
+    valid: Versions
+    flexible: Versions
     unstable: bool
     listeners: list[str]
     structs: list[Struct]
-    """In the order in which they must be defined; the message itself is the last."""
+    """Structures in the order of definition: each after those it contains, the message last."""
 
     @property
     def api(self) -> str:
@@ -108,7 +108,7 @@ class Definition:
 
 
 def snake(name: str) -> str:
-    """snake_case of one of Kafka's names: `TopicId` is `topic_id`."""
+    """Convert one of Kafka's names to snake case: `TopicId` to `topic_id`."""
     return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
 
 
@@ -121,57 +121,61 @@ def is_struct(type_name: str) -> bool:
 
 
 def read_definitions(jar: Path) -> list[Definition]:
-    """Every message definition of the jar, by name."""
+    """Read all message definitions of the jar, in the order of their names.
+
+    Raises:
+        SystemExit: the jar has no message definitions.
+    """
     with zipfile.ZipFile(jar) as archive:
         names = [n for n in archive.namelist() if re.fullmatch(rf"{DEFINITIONS}\w+\.json", n)]
         texts = [archive.read(name).decode() for name in sorted(names)]
     if not texts:
-        raise SystemExit(f"{jar} holds no {DEFINITIONS}*.json")
+        raise SystemExit(f"{jar} contains no {DEFINITIONS}*.json")
     return [read_definition(json.loads(re.sub(r"(?m)^\s*//.*$", "", text))) for text in texts]
 
 
 def read_definition(raw: dict[str, Any]) -> Definition:
     common = {struct["name"]: struct["fields"] for struct in raw.get("commonStructs", [])}
     structs: dict[str, Struct] = {}
-    visit(raw["name"], raw.get("fields", []), common, structs)
-    valid = Span.parse(raw["validVersions"])
+    add_struct(raw["name"], raw.get("fields", []), common, structs)
+    valid = Versions.parse(raw["validVersions"])
     set_versions(structs, raw["name"], valid)
     return Definition(
         name=raw["name"],
         kind=raw["type"],
         key=raw.get("apiKey"),
         valid=valid,
-        flexible=Span.parse(raw.get("flexibleVersions", "none")),
+        flexible=Versions.parse(raw.get("flexibleVersions", "none")),
         unstable=raw.get("latestVersionUnstable", False),
         listeners=raw.get("listeners", ["broker"]),
         structs=list(structs.values()),
     )
 
 
-def visit(
+def add_struct(
     name: str, fields: list[dict[str, Any]], common: dict[str, Any], structs: dict[str, Struct]
 ) -> None:
-    """Collect a structure after those it needs."""
+    """Add a structure to `structs`, after the structures that it contains."""
     for spec in fields:
         if is_struct(spec["type"]):
             inner = element_of(spec["type"])
             if inner not in structs:
-                visit(inner, spec.get("fields") or common[inner], common, structs)
+                add_struct(inner, spec.get("fields") or common[inner], common, structs)
             structs[inner].uses.append(f"{name}.{snake(spec['name'])}")
-    structs[name] = Struct(name, fields, Span.parse("none"))
+    structs[name] = Struct(name, fields, Versions.parse("none"))
 
 
-def set_versions(structs: dict[str, Struct], name: str, valid: Span) -> None:
-    """Find out in which versions each structure can occur, from the message down."""
+def set_versions(structs: dict[str, Struct], name: str, valid: Versions) -> None:
+    """Set the versions in which each structure can occur, from the message down."""
     structs[name].valid = structs[name].valid.hull(valid)
     for spec in structs[name].fields:
         if is_struct(spec["type"]):
-            carried = Span.parse(spec["versions"]).within(valid)
+            carried = Versions.parse(spec["versions"]).intersection(valid)
             set_versions(structs, element_of(spec["type"]), carried)
 
 
-def prefix_clashes(definitions: list[Definition]) -> None:
-    """Name structures after their message where request and response have one of the same name."""
+def prefix_name_clashes(definitions: list[Definition]) -> None:
+    """Prefix structures with their message's name where request and response share the name."""
     names = Counter(struct.name for each in definitions for struct in each.structs)
     for each in definitions:
         renamed = {s.name: each.name + s.name for s in each.structs if names[s.name] > 1}

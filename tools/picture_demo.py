@@ -1,8 +1,8 @@
-"""Run the demo and draw its end screen as docs/images/demo.svg, for the README.
+"""Runs the demo and draws its final screen as docs/images/demo.svg, for the README.
 
     python tools/picture_demo.py [--no-spark]
 
-The picture is of a real run: figures, words and times are what this machine has just measured.
+The picture shows a real run on this machine.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from kafka_async.cli.demo.run import Demo
 
 PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "images" / "demo.svg"
 WIDTH: Final = 84
-# The picture loads nothing from elsewhere; without its own font it takes the reader's.
+# The picture must not load a web font; it uses a font of the viewer instead.
 FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def main() -> int:
-    """Run, draw, write; returns the exit status."""
+    """Run the demo and write the picture; return the exit status."""
     parser = argparse.ArgumentParser(description="Draws the demo's end screen.")
-    parser.add_argument("--no-spark", action="store_true", help="leave the Spark half out")
+    parser.add_argument("--no-spark", action="store_true", help="without the Spark part")
     with_spark = not parser.parse_args().no_spark
     out = Path("kafka-async-demo")
     plan = Plan([], None, out, False, with_spark, secrets.randbelow(2**32), timeout=30)
@@ -54,13 +54,13 @@ def main() -> int:
 
 
 async def demo(plan: Plan) -> Result:
-    """One run on an embedded cluster, told on standard error as ever."""
+    """Run the demo on an embedded cluster, with its usual output on standard error."""
     with Report() as report:
         return await Demo(plan, report).run()
 
 
 def draw(result: Result, plan: Plan) -> str:
-    """The end screen as SVG."""
+    """Return the final screen as SVG."""
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False
     )

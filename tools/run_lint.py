@@ -1,4 +1,4 @@
-"""Runs every check that is no test: all of them, and says how long each took and which failed."""
+"""Runs the static checks of `make lint`, and prints the duration and the result of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKS = {
 
 
 def main() -> int:
-    """Run the checks; returns the exit status."""
+    """Run the checks; return the exit status."""
     failed: list[str] = []
     for name, (program, *arguments) in CHECKS.items():
         begun = time.monotonic()
@@ -35,8 +35,8 @@ def main() -> int:
         if done.returncode:
             failed.append(name)
             print(done.stdout)
-        verdict = "failed" if done.returncode else "ok"
-        print(f"{name:14} {time.monotonic() - begun:6.1f} s  {verdict}", flush=True)
+        result = "failed" if done.returncode else "ok"
+        print(f"{name:14} {time.monotonic() - begun:6.1f} s  {result}", flush=True)
     print(f"failed: {', '.join(failed)}" if failed else "lint passed")
     return 1 if failed else 0
 

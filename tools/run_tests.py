@@ -1,14 +1,15 @@
-"""Runs the whole suite, stage by stage, and says in one line what it ran on.
+"""Runs the test suite in stages, and prints what the tests ran on.
 
     python tools/run_tests.py           unit tests and integration tests
-    python tools/run_tests.py slow      unit tests on the other Pythons, and tests marked slow
-    python tools/run_tests.py matrix    tests that hold for every broker, on the older brokers
+    python tools/run_tests.py slow      unit tests on other Python versions, and tests marked slow
+    python tools/run_tests.py matrix    tests marked any_broker, on older brokers
 
-Unit tests run on the compiled kernel under uvloop and, where the kernel matters, on the plain one
-under asyncio, and integration tests beside them: much of their time is waiting for processes. The
-slow tests run in two halves at once. Where something is missing (Java, Maven, a compiler) the rest
-runs, and the last line says what did not and what to install; with CI=true that is a failure. Only
-with CI=true is the time limited, so that a test that hangs does not cost the whole run.
+Unit tests run with the compiled kernel on uvloop and, where the kernel matters, with the kernel in
+plain Python on asyncio. Integration tests run at the same time, because they mostly wait for
+processes. The slow tests run in two halves at the same time. If a requirement (Java, Maven, a C
+compiler) is missing, the other tests run, and the last line names the tests that did not run and
+what to install; with CI=true that is a failure. Only with CI=true is there a time limit, so that a
+test that hangs does not block the run.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from pythons import find_pythons, make_environment
 from test_results import RESULTS, StageResult, Summary, print_slowest, read_results
 
 NO_TESTS = 5
-OLDER = "apache-3.9.1,apache-4.3.1"
+OLDER_BROKERS = "apache-3.9.1,apache-4.3.1"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of pytest: which tests, on which kernel and loop.
+    """Run of pytest: the selected tests, the kernel and the event loop.
 
-    `group` and `variant` are what the last line says of it: "unit on python/asyncio".
+    The last line names the `group` and the `variant`, for example "unit on python/asyncio".
     """
 
     name: str
@@ -56,84 +57,86 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Stages that run at once, and the minutes that they take at most on two idle cores."""
+class Step:
+    """Stages that run at the same time, and their time limit in minutes on two idle cores."""
 
     minutes: int
     stages: Sequence[Stage]
 
 
 UNIT = "not integration and not spark and not slow"
-BOTH = "embedded,apache"
-TOGETHER = "(integration or spark) and not slow"
+BOTH_BACKENDS = "embedded,apache"
+INTEGRATION = "(integration or spark) and not slow"
 NORMAL_STAGES = [
     Stage("unit-python", "unit", f"{UNIT} and not one_kernel", "python/asyncio", kernel="python"),
     Stage("unit-c", "unit", UNIT, "c/uvloop", kernel="c", loop="uvloop"),
-    Stage("integration", "integration", TOGETHER, backends=BOTH),
+    Stage("integration", "integration", INTEGRATION, backends=BOTH_BACKENDS),
 ]
-REST = "slow and not foreign and not spark"
-COMPUTING = [
+SLOW = "slow and not foreign and not spark"
+SPARK = "spark and slow and not foreign"
+ANY_BROKER = "any_broker and not slow"
+CPU_BOUND = [
     f"tests/{name}"
     for name in (
         *("conformance", "contract", "embedded", "fairness"),
         *("fuzz", "hostile", "protocol", "tools"),
     )
 ]
-"""Directories whose slow tests keep one core busy; the others mostly wait for processes."""
-TURNS: Mapping[str, Sequence[Turn]] = {
-    "normal": [Turn(10, NORMAL_STAGES)],
+"""Directories whose slow tests use one core; the others mostly wait for processes."""
+STEPS: Mapping[str, Sequence[Step]] = {
+    "normal": [Step(10, NORMAL_STAGES)],
     "slow": [
-        Turn(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH)]),
-        Turn(8, [Stage("spark", "Spark", "spark and slow and not foreign", backends=BOTH)]),
-        Turn(
+        Step(8, [Stage("foreign", "foreign clients", "foreign and slow", backends=BOTH_BACKENDS)]),
+        Step(8, [Stage("spark", "Spark", SPARK, backends=BOTH_BACKENDS)]),
+        Step(
             11,
             [
                 Stage(
                     "slow",
                     "slow tests",
-                    REST,
-                    backends=BOTH,
-                    arguments=[f"--ignore={directory}" for directory in COMPUTING],
+                    SLOW,
+                    backends=BOTH_BACKENDS,
+                    arguments=[f"--ignore={directory}" for directory in CPU_BOUND],
                 ),
-                Stage("computing", "slow tests", REST, backends=BOTH, arguments=COMPUTING),
+                Stage("computing", "slow tests", SLOW, backends=BOTH_BACKENDS, arguments=CPU_BOUND),
             ],
         ),
     ],
     "matrix": [
-        Turn(30, [Stage("older-brokers", "integration", "any_broker and not slow", backends=OLDER)])
+        Step(30, [Stage("older-brokers", "integration", ANY_BROKER, backends=OLDER_BROKERS)]),
     ],
 }
-"""Turns that run one after the other, by the kind of run."""
-PYTHONS_AT_ONCE, PYTHON_MINUTES = 2, 8
-OF_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
-"""Tests of what only developers run, which need no other Python than theirs."""
-CI_PATIENCE = 1.6
-"""Times its minutes that a turn may take with CI=true: machines differ, a hang never ends."""
+"""Steps that run one after the other, by kind of run."""
+MAX_PARALLEL_PYTHONS, PYTHON_MINUTES = 2, 8
+IGNORE_DEVELOPMENT = [f"--ignore=tests/{name}" for name in ("benchmarks", "conformance", "tools")]
+"""Tests of development tools, which run on one Python version only."""
+CI_TIME_FACTOR = 1.6
+"""Factor for the time limit of a step with CI=true, because machines differ."""
 
 
 def main() -> int:
-    """Run the stages; returns the exit status."""
+    """Run the stages; return the exit status."""
     parser = argparse.ArgumentParser(description="Runs the whole suite.")
-    parser.add_argument("kind", nargs="?", default="normal", choices=TURNS)
+    parser.add_argument("kind", nargs="?", default="normal", choices=STEPS)
     kind = parser.parse_args().kind
-    signal.signal(signal.SIGTERM, stop_at_once)
+    signal.signal(signal.SIGTERM, exit_on_signal)
     seed = os.environ.get("KAFKA_ASYNC_TEST_SEED") or str(random.SystemRandom().randrange(2**32))
     shutil.rmtree(RESULTS / kind, ignore_errors=True)
     summary = Summary(kind)
-    turns = [*(other_pythons(summary) if kind == "slow" else ()), *TURNS[kind]]
-    for turn in turns:
-        stages = [stage for stage in turn.stages if stage.kernel != "c" or compiled_kernel(stage)]
-        if len(stages) < len(turn.stages):
+    steps = [*(other_pythons(summary) if kind == "slow" else ()), *STEPS[kind]]
+    for step in steps:
+        stages = [stage for stage in step.stages if stage.kernel != "c" or compiled_kernel(stage)]
+        if len(stages) < len(step.stages):
             summary.missing.append("compiled kernel (install a C compiler, then make clean test)")
-        for stage, result in zip(stages, run(stages, kind, seed, limit(turn)), strict=True):
+        for stage, result in zip(stages, run(stages, kind, seed, limit(step)), strict=True):
             summary.add(stage.group, stage.variant, result)
     print_slowest(summary.durations)
     summary.write()
     return conclude(summary)
 
 
-def stop_at_once(number: int, frame: object) -> NoReturn:
-    """Leave through the ordinary clean-up when the run is ended by a signal."""
+def exit_on_signal(number: int, frame: object) -> NoReturn:
+    """Exit with the ordinary clean-up after a signal."""
     sys.exit(128 + number)
 
 
@@ -141,15 +144,15 @@ def in_ci() -> bool:
     return os.environ.get("CI", "").lower() in {"true", "1"}
 
 
-def limit(turn: Turn) -> float | None:
-    """Return the minutes that a turn may take; None outside CI, where the machine may be slow."""
-    return turn.minutes * CI_PATIENCE if in_ci() else None
+def limit(step: Step) -> float | None:
+    """Return the time limit of a step in minutes; None outside CI."""
+    return step.minutes * CI_TIME_FACTOR if in_ci() else None
 
 
-def other_pythons(summary: Summary) -> list[Turn]:
-    """Make the environments of the machine's other Pythons; return the turns of their unit tests.
+def other_pythons(summary: Summary) -> list[Step]:
+    """Make environments for other Python versions; return the steps of their unit tests.
 
-    Each runs on the compiled kernel, and alternately under uvloop and asyncio.
+    Each runs with the compiled kernel, alternately on uvloop and asyncio.
     """
     stages: list[Stage] = []
     for number, (version, interpreter) in enumerate(find_pythons().items()):
@@ -169,17 +172,17 @@ def other_pythons(summary: Summary) -> list[Turn]:
                 "c",
                 loop,
                 python=str(python),
-                arguments=OF_DEVELOPMENT,
+                arguments=IGNORE_DEVELOPMENT,
             )
         )
     return [
-        Turn(PYTHON_MINUTES, stages[at : at + PYTHONS_AT_ONCE])
-        for at in range(0, len(stages), PYTHONS_AT_ONCE)
+        Step(PYTHON_MINUTES, stages[at : at + MAX_PARALLEL_PYTHONS])
+        for at in range(0, len(stages), MAX_PARALLEL_PYTHONS)
     ]
 
 
 def run(stages: Sequence[Stage], group: str, seed: str, minutes: float | None) -> list[StageResult]:
-    """Run stages at once, each in a separate process; end them after that many minutes, if any."""
+    """Run stages at the same time, each in a process; end them at the time limit, if any."""
     running: list[Running] = []
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     try:
@@ -194,7 +197,7 @@ def run(stages: Sequence[Stage], group: str, seed: str, minutes: float | None) -
 
 @dataclass(frozen=True)
 class Running:
-    """A stage under way; what it prints is kept in `output` until it has ended, if it has one."""
+    """Running stage; `output` collects what it prints, None if that is printed directly."""
 
     stage: Stage
     report: Path
@@ -203,7 +206,7 @@ class Running:
 
 
 def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
-    """Start a stage; what it prints is `shown` as it comes, or else when it has ended."""
+    """Start a stage; its output is `shown` directly, or else when it has ended."""
     report = RESULTS / group / f"{stage.name}.xml"
     command = [stage.python, "-m", "pytest", "-m", stage.select, f"--junitxml={report}"]
     command += ["--kafka-backend", stage.backends, "-o", "junit_duration_report=total"]
@@ -221,13 +224,13 @@ def start(stage: Stage, group: str, seed: str, *, shown: bool) -> Running:
 
 
 def finish(running: Running, deadline: float | None) -> StageResult:
-    """Wait for a stage; past the deadline it is ended, and has failed."""
+    """Wait for a stage; at the deadline, end it and report a failure."""
     stage, process = running.stage, running.process
     try:
         status = process.wait(None if deadline is None else max(1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         end(process)
-        print(f"{stage.name}: ended at the time limit that CI=true sets")
+        print(f"{stage.name}: stopped at the time limit of CI=true")
         status = -1
     if running.output is not None:
         print(f"\n--- {stage.name} ---", flush=True)
@@ -240,8 +243,8 @@ def finish(running: Running, deadline: float | None) -> StageResult:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Let pytest stop its clusters, and kill it if it does not come to an end."""
-    process.send_signal(signal.SIGINT)  # which pytest answers by tearing its fixtures down
+    """Interrupt pytest, so that it stops its clusters; kill it after 20 seconds."""
+    process.send_signal(signal.SIGINT)  # pytest tears down its fixtures
     try:
         process.wait(20)
     except subprocess.TimeoutExpired:
@@ -250,22 +253,22 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def environment(stage: Stage, seed: str) -> dict[str, str]:
-    words = {**os.environ, "KAFKA_ASYNC_TEST_SEED": seed, "KAFKA_ASYNC_TEST_LOOP": stage.loop}
-    words.setdefault("PYTHONHASHSEED", str(int(seed) % (2**32 - 1)))
+    variables = {**os.environ, "KAFKA_ASYNC_TEST_SEED": seed, "KAFKA_ASYNC_TEST_LOOP": stage.loop}
+    variables.setdefault("PYTHONHASHSEED", str(int(seed) % (2**32 - 1)))
     if stage.kernel is not None:
-        words["KAFKA_ASYNC_KERNEL"] = stage.kernel
-    return words
+        variables["KAFKA_ASYNC_KERNEL"] = stage.kernel
+    return variables
 
 
 def compiled_kernel(stage: Stage) -> bool:
-    """Return whether the stage's Python has the compiled kernel."""
-    words = {**os.environ, "KAFKA_ASYNC_KERNEL": "c"}
+    """Return True if the stage's Python has the compiled kernel."""
+    variables = {**os.environ, "KAFKA_ASYNC_KERNEL": "c"}
     command = [stage.python, "-c", "import kafka_async.kernel"]
-    return subprocess.run(command, env=words, capture_output=True, check=False).returncode == 0
+    return subprocess.run(command, env=variables, capture_output=True, check=False).returncode == 0
 
 
 def conclude(summary: Summary) -> int:
-    """Print the last line; returns the exit status."""
+    """Print the last line; return the exit status."""
     ran = summary.ran_on
     missing = f"not run: {', '.join(summary.missing)}" if summary.missing else ""
     if summary.failed_stages:

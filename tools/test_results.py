@@ -1,6 +1,6 @@
-"""What came out of a run of the suite: counts, durations, and what the tests ran on.
+"""Reads and sums up the results of the test suite: counts, durations, kernels and backends.
 
-As a script it adds up the last `make test` and `make test-slow`, for .ci/run.
+As a script, adds up the last `make test` and `make test-slow` for .ci/run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "artifacts" / "test-results"
-SLOWEST = 10
+MAX_SLOWEST = 10
 
 
 @dataclass
 class StageResult:
-    """One stage: how many tests passed and failed, how long each took, on which backends."""
+    """Results of a stage: counts, seconds by test, backends, and missing requirements."""
 
     name: str
     failed: bool
@@ -30,7 +30,7 @@ class StageResult:
 
 
 def read_results(name: str, report: Path, *, failed: bool) -> StageResult:
-    """Read pytest's JUnit report; a stage that left none has failed."""
+    """Read pytest's JUnit report; a failed stage without a report counts as one failure."""
     result = StageResult(name, failed)
     try:
         root = ET.parse(report).getroot()
@@ -56,7 +56,7 @@ def read_results(name: str, report: Path, *, failed: bool) -> StageResult:
 
 @dataclass
 class Summary:
-    """The stages of one run of the suite, added up."""
+    """Sum of the stages of a run."""
 
     name: str
     passes: int = 0
@@ -68,7 +68,7 @@ class Summary:
 
     @property
     def ran_on(self) -> str:
-        """What ran on what, in words."""
+        """Description of the groups and their kernels, loops and backends."""
         words = [
             f"{group} on {', '.join(variants)}" if variants else group
             for group, variants in self.ran.items()
@@ -76,7 +76,7 @@ class Summary:
         return "; ".join(words)
 
     def add(self, group: str, variant: str, result: StageResult) -> None:
-        """Count a stage in: what it belongs to, and what it ran on beside its backends."""
+        """Add a stage of a group; `variant` is its kernel and loop, if any."""
         self.passes += result.passes
         self.failures += result.failures
         self.durations.update(result.durations)
@@ -88,24 +88,28 @@ class Summary:
             self.failed_stages.append(result.name)
 
     def write(self) -> None:
-        """Keep it for .ci/run."""
+        """Write the summary to a file for .ci/run."""
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / f"{self.name}.json").write_text(json.dumps(asdict(self)))
 
 
 def print_slowest(durations: dict[str, float]) -> None:
-    """Print the tests that took longest."""
-    print(f"\nthe {SLOWEST} slowest tests:")
-    rows = sorted(durations.items(), key=lambda row: -row[1])[:SLOWEST]
+    """Print the slowest tests."""
+    print(f"\nthe {MAX_SLOWEST} slowest tests:")
+    rows = sorted(durations.items(), key=lambda row: -row[1])[:MAX_SLOWEST]
     for test, seconds in rows:
         print(f"  {seconds:8.2f} s  {test}")
 
 
 def main(failed_parts: Iterable[str]) -> int:
-    """Add up the runs that left a summary. A part that failed without tests counts as one."""
+    """Add up the summaries of the last runs, and print the sum; return the exit status.
+
+    Args:
+        failed_parts: failed parts of the CI run; one without failed tests counts as one failure.
+    """
     passes = failures = 0
     durations: dict[str, float] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
     for name in ("normal", "slow"):
         try:
             facts = json.loads((RESULTS / f"{name}.json").read_text())
@@ -116,8 +120,8 @@ def main(failed_parts: Iterable[str]) -> int:
         failures += summary.failures
         durations.update(summary.durations)
         if summary.failures:
-            told.add({"normal": "test", "slow": "test-slow"}[name])
-    failures += len(set(failed_parts) - told)
+            reported.add({"normal": "test", "slow": "test-slow"}[name])
+    failures += len(set(failed_parts) - reported)
     print_slowest(durations)
     print(f"\n{passes} passed, {failures} failed")
     return 1 if failures else 0

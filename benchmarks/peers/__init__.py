@@ -1,1 +1,1 @@
-"""One module a client: `python -m benchmarks.peers.NAME JSON` runs a case, prints figures."""
+"""One module per client: `python -m benchmarks.peers.NAME JSON` runs a case and prints figures."""

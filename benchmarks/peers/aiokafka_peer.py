@@ -1,4 +1,4 @@
-"""aiokafka's clients. Its `send` returns when the record is in a batch."""
+"""Runs cases with aiokafka, whose `send` returns when the record is in a batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIME = struct.Struct(">d")
 
 
 def produce_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """What a producer of this case is made with, besides the cluster."""
+    """Return the options of the producer, without the cluster."""
     options: dict[str, Any] = {"acks": "all"}
     if task.tuned:
         options |= {"linger_ms": linger_ms, "max_batch_size": 131_072, "enable_idempotence": True}
@@ -34,14 +34,14 @@ def produce_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
 
 
 def values_of(task: Task) -> Iterator[bytes]:
-    """The values to send, in turn."""
+    """Return the values to send."""
     compressible = task.compression != "none"
     return islice(cycle(payload.values(task.size, compressible=compressible)), task.records)
 
 
 async def produce(task: Task) -> Figures:
-    """Send, and wait until all is acknowledged."""
-    # Tasks that wait for their acknowledgement fill no batch by lingering; they only wait longer.
+    """Send all records, and wait until they are acknowledged."""
+    # Lingering only delays tasks that wait for their acknowledgement: they cannot fill the batch.
     options = produce_options(task, linger_ms=0 if task.way == "send" else 5)
     send = _PRODUCE[task.way]
     producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **options)
@@ -65,7 +65,7 @@ async def _send(producer: Any, task: Task) -> int:
 
 
 async def _send_batches(producer: Any, task: Task) -> int:
-    """Batches of the caller's own: filled without its partition's queue, sent when full."""
+    """Fill batches outside of the partition queues, and send them when they are full."""
     topic = task.topic
     partitions: list[int] = sorted(await producer.partitions_for(topic))
     choose: Any = DefaultPartitioner()
@@ -112,14 +112,14 @@ _PRODUCE: dict[str, Callable[[Any, Task], Awaitable[int]]] = {
 
 
 def consume_options(task: Task) -> dict[str, Any]:
-    """What a consumer of this case is made with, besides the cluster and the partitions."""
+    """Return the options of the consumer, without the cluster and the partitions."""
     if not task.tuned:
         return {}
-    return {"max_partition_fetch_bytes": 4 * 1024 * 1024, "check_crcs": True}  # as all others do
+    return {"max_partition_fetch_bytes": 4 * 1024 * 1024, "check_crcs": True}  # like all others
 
 
 async def consume(task: Task) -> Figures:
-    """Read that many records from the beginning of a topic's partitions."""
+    """Read the records of the task from the beginning of the topic."""
     options = consume_options(task)
     read = _CONSUME[task.way]
     partitions = [TopicPartition(task.topic, number) for number in range(task.partitions)]
@@ -131,7 +131,7 @@ async def consume(task: Task) -> Figures:
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
-        # No fetch has begun: the loop has not turned since.
+        # No fetch has started, because no other task has run since.
         with Stopwatch() as watch:
             records, total = await read(consumer, task)
     checksum = total if task.verify else None
@@ -160,7 +160,7 @@ _CONSUME: dict[str, Callable[[Any, Task], Awaitable[tuple[int, int]]]] = {
 
 
 async def round_trip(task: Task) -> Figures:
-    """Send records one after the other, each acknowledged before the next."""
+    """Send records one after the other, waiting for each acknowledgement."""
     options = produce_options(task, linger_ms=0)
     producer: Any = AIOKafkaProducer(bootstrap_servers=task.bootstrap, **options)
     async with producer:

@@ -1,4 +1,4 @@
-"""Operations at a given rate, and how long each took: the same for every asyncio peer."""
+"""Paces the operations of asyncio peers, and measures their duration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 async def paced(values: Iterable[bytes], rate: float, start: float = 0.0) -> AsyncIterator[bytes]:
-    """The values, each when its time has come: `rate` a second, with 0 at once.
+    """Yield values at a rate per second, or without delay if it is 0.
 
-    With a `start`, in seconds since the epoch, the first is due then (`delay`).
+    With a `start`, in seconds since the epoch, the first is yielded then (see `delay`).
     """
     begin = perf_counter() + delay(start, rate)
     for number, value in enumerate(values):
-        # uvloop's timers count in milliseconds and may be due before their time.
+        # uvloop's timers have millisecond resolution and may fire early.
         while rate and (wait := begin + number / rate - perf_counter()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(wait)
         yield value
@@ -30,7 +30,7 @@ async def paced(values: Iterable[bytes], rate: float, start: float = 0.0) -> Asy
 async def round_trips(
     send: Callable[[bytes], Awaitable[object]], values: Iterable[bytes], task: Task
 ) -> list[float]:
-    """The seconds that each `await send(value)` took, one after the other, at the task's rate."""
+    """Return the seconds of each `await send(value)`, one after the other, at the task's rate."""
     durations: list[float] = []
     async for value in paced(values, task.rate, task.start):
         begun = perf_counter()

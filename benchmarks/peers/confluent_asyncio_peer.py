@@ -1,8 +1,8 @@
-"""confluent-kafka's classes for asyncio: librdkafka, called from a pool of threads.
+"""Runs cases with confluent-kafka's asyncio classes, which call librdkafka in a thread pool.
 
-The producer collects records until it has `batch_size` of them or somebody flushes, and whoever
-awaits a record waits until somebody polls or flushes. So a task does, all the time: otherwise the
-buffer's time-out does, of a tenth of a second at least.
+The producer collects records until it has `batch_size` of them or is flushed, and a future of a
+record completes only at a poll or a flush. So a task flushes continuously; otherwise only the
+buffer's time-out of at least 0.1 seconds would.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 TIME = struct.Struct(">d")
 FLUSH = 0.005
-"""Seconds that a flush waits for, when one follows the other."""
+"""Time-out of each flush in seconds, in tasks that flush continuously."""
 
 
 def _settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """The options of librdkafka. Deliveries are reported: the reports resolve the futures."""
+    """Return the options of librdkafka, with delivery reports, which complete the futures."""
     return producer_settings(task, linger_ms, reports=True)
 
 
@@ -60,7 +60,7 @@ async def _producer(
 
 @asynccontextmanager
 async def _flushed(producer: AIOProducer) -> AsyncGenerator[None]:
-    """A task that flushes again and again, until the block ends."""
+    """Run a task that flushes continuously, until the end of the block."""
 
     async def flush() -> None:
         while True:
@@ -74,7 +74,7 @@ async def _flushed(producer: AIOProducer) -> AsyncGenerator[None]:
 
 
 async def produce(task: Task) -> Figures:
-    """Send, and wait until all is acknowledged."""
+    """Send all records, and wait until they are acknowledged."""
     send, batch_size, linger_ms = _WAYS[task.way]
     settings = _settings(task, linger_ms)
     values = payload.values(task.size, compressible=task.compression != "none")
@@ -107,7 +107,7 @@ async def _send(producer: AIOProducer, task: Task, values: Iterator[bytes]) -> N
         await asyncio.gather(*(client() for _ in range(task.concurrency)))
 
 
-# The function, how many records are handed to librdkafka at once, and how long they linger.
+# The function, the records per call of librdkafka, and linger_ms.
 _WAYS: dict[str, tuple[Callable[..., Awaitable[None]], int, int]] = {
     "enqueue": (_enqueue, 1_000, 5),
     "send": (_send, 500, 0),
@@ -116,7 +116,7 @@ _WAYS: dict[str, tuple[Callable[..., Awaitable[None]], int, int]] = {
 
 @asynccontextmanager
 async def _consumer(task: Task, settings: dict[str, Any]) -> AsyncGenerator[AIOConsumer]:
-    """Connected, but not assigned: the assignment starts fetching."""
+    """Connect without an assignment, which would start fetching."""
     consumer = AIOConsumer({"bootstrap.servers": task.bootstrap, **settings}, max_workers=2)
     try:
         await consumer.list_topics(task.topic, timeout=PATIENCE)
@@ -131,7 +131,7 @@ async def _assign(consumer: AIOConsumer, task: Task) -> None:
 
 
 async def consume(task: Task) -> Figures:
-    """Read from the beginning; the clock starts before the assignment."""
+    """Read from the beginning; the measurement starts before the assignment."""
     settings = consumer_settings(task)
     read = _READS[task.way]
     async with _consumer(task, settings) as consumer:
@@ -167,7 +167,7 @@ _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 
 async def round_trip(task: Task) -> Figures:
-    """One record after the other, each until its future is done."""
+    """Send records one after the other, waiting for each future."""
     settings = _settings(task, linger_ms=0)
     values = islice(cycle(payload.values(task.size)), task.records)
     async with _producer(task, settings) as producer:
@@ -186,14 +186,14 @@ async def round_trip(task: Task) -> Figures:
 
 
 async def end_to_end(task: Task) -> Figures:
-    """Send at a rate, and receive in the same process; a value begins with the time."""
+    """Send at a rate and receive in this process; each value begins with the time of sending."""
     sending = _settings(task, linger_ms=0)
     reading = consumer_settings(task)
     values = islice(cycle(payload.values(task.size)), task.records)
     taken: list[float] = []
     async with _producer(task, sending, 1) as producer, _consumer(task, reading) as consumer:
         await _assign(consumer, task)
-        value_of(await consumer.poll(PATIENCE))  # the record of the warm-up
+        value_of(await consumer.poll(PATIENCE))  # the warm-up record
 
         async def receive() -> None:
             while len(taken) < task.records:

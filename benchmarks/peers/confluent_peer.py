@@ -1,7 +1,7 @@
-"""confluent-kafka, librdkafka behind Python: produce and poll, consume and poll.
+"""Runs cases with confluent-kafka, the Python bindings of librdkafka.
 
-The fastest way to produce that librdkafka documents has no report of what went well; the way
-`callbacks` has one for each record, and so tells where it is, at a third more CPU time.
+The fastest documented way to produce has no delivery report of successful records. The call
+`callbacks` has a report for each record, with its offset, at a third more CPU time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from benchmarks.peers.reading import weigh
 from benchmarks.peers.task import Figures, Stopwatch, Task, main, percentiles
 
 POLL_EVERY = 1_000
-"""Records between two looks for reports of failed deliveries."""
+"""Records between two polls for failed deliveries."""
 SEND_AT_ONCE = 10_000
-"""Messages handed to one call of produce_batch."""
+"""Messages per call of produce_batch."""
 
 
 class DeliveryFailedError(RuntimeError):
@@ -54,7 +54,7 @@ def _flush(producer: Producer) -> None:
 
 
 def produce(task: Task) -> Figures:
-    """Send, and wait until all is acknowledged; the way `callbacks` counts what is reported."""
+    """Send all records, and wait until they are acknowledged; `callbacks` counts the reports."""
     settings = producer_settings(task, reports=task.way == "callbacks")
     reported = 0
 
@@ -63,7 +63,7 @@ def produce(task: Task) -> Figures:
         _failed(error, message)
         reported += 1
 
-    # A callback for all records costs less than one that each call names.
+    # One callback for all records is faster than a callback argument per call.
     producer = _producer(task, {**settings, "on_delivery": report})
     values = payload.values(task.size, compressible=task.compression != "none")
     send = _WAYS[task.way]
@@ -115,7 +115,7 @@ def _send_when_there_is_room(
 
 
 def _send_batches(producer: Producer, task: Task, values: list[bytes]) -> None:
-    """One dictionary a record, and those that found no room once more."""
+    """Send a dictionary per record, and retry those that did not fit in the queue."""
     source = cycle(values)
     keys = cycle(payload.keys()) if task.keyed else None
     for begin in range(0, task.records, SEND_AT_ONCE):
@@ -134,7 +134,7 @@ _WAYS = {"enqueue": _send, "callbacks": _send, "send_many": _send_batches}
 
 
 def consume(task: Task) -> Figures:
-    """Read from the beginning; the clock starts before the assignment, which starts fetching."""
+    """Read from the beginning; the measurement includes the assignment, which starts fetching."""
     settings = consumer_settings(task)
     consumer = Consumer({"bootstrap.servers": task.bootstrap, **settings})
     consumer.list_topics(task.topic, PATIENCE)
@@ -173,7 +173,7 @@ _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 
 def round_trip(task: Task) -> Figures:
-    """One record after the other, each until its report has come."""
+    """Send records one after the other, waiting for each delivery report."""
     settings = producer_settings(task, linger_ms=0, reports=True)
     producer = _producer(task, settings)
     value, arrived, taken = payload.values(task.size)[0], list[bool](), list[float]()
@@ -200,7 +200,7 @@ def round_trip(task: Task) -> Figures:
 
 
 def end_to_end(task: Task) -> Figures:
-    """A thread reads what this one sends; a value begins with the time it was sent at."""
+    """Send in this thread and receive in another; each value begins with the time of sending."""
     settings = producer_settings(task, linger_ms=0)
     producer = _producer(task, settings)
     ending = payload.values(task.size)[0][8:]
@@ -222,7 +222,7 @@ def end_to_end(task: Task) -> Figures:
 
 
 class _Reader(threading.Thread):
-    """Reads the records of a task and notes how long each was under way."""
+    """Thread that receives the records of a task and measures their latency."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(daemon=True)
@@ -232,7 +232,7 @@ class _Reader(threading.Thread):
         self._consumer = Consumer(settings)
         numbers = range(task.partitions)
         self._consumer.assign([TopicPartition(task.topic, number, 0) for number in numbers])
-        value_of(self._consumer.poll(PATIENCE))  # the record of the warm-up
+        value_of(self._consumer.poll(PATIENCE))  # the warm-up record
 
     def run(self) -> None:
         while len(self.taken) < self._wanted:

@@ -1,4 +1,4 @@
-"""How librdkafka is set up, and read from, for both clients that are built on it."""
+"""Options and helpers for both clients that are based on librdkafka."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from benchmarks.peers.task import Task
 
 READ_AT_ONCE: Final = 500
-"""Messages asked for by one call of consume: more cost a third more CPU time each."""
+"""Messages per call of consume; more would take a third more CPU time each."""
 PATIENCE: Final = 60.0
-"""Seconds without a message after which a consumer gives up."""
+"""Time-out of a consumer in seconds without a message."""
 
-# INTRODUCTION.md and CONFIGURATION.md of librdkafka name these for throughput. Deliveries that went
-# well are not reported: flush says how many are missing, and those that failed still call.
+# INTRODUCTION.md and CONFIGURATION.md of librdkafka recommend these for throughput. Successful
+# deliveries are not reported; flush returns the number of missing ones, and failures are reported.
 FAST_PRODUCER: Final = {
     "batch.size": 131_072,
     "batch.num.messages": 100_000,
@@ -30,14 +30,17 @@ FAST_CONSUMER: Final = {
     "queued.min.messages": 1_000_000,
     "queued.max.messages.kbytes": 1_048_576,
     "fetch.queue.backoff.ms": 1,
-    "check.crcs": True,  # as all the others do
+    "check.crcs": True,  # like all others
 }
 
 
 def producer_settings(task: Task, linger_ms: int = 5, *, reports: bool = False) -> dict[str, Any]:
-    """The options of a producer, as librdkafka calls them; without the cluster's address.
+    """Return the options of a producer, without the cluster's address.
 
-    With `reports` of each record, as is its default.
+    Args:
+        task: the task.
+        linger_ms: the option of that name, if the client is tuned.
+        reports: report each delivery, which is librdkafka's default.
     """
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
@@ -50,13 +53,13 @@ def producer_settings(task: Task, linger_ms: int = 5, *, reports: bool = False) 
 
 
 def consumer_settings(task: Task) -> dict[str, Any]:
-    """The options of a consumer; a group is asked for even by those that never join one."""
+    """Return the options of a consumer; group.id is required even without joining a group."""
     needed = {"group.id": "benchmark", "enable.auto.commit": False}
     return needed | (FAST_CONSUMER if task.tuned else {})
 
 
 def value_of(message: Message | None) -> bytes:
-    """What a message says; raises if it is an error, or none came in time."""
+    """Return the value of a message; raise if it is an error, or None after a time-out."""
     if message is None or message.error():
         raise RuntimeError(str(message and message.error()))
     value = message.value()
@@ -65,7 +68,7 @@ def value_of(message: Message | None) -> bytes:
 
 
 def weigh_all(messages: Sequence[Message], touch: Callable[[Any], int]) -> int:
-    """The sum of what the values weigh; raises if one is an error."""
+    """Return the sum of the weights of the values; raise if a message is an error."""
     total = 0
     for message in messages:
         if message.error():

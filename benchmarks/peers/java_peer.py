@@ -1,9 +1,9 @@
-"""Kafka's own performance tools, and a Java program of ours for what they do not do.
+"""Runs cases with Kafka's performance tools, and with a Java program for other cases.
 
-kafka-producer-perf-test has no keys and chooses its values at random, so of its records only the
-count can be checked; the program of ours (keyed records, the way `program` without keys, and round
-trips) sends what all the others send. Neither counts the warm-up, in which Java compiles: of the
-tool's records the first half is that, the program sends records of its own for it.
+kafka-producer-perf-test supports no keys and sends random values, so only the number of its records
+can be checked. Our program runs keyed cases, the call `program` and round trips, with the values of
+all other clients. Neither measures the warm-up, in which the JVM compiles: it is the first half of
+the tool's records, and additional records of the program.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HERE: Final = Path(__file__).parent / "java"
-# Today's tools: those of 4.4.0 cannot be had, and these do not run with its other jars.
+# The tools of 4.4.0 are not published, and these do not run with the other jars of 4.4.0.
 TOOLS: Final = "4.3.1"
-# What kafka-run-class.sh and the scripts of the two tools start a JVM with.
+# The JVM options of kafka-run-class.sh and of the scripts of both tools.
 JVM: Final = (
     *("-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -38,19 +38,19 @@ JVM: Final = (
 )
 TIME_LIMIT: Final = 120
 WARM_UP_RECORDS: Final = 500_000
-"""At most; as many as are timed, if those are fewer."""
+"""Maximum number of warm-up records; not more than those that are measured."""
 WARM_UP_ROUND_TRIPS: Final = 3_000
 FAST_PRODUCER: Final = {"batch.size": 131_072, "enable.idempotence": "true"}
 FAST_CONSUMER: Final = {"max.poll.records": 5_000}
-"""Larger fetches were no faster."""
+"""Larger fetches are not faster."""
 
 
 class ToolError(RuntimeError):
-    """A Java program failed, or printed something else than it was expected to."""
+    """A Java program failed, or its output is not as expected."""
 
 
 def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """A producer's properties, without the cluster's address."""
+    """Return the properties of a producer, without the cluster's address."""
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
         settings["compression.type"] = task.compression
@@ -62,7 +62,7 @@ def _properties(settings: Mapping[str, Any]) -> list[str]:
 
 
 def produce(task: Task) -> Figures:
-    """By the tool; with keys, by our program."""
+    """Produce with the tool, or with our program if there are keys."""
     return _send(task) if task.keyed or task.way == "program" else _produce_by_tool(task)
 
 
@@ -84,7 +84,7 @@ def _produce_by_tool(task: Task) -> Figures:
 
 
 def _values(task: Task, file: Path) -> list[str]:
-    """Lines where they are compressed; else what the tool makes itself."""
+    """Return the arguments for values: log lines for compressed cases, else random values."""
     if task.compression == "none":
         return ["--record-size", str(task.size)]
     file.write_bytes(b"\n".join(payload.values(task.size, compressible=True)))
@@ -92,7 +92,7 @@ def _values(task: Task, file: Path) -> list[str]:
 
 
 def consume(task: Task) -> Figures:
-    """By the tool: the time is that of fetching, without that of joining its group."""
+    """Consume with the tool; the time does not include joining the group."""
     lines = _tool(
         "ConsumerPerformance",
         *("--bootstrap-server", task.bootstrap, "--topic", task.topic),
@@ -110,7 +110,7 @@ def consume(task: Task) -> Figures:
 
 
 def round_trip(task: Task) -> Figures:
-    """One record after the other, each until its future is done."""
+    """Send records one after the other, waiting for each future."""
     return _send(task)
 
 
@@ -142,12 +142,12 @@ def _send(task: Task) -> Figures:
     )
 
 
-# -- what the tools print -------------------------------------------------------------------------
+# -- output of the tools --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a tool, and what its process had used when it was printed."""
+    """Line of a tool's output, with the CPU time and the peak memory of the process until then."""
 
     cpu_seconds: float
     peak_mb: float
@@ -156,7 +156,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a tool says."""
+    """Figures of a tool."""
 
     records: int
     seconds: float
@@ -164,7 +164,7 @@ class Measured:
     peak_mb: float
 
     def figures(self, settings: dict[str, Any]) -> Figures:
-        """The same for the harness."""
+        """Return the figures of a run."""
         return Figures(
             self.seconds,
             self.cpu_seconds,
@@ -179,14 +179,14 @@ _WINDOW = re.compile(r"(\d+) records sent, ")
 
 
 def read_producer_lines(lines: Sequence[Line]) -> Measured:
-    """The summary of the steady state.
+    """Read the summary of the steady state.
 
-    Its CPU time is that of the records after the first line on it, scaled up to all of them.
+    The CPU time of the records after its first line is scaled to all its records.
     """
     begin = next((n for n, line in enumerate(lines) if line.text.startswith("In steady")), None)
     summary = _STEADY.match(lines[-1].text) if lines else None
     if begin is None or summary is None or not (window := _WINDOW.match(lines[begin + 1].text)):
-        raise ToolError(f"kafka-producer-perf-test said nothing of a steady state: {_last(lines)}")
+        raise ToolError(f"kafka-producer-perf-test printed no steady state: {_last(lines)}")
     records = int(summary[1])
     scale = records / (records - int(window[1]))
     cpu = (lines[-1].cpu_seconds - lines[begin + 1].cpu_seconds) * scale
@@ -194,7 +194,7 @@ def read_producer_lines(lines: Sequence[Line]) -> Measured:
 
 
 def read_consumer_lines(lines: Sequence[Line]) -> Measured:
-    """The only row of the tool's table; its CPU time begins with the heading."""
+    """Read the row of the tool's table; the CPU time is counted from the heading."""
     heads = [line for line in lines if line.text.startswith("start.time, ")]
     if not heads or len(lines) < lines.index(heads[0]) + 2:
         raise ToolError(f"kafka-consumer-perf-test printed no table: {_last(lines)}")
@@ -210,11 +210,11 @@ def read_consumer_lines(lines: Sequence[Line]) -> Measured:
 
 
 def _last(lines: Sequence[Line]) -> str:
-    return lines[-1].text if lines else "it printed nothing"
+    return lines[-1].text if lines else "no output"
 
 
 def read_lines(output: str) -> list[Line]:
-    """The lines of a tool that ran in Tool.java."""
+    """Parse the output of a tool that ran in Tool.java."""
     lines: list[Line] = []
     for row in output.splitlines():
         used, tab, text = row.partition("\t")
@@ -228,10 +228,10 @@ def read_lines(output: str) -> list[Line]:
 
 
 def prepare() -> Path:
-    """Compile the programs and fetch the tools, unless both are there; the programs' classes.
+    """Compile the programs and download the tools if necessary; return the classes' directory.
 
     Raises:
-        BackendUnavailableError: no Java, no compiler of it, or no jars.
+        BackendUnavailableError: Java, its compiler or the jars are missing.
     """
     find_java()
     _tool_jars()
@@ -250,11 +250,11 @@ def _tool(name: str, *arguments: str) -> list[Line]:
 
 
 def _run(jars: str, main_class: str, *arguments: str) -> str:
-    """What a program prints.
+    """Run a program; return its output.
 
     Raises:
-        BackendUnavailableError: no Java, no compiler of it, or no jars.
-        ToolError: it failed.
+        BackendUnavailableError: Java, its compiler or the jars are missing.
+        ToolError: the program failed.
     """
     path = os.pathsep.join([str(prepare()), jars])
     done = subprocess.run(

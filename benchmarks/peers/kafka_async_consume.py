@@ -1,4 +1,4 @@
-"""This project's consumer: records, one record, batches and Arrow."""
+"""Runs consumer cases with this project: lists of records, single records, batches and Arrow."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 PATIENCE = 30.0
-"""Seconds until a topic that gives no more is short of records."""
+"""Time-out of a poll in seconds, after which records are missing."""
 
 
 def consume_options(task: Task) -> dict[str, Any]:
-    """What a consumer of this case is made with, besides the cluster and the partitions."""
+    """Return the options of the consumer, without the cluster and the partitions."""
     if not task.tuned:
         return {}
-    # Which are the defaults, and fastest: more at once falls out of the cache of the processor.
+    # The defaults are the fastest options: larger fetches do not fit in the processor's cache.
     return {"max_poll_records": 500, "max_partition_fetch_bytes": 1024 * 1024}
 
 
 async def consume(task: Task) -> Figures:
-    """Read that many records from the beginning of a topic's partitions."""
+    """Read the records of the task from the beginning of the topic."""
     options = consume_options(task)
     partitions = [TopicPartition(task.topic, number) for number in range(task.partitions)]
     read = _WAYS[task.way]
@@ -37,7 +37,7 @@ async def consume(task: Task) -> Figures:
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
-        # No fetch has begun: the loop has not turned since.
+        # No fetch has started, because no other task has run since.
         with Stopwatch() as watch:
             records, total = await read(consumer, task)
     checksum = total if task.verify else None

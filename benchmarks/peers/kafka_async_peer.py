@@ -1,4 +1,4 @@
-"""This project's clients."""
+"""Runs cases with this project's clients."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
 RUN = 1_000
-"""Values of one `send_many`."""
+"""Values per call of `send_many`."""
 BATCH_BYTES = 131_072
 TIME = struct.Struct(">d")
 
 
 def produce_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """What a producer of this case is made with, besides the cluster."""
+    """Return the options of the producer, without the cluster."""
     options: dict[str, Any] = {"acks": "all"}
     if task.tuned:
         options |= {"linger_ms": linger_ms, "batch_size": BATCH_BYTES, "enable_idempotence": True}
@@ -36,14 +36,14 @@ def produce_options(task: Task, linger_ms: int = 5) -> dict[str, Any]:
 
 
 def values_of(task: Task) -> Iterator[bytes]:
-    """The values to send, in turn."""
+    """Return the values to send."""
     compressible = task.compression != "none"
     return islice(cycle(payload.values(task.size, compressible=compressible)), task.records)
 
 
 async def produce(task: Task) -> Figures:
-    """Send, and wait until all is acknowledged."""
-    # Tasks that wait for their acknowledgement fill no batch by lingering; they only wait longer.
+    """Send all records, and wait until they are acknowledged."""
+    # Lingering only delays tasks that wait for their acknowledgement: they cannot fill the batch.
     options = produce_options(task, linger_ms=0 if task.way == "send" else 5)
     send = _WAYS[task.way]
     async with Producer(task.bootstrap, **options) as producer:
@@ -67,7 +67,7 @@ async def _enqueue(producer: Producer, task: Task, _: object) -> None:
 
 
 async def _enqueue_nowait(producer: Producer, task: Task, _: object) -> None:
-    """Append without waiting; yield to the event loop after each thousand records."""
+    """Append without waiting, and yield to the event loop after every thousand records."""
     topic, enqueue_nowait = task.topic, producer.enqueue_nowait
     values = values_of(task)
     while run := list(islice(values, RUN)):
@@ -112,7 +112,7 @@ async def _send_batch(
 
 
 def _batches(task: Task) -> Iterator[tuple[TopicPartition, RecordBatch]]:
-    """Ready-made batches of about 128 KiB, the partitions in turn."""
+    """Send encoded batches of about 128 KiB to the partitions in turn."""
     values, keys = values_of(task), cycle(payload.keys())
     per_batch = max(1, BATCH_BYTES // (task.size + (20 if task.keyed else 10)))
     partitions = cycle(range(task.partitions))
@@ -135,7 +135,7 @@ _WAYS: dict[str, Callable[[Producer, Task, Any], Awaitable[None]]] = {
 
 
 async def round_trip(task: Task) -> Figures:
-    """Send records one after the other, each acknowledged before the next."""
+    """Send records one after the other, waiting for each acknowledgement."""
     options = produce_options(task, linger_ms=0)
     if task.way == "linger_ms=0":
         options["linger_ms"] = 0

@@ -1,4 +1,4 @@
-"""kafka-python: a producer with a thread of its own, a consumer without."""
+"""Runs cases with kafka-python, whose producer has a thread, and whose consumer has none."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ kafka: Any = importlib.import_module("kafka")
 PATIENCE = 60.0
 PATIENCE_MS = 60_000
 
-# More records a poll, larger fetches and larger batches than these were no faster.
+# More records per poll, larger fetches and larger batches are not faster.
 FAST_PRODUCER = {"batch_size": 131_072, "metrics_enabled": False}
 FAST_CONSUMER = {"metrics_enabled": False}
 
 
 def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
-    """The options of a producer, without the cluster's address. Idempotence is its default."""
+    """Return the options of a producer, idempotent by default, without the cluster's address."""
     settings: dict[str, Any] = {"acks": "all"}
     if task.compression != "none":
         settings["compression_type"] = task.compression
@@ -32,7 +32,7 @@ def producer_settings(task: Task, linger_ms: int = 5) -> dict[str, Any]:
 
 
 def consumer_settings(task: Task) -> dict[str, Any]:
-    """The options of a consumer, without the cluster's address."""
+    """Return the options of a consumer, without the cluster's address."""
     return FAST_CONSUMER if task.tuned else {}
 
 
@@ -43,7 +43,7 @@ def _producer(task: Task, settings: dict[str, Any]) -> Any:
 
 
 def produce(task: Task) -> Figures:
-    """Send, and wait until all is acknowledged."""
+    """Send all records, and wait until they are acknowledged."""
     settings = producer_settings(task)
     producer = _producer(task, settings)
     values = payload.values(task.size, compressible=task.compression != "none")
@@ -62,7 +62,7 @@ def produce(task: Task) -> Figures:
 
 
 def _consumer(task: Task, settings: dict[str, Any]) -> Any:
-    """Connected and assigned; it fetches when it is asked, not before."""
+    """Return a connected consumer with an assignment; it fetches only when it is polled."""
     consumer = kafka.KafkaConsumer(bootstrap_servers=task.bootstrap, **settings)
     partitions = [kafka.TopicPartition(task.topic, number) for number in range(task.partitions)]
     consumer.assign(partitions)
@@ -73,7 +73,7 @@ def _consumer(task: Task, settings: dict[str, Any]) -> Any:
 
 
 def consume(task: Task) -> Figures:
-    """Read from the beginning."""
+    """Read the records of the task from the beginning."""
     settings = consumer_settings(task)
     consumer = _consumer(task, settings)
     read = _READS[task.way]
@@ -108,7 +108,7 @@ _READS = {"poll": _read_lists, "iterate": _read_one_by_one}
 
 
 def round_trip(task: Task) -> Figures:
-    """One record after the other, each until its future is done."""
+    """Send records one after the other, waiting for each future."""
     settings = producer_settings(task, linger_ms=0)
     producer = _producer(task, settings)
     value, taken = payload.values(task.size)[0], list[float]()
@@ -126,11 +126,11 @@ def round_trip(task: Task) -> Figures:
 
 
 def end_to_end(task: Task) -> Figures:
-    """A thread reads what this one sends; a value begins with the time it was sent at."""
+    """Send in this thread and receive in another; each value begins with the time of sending."""
     sending, reading = producer_settings(task, linger_ms=0), consumer_settings(task)
     producer = _producer(task, sending)
     consumer = _consumer(task, reading)
-    next(consumer)  # the record of the warm-up
+    next(consumer)  # the warm-up record
     ending = payload.values(task.size)[0][8:]
     taken: list[float] = []
 

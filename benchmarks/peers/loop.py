@@ -1,4 +1,4 @@
-"""The event loop that asyncio clients are measured on: uvloop, or asyncio's own without it."""
+"""The event loop for asyncio clients: uvloop if it is installed, else asyncio's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def name() -> str:
-    """Which one it is."""
+    """Return the name of the event loop."""
     try:
         import uvloop
     except ImportError:
@@ -21,7 +21,7 @@ def name() -> str:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns."""
+    """Run a coroutine, and return its result."""
     if name() == "asyncio":
         return asyncio.run(work)
     import uvloop

@@ -1,4 +1,4 @@
-"""Operations at a steady rate, in a thread that may block."""
+"""Paces operations at a steady rate in a blocking thread."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ if TYPE_CHECKING:
 
 
 def delay(start: float, rate: float, now: Callable[[], float] = time.time) -> float:
-    """Seconds until the first turn: until `start`, or the next turn of who is late.
+    """Return the seconds until the first operation: at `start`, or at the next multiple of 1/rate.
 
     Args:
-        start: of all turns, in seconds since the epoch, which all processes count alike; 0 is now.
-        rate: turns a second.
-        now: seconds since the epoch.
+        start: the time of the first operation in seconds since the epoch, which is the same in all
+            processes; 0 for now.
+        rate: operations per second.
+        now: returns the time in seconds since the epoch.
     """
-    left = start - now() if start else 0.0
-    return left if left >= 0 else left % (1 / rate)
+    remaining = start - now() if start else 0.0
+    return remaining if remaining >= 0 else remaining % (1 / rate)
 
 
 def paced(
@@ -28,10 +29,10 @@ def paced(
     sleep: Callable[[float], None] = time.sleep,
     start: float = 0.0,
 ) -> Iterator[int]:
-    """Numbers from 0, each not before its turn; a rate of 0 is one after the other.
+    """Yield numbers from 0 at a rate per second, or without delay if it is 0.
 
-    The turns are counted from the first, so a late one does not move those after it. With a `start`
-    the first is due then (`delay`).
+    Due times are relative to the first one, so a late operation does not delay those after it. With
+    a `start` the first is due then (see `delay`).
     """
     begin = now() + delay(start, rate)
     for number in range(records):

@@ -1,7 +1,7 @@
-"""The limit: one blocking socket, requests encoded before the clock starts, no record looked at.
+"""Runs cases with a blocking socket, with requests encoded before the measurement, as the limit.
 
-Nothing that speaks Kafka's protocol from Python to one broker can be much faster. It serves
-clusters of one broker, and is no client: it retries nothing and fails on the first error.
+No Python client of one broker can be much faster. It supports clusters of one broker only, does not
+parse records, and fails on the first error without a retry.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 131_072
 RECORD_BYTES = 20
-"""At most what a record of these cases takes beside its key and value."""
+"""Maximum bytes of a record besides its key and value."""
 IN_FLIGHT = 5
 PRODUCE, FETCH = 12, 12
-"""The last versions in which topics have names."""
+"""Last versions with topic names instead of ids."""
 FETCH_BYTES = 52_428_800
 PARTITION_BYTES = 1_048_576
 PATIENCE = 60.0
 NOT_YET = (3, 5, 6)
-"""Errors of a partition that is being made: unknown, without a leader, not led by this broker."""
+"""Errors of a partition that is being created: unknown, no leader, not the leader."""
 
 
 class RefusedError(RuntimeError):
-    """The broker answered with an error, `code`."""
+    """The response of the broker has the error `code`."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{message}: error {code}")
@@ -57,18 +57,18 @@ class RefusedError(RuntimeError):
 
 
 class Wire:
-    """A connection that sends whole requests and reads whole answers into one buffer."""
+    """Connection that sends requests and reads responses into one buffer."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.split(",")[0].rpartition(":")
         self._socket = socket.create_connection((host, int(port)), PATIENCE)
-        self._socket.settimeout(None)  # a time-out would cost a poll before each call
+        self._socket.settimeout(None)  # a time-out would add a poll to each call
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(65_536)
         self.send = self._socket.sendall
 
     def receive(self) -> memoryview:
-        """The next answer, without its size; good until the next call."""
+        """Return the next response without its size, valid until the next call."""
         self._fill(memoryview(self._buffer)[:4])
         size = int.from_bytes(self._buffer[:4], "big")
         if size > len(self._buffer):
@@ -95,7 +95,7 @@ def _encode(request: Request[Any], version: int) -> bytes:
 
 
 def _produce_request(topic: str, batches: Mapping[int, bytes]) -> bytes:
-    """One batch a partition in one request, which was faster than a request for each."""
+    """Encode a request with a batch for each partition, which is faster than single requests."""
     data = [PartitionProduceData(index=each, records=batch) for each, batch in batches.items()]
     topic_data = [TopicProduceData(name=topic, partition_data=data)]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topic_data)
@@ -122,10 +122,10 @@ def _batch(task: Task, first: int, count: int, values: list[bytes], keys: list[b
 
 
 def requests(task: Task) -> list[bytes]:
-    """All records in requests of a batch of at most 128 KiB for each partition.
+    """Return requests with all records, in a batch of at most 128 KiB for each partition.
 
-    A batch holds so many that the values begin anew after some batches: equal requests are one
-    object, so that a million records take little memory. Keys never let two be equal.
+    The number of records per batch is chosen so that the values repeat after some batches: equal
+    requests are the same object, to save memory. With keys, no two requests are equal.
     """
     values = payload.values(task.size, compressible=task.compression != "none")
     keys = payload.keys() if task.keyed else []
@@ -148,7 +148,7 @@ def requests(task: Task) -> list[bytes]:
 
 
 def _warm_up(wire: Wire, task: Task) -> None:
-    """A record for each partition; a new topic's broker may need a moment to lead them."""
+    """Send a record to each partition, with retries until the broker is the leader of all."""
     record = ProducerRecord(task.topic, payload.WARM_UP)
     batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
     begin = time.perf_counter()
@@ -167,7 +167,7 @@ def _warm_up(wire: Wire, task: Task) -> None:
 
 
 def produce(task: Task) -> Figures:
-    """Five requests under way, each with a batch for every partition."""
+    """Produce with five requests in flight, each with a batch for every partition."""
     wire = Wire(task.bootstrap)
     ready = requests(task)
     _warm_up(wire, task)
@@ -188,7 +188,7 @@ def produce(task: Task) -> Figures:
 
 
 def round_trip(task: Task) -> Figures:
-    """A request with one record, and its answer."""
+    """Send a request with one record, and wait for its response."""
     wire = Wire(task.bootstrap)
     record = ProducerRecord(task.topic, payload.values(task.size)[0])
     batch = RecordBatch.build([record], timestamp=int(time.time() * 1000)).frame()
@@ -216,7 +216,7 @@ def round_trip(task: Task) -> Figures:
 
 @dataclass
 class Reading:
-    """How far the partitions of a topic have been read."""
+    """Tracks the next offsets of a topic's partitions."""
 
     topic: str
     offsets: list[int]
@@ -226,7 +226,7 @@ class Reading:
     turns: int = 0
 
     def request(self) -> bytes:
-        """The next fetch. The partition to be filled first changes, as it does for consumers."""
+        """Return the next fetch request, with rotated partitions, as in consumers."""
         numbers = list(range(len(self.offsets)))
         turn = self.turns % len(numbers)
         self.turns += 1
@@ -247,7 +247,7 @@ class Reading:
         return _encode(request, FETCH)
 
     def take(self, answer: memoryview) -> None:
-        """Advance over the batches of an answer."""
+        """Advance the offsets over the batches of a response."""
         _, response = decode_response(answer, FetchResponse, FETCH)
         if response.error_code:
             raise RefusedError(response.error_code, "fetch")
@@ -266,13 +266,13 @@ class Reading:
             header = BatchHeader.unpack(records, at)
             at += header.size
             if at > end:
-                break  # the broker cuts the last batch where its share ends
+                break  # the broker truncates the last batch at the size limit of the partition
             self.count += header.records_count
             self.offsets[partition] = header.base_offset + header.last_offset_delta + 1
 
 
 def consume(task: Task) -> Figures:
-    """One fetch after the other of all partitions; only the batches' headers are read."""
+    """Fetch all partitions repeatedly, reading only the headers of batches."""
     wire = Wire(task.bootstrap)
     reading = Reading(task.topic, [0] * task.partitions, task.verify)
     with Stopwatch() as watch:

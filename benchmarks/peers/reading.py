@@ -1,4 +1,4 @@
-"""What all clients do alike with the records that they read: each value is touched."""
+"""Processes the values of records in the same way for all clients."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def weigh(task: Task) -> Callable[[Any], int]:
-    """What each value is touched with: its checksum in a checked run, else its length."""
+    """Return the function for values: the checksum in a check run, else the length."""
     return zlib.crc32 if task.verify else len
 
 
 async def one_by_one(records: AsyncIterable[Any], task: Task) -> tuple[int, int]:
-    """By `async for`: how many records there were, and the sum of what they weigh."""
+    """Iterate with `async for`; return the number of records and the sum of their weights."""
     touch = weigh(task)
     seen = total = 0
     wanted = task.records

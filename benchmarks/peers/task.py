@@ -1,8 +1,7 @@
-"""What every peer's process does around its loop: read the task, time it, report.
+"""The main function of all peers: reads the task, runs it, and prints the figures.
 
-`python -m benchmarks.peers.NAME JSON` runs one case and prints one JSON object, the figures. A peer
-is a table from the kind of a case to the function that runs it; a kind it has not is a case it is
-not in.
+`python -m benchmarks.peers.NAME JSON` runs a case and prints the figures as a JSON object. A peer
+is a table of functions by the kind of case; kinds that are not in the table are not supported.
 """
 
 from __future__ import annotations
@@ -25,15 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """One case for one peer in one round.
+    """Task of a peer: a case in a round.
 
-    `kind` picks the function, `way` the call of the client where it has several (`enqueue`,
-    `send_many`, `send_batch`, `send`; `poll`, `iterate`, `batches`, `arrow`). `records` is how many
-    to send or read, `size` the bytes of a value, `rate` the operations a second where a case paces
-    them, and `start` when the first of them is due, in seconds since the epoch: who is late then
-    begins some whole turns later. `tuned` is false for the table in which everything is at its
-    defaults, except what names the cluster and the topic and asks for acks=all. `verify` asks a
-    consumer for the checksum.
+    Attributes:
+        kind: the key of the function in the peer's table.
+        way: the call of the client if there are several: `enqueue`, `send_many`, `send_batch` or
+            `send`; `poll`, `iterate`, `batches` or `arrow`.
+        records: the number of records to send or read.
+        size: the bytes of a value.
+        rate: operations per second, 0 for no pacing.
+        start: the time of the first operation in seconds since the epoch, 0 for now; see
+            `paced.delay`.
+        tuned: use tuned options; otherwise the defaults with acks=all.
+        verify: compute the checksum of consumed values.
     """
 
     kind: str
@@ -54,11 +57,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run took: wall and CPU seconds of this process while the clock ran.
+    """Figures of a run, of this process during the measurement.
 
-    `records` were sent or read in that time, `checksum` is theirs where it was asked for (see
-    `benchmarks.payload`). `latency_us` has p50, p99 and p99.9 where single operations were timed.
-    `settings` are the options that the client ran with, as its own documentation calls them.
+    Attributes:
+        seconds: wall clock seconds.
+        cpu_seconds: CPU seconds.
+        records: the number of records that were sent or read.
+        checksum: their checksum if it was requested, see `benchmarks.payload`.
+        latency_us: p50, p99 and p99.9 in microseconds, in cases of single operations.
+        settings: the options of the client under their names in its documentation.
     """
 
     seconds: float
@@ -71,7 +78,7 @@ class Figures:
 
 
 class Stopwatch:
-    """Wall and CPU seconds of this process while the `with` block runs."""
+    """Measures wall clock and CPU seconds of this process in a `with` block."""
 
     def __enter__(self) -> Stopwatch:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
@@ -83,7 +90,7 @@ class Stopwatch:
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """p50, p99 and p99.9 of some durations, in microseconds."""
+    """Return p50, p99 and p99.9 of durations, in microseconds."""
     cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
     return {"p50": cuts[499] * 1e6, "p99": cuts[989] * 1e6, "p99.9": cuts[998] * 1e6}
 
@@ -92,9 +99,11 @@ Run: TypeAlias = "Callable[[Task], Figures] | Callable[[Task], Coroutine[Any, An
 
 
 def main(runs: Mapping[str, Run]) -> None:
-    """Run the task of the command line, coroutines on the clients' loop, and print its figures."""
+    """Run the task of the command line, and print its figures."""
     task = Task(**json.loads(sys.argv[1]))
-    payload.values(task.size, compressible=task.compression != "none")  # made before the clock runs
+    payload.values(
+        task.size, compressible=task.compression != "none"
+    )  # cached before the measurement
     payload.keys()
     result = runs[task.kind](task)
     if inspect.iscoroutine(result):
@@ -109,9 +118,9 @@ def main(runs: Mapping[str, Run]) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory that this process has had resident, in MB (10**6 bytes).
+    """Return the peak resident memory of this process in MB (10**6 bytes).
 
-    Not `ru_maxrss`, which begins with what the process had that this one was started from.
+    `ru_maxrss` is not suitable, because it includes the memory of the parent process.
     """
     rows = Path("/proc/self/status").read_text("ascii").splitlines()
     peak = next(row for row in rows if row.startswith("VmHWM:"))

@@ -1,5 +1,5 @@
-"""Cases that need no broker, or have a shape of their own: one module each, all used alike.
+"""Special cases of the benchmark, one module each with the same interface.
 
-`NEEDS_BROKERS` says how many brokers the cluster must have that `measure(bootstrap, rounds)` is
-given; 0 if it needs none, or starts what it needs. What it returns is a `results.Result` as a dict.
+`NEEDS_BROKERS` is the number of brokers of the cluster for `measure(bootstrap, rounds)`; 0 if the
+case needs none, or starts a cluster itself. `measure` returns a `results.Result` as a dictionary.
 """

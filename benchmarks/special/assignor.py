@@ -1,8 +1,8 @@
-"""500 members share 5,000 partitions out: a new group, and then one member leaves.
+"""Assigns 5,000 partitions to 500 members: of a new group, and after a member has left.
 
-What is timed is the leader's work between the members' subscriptions, decoded, and everybody's
-share. CPU time, all clients in one process in turn. The strategies are compared by kind: those that
-share out afresh, and the sticky ones, which also know who had what.
+Measures the CPU time of the leader, from the decoded subscriptions to the assignments of all
+members, with all clients in one process in turn. Assignors are compared by kind: those that ignore
+the previous assignment, and sticky ones.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ SHAPE = metadata.Shape(500, 10)
 GENERATION = 7
 _KAFKA_PYTHON = {"range": "RangePartitionAssignor", "roundrobin": "RoundRobinPartitionAssignor"}
 
-Shares: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
+Partitions: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """One client's assignor.
+    """Assignor of a client.
 
     Attributes:
-        name: whose it is, and its own name.
-        sticky: whether it knows who had what, and balances.
-        prepare: what `assign` needs, made of the members and of what each had.
-        assign: what is timed.
-        shares: everybody's share, read from what `assign` gave.
+        name: the client and the name of the assignor.
+        sticky: uses the previous assignment, and balances.
+        prepare: makes the argument of `assign` from the members and their previous partitions.
+        assign: the function to measure.
+        partitions: converts the result of `assign` to the partitions of each member.
     """
 
     name: str
     sticky: bool
-    prepare: Callable[[Sequence[str], Shares], Any]
+    prepare: Callable[[Sequence[str], Partitions], Any]
     assign: Callable[[Any], Any]
-    shares: Callable[[Any], Shares]
+    partitions: Callable[[Any], Partitions]
 
 
 def strategies(shape: metadata.Shape) -> list[Strategy]:
-    """All of them; ours first of each kind."""
+    """Return all assignors, ours first of each kind."""
     return [
         _ours(RangeAssignor(), shape, sticky=False),
         *_kafka_python(shape, sticky=False),
@@ -70,12 +70,12 @@ def strategies(shape: metadata.Shape) -> list[Strategy]:
 def _ours(assignor: Assignor, shape: metadata.Shape, *, sticky: bool) -> Strategy:
     counts = dict.fromkeys(shape.names, shape.partitions)
 
-    def prepare(members: Sequence[str], had: Shares) -> dict[str, MemberSubscription]:
+    def prepare(members: Sequence[str], previous: Partitions) -> dict[str, MemberSubscription]:
         return {
             member: MemberSubscription(
                 frozenset(counts),
-                frozenset(TopicPartition(*each) for each in had.get(member, ())),
-                GENERATION if had else -1,
+                frozenset(TopicPartition(*each) for each in previous.get(member, ())),
+                GENERATION if previous else -1,
             )
             for member in members
         }
@@ -85,7 +85,7 @@ def _ours(assignor: Assignor, shape: metadata.Shape, *, sticky: bool) -> Strateg
         sticky,
         prepare,
         lambda members: assignor.assign(counts, members),
-        lambda shares: shares,
+        lambda assignment: assignment,
     )
 
 
@@ -97,7 +97,7 @@ def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
     subscription: Any = ConsumerProtocolSubscription
     cluster = _table("kafka-python", shape)
 
-    def prepare(members: Sequence[str], had: Shares) -> list[Any]:
+    def prepare(members: Sequence[str], previous: Partitions) -> list[Any]:
         return [
             SimpleNamespace(
                 member_id=member,
@@ -108,9 +108,9 @@ def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
                     user_data=b"",
                     owned_partitions=[
                         subscription.TopicPartition(topic=topic, partitions=numbers)
-                        for topic, numbers in _by_topic(had.get(member, ())).items()
+                        for topic, numbers in _by_topic(previous.get(member, ())).items()
                     ],
-                    generation_id=GENERATION if had else -1,
+                    generation_id=GENERATION if previous else -1,
                 ),
             )
             for member in members
@@ -123,7 +123,9 @@ def _kafka_python(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
         for module, name in names.items()
     ]
     return [
-        Strategy(f"kafka-python {each.name}", sticky, prepare, _call(each, cluster), _peer_shares)
+        Strategy(
+            f"kafka-python {each.name}", sticky, prepare, _call(each, cluster), _peer_partitions
+        )
         for each in assignors
     ]
 
@@ -141,36 +143,36 @@ def _aiokafka(shape: metadata.Shape, *, sticky: bool) -> list[Strategy]:
     user_data: Any = StickyAssignorUserDataV1
     cluster = _table("aiokafka", shape)
 
-    def prepare(members: Sequence[str], had: Shares) -> dict[str, Any]:
+    def prepare(members: Sequence[str], previous: Partitions) -> dict[str, Any]:
         return {
             member: subscription(
                 0,
                 shape.names,
-                user_data(list(_by_topic(had[member]).items()), GENERATION).encode()
-                if member in had
+                user_data(list(_by_topic(previous[member]).items()), GENERATION).encode()
+                if member in previous
                 else b"",
             )
             for member in members
         }
 
-    afresh = [RangePartitionAssignor, RoundRobinPartitionAssignor]
-    assignors: list[Any] = [StickyPartitionAssignor] if sticky else afresh
+    eager = [RangePartitionAssignor, RoundRobinPartitionAssignor]
+    assignors: list[Any] = [StickyPartitionAssignor] if sticky else eager
     return [
-        Strategy(f"aiokafka {each.name}", sticky, prepare, _call(each, cluster), _peer_shares)
+        Strategy(f"aiokafka {each.name}", sticky, prepare, _call(each, cluster), _peer_partitions)
         for each in assignors
     ]
 
 
 def _table(client: str, shape: metadata.Shape) -> Any:
     [found] = [each for each in metadata.clients() if each.name == client]
-    return found.take(metadata.answer(shape, found.version), None)
+    return found.update(metadata.encode_response(shape, found.version), None)
 
 
 def _call(assignor: Any, cluster: Any) -> Callable[[Any], Any]:
     return lambda members: assignor.assign(cluster, members)
 
 
-def _peer_shares(assignments: Mapping[str, Any]) -> Shares:
+def _peer_partitions(assignments: Mapping[str, Any]) -> Partitions:
     return {
         member: [(topic, number) for topic, numbers in each.assignment for number in numbers]
         for member, each in assignments.items()
@@ -184,49 +186,51 @@ def _by_topic(share: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-def right(shares: Shares, shape: metadata.Shape, members: Sequence[str], *, even: bool) -> bool:
-    """Whether each partition has exactly one owner, and nobody two more than another if `even`."""
-    given = Counter(each for share in shares.values() for each in share)
-    sizes = [len(share) for share in shares.values()]
+def is_valid(
+    assignment: Partitions, shape: metadata.Shape, members: Sequence[str], *, even: bool
+) -> bool:
+    """Return True if each partition has one owner, and, if `even`, the assignment is balanced."""
+    owners = Counter(each for share in assignment.values() for each in share)
+    sizes = [len(share) for share in assignment.values()]
     return (
-        sorted(shares) == sorted(members)
-        and given == Counter(shape.leaders().keys())
+        sorted(assignment) == sorted(members)
+        and owners == Counter(shape.leaders().keys())
         and (not even or max(sizes) - min(sizes) <= 1)
     )
 
 
 def cases(shape: metadata.Shape, count: int) -> list[Case]:
-    """A new group and a member that leaves, of each kind."""
+    """Return the cases for each kind: a new group, and a member that has left."""
     members = [f"billing-{number:04}" for number in range(count)]
     found: list[Case] = []
     for kind, sticky in (("afresh", False), ("sticky", True)):
         mine = [each for each in strategies(shape) if each.sticky == sticky]
-        shares = mine[0].shares(mine[0].assign(mine[0].prepare(members, {})))
-        for title, present, had in (
+        assignment = mine[0].partitions(mine[0].assign(mine[0].prepare(members, {})))
+        for title, present, previous in (
             ("new group", members, {}),
-            ("one leaves", members[1:], {name: shares[name] for name in members[1:]}),
+            ("one leaves", members[1:], {name: assignment[name] for name in members[1:]}),
         ):
-            contenders = tuple(_contender(each, shape, present, had) for each in mine)
+            contenders = tuple(_contender(each, shape, present, previous) for each in mine)
             found.append(Case(f"{kind}, {title}", contenders))
     return found
 
 
 def _contender(
-    each: Strategy, shape: metadata.Shape, members: Sequence[str], had: Shares
+    each: Strategy, shape: metadata.Shape, members: Sequence[str], previous: Partitions
 ) -> Contender:
-    prepared = each.prepare(members, had if each.sticky else {})
+    prepared = each.prepare(members, previous if each.sticky else {})
     return Contender(
         each.name,
         lambda: each.assign(prepared),
-        lambda made: right(each.shares(made), shape, members, even=each.sticky),
+        lambda made: is_valid(each.partitions(made), shape, members, even=each.sticky),
     )
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """CPU milliseconds an assignment; needs no broker.
+    """Measure the CPU milliseconds of an assignment; needs no broker.
 
     Raises:
-        WrongResultError: a partition has no owner or two, or sticky shares are not even.
+        WrongResultError: a partition does not have one owner, or a sticky assignment is unbalanced.
     """
     rows = [
         row

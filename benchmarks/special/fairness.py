@@ -1,7 +1,7 @@
-"""How long a client holds the event loop it lives in: the longest turn, in CPU milliseconds.
+"""Measures how long a client blocks the event loop: the longest iteration, in CPU milliseconds.
 
-What else the application does waits for so long. CPU time of the loop's thread, so that the broker
-on the same machine does not count; Python's collector does, which only some clients call for.
+Other tasks of the application are delayed by that time. It is the CPU time of the event loop's
+thread, which excludes the broker on the same machine, but includes Python's garbage collector.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLIENTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is done while the loop is watched."""
+    """Work during the measurement."""
 
     what: str
     kind: str
@@ -50,11 +50,11 @@ CASES = (
 )
 
 
-def hold(client: str, bootstrap: str, case: Case, records: int) -> dict[str, Any]:
-    """What one client's process prints of a case.
+def run_client(client: str, bootstrap: str, case: Case, records: int) -> dict[str, Any]:
+    """Run a case in the process of a client; return its output.
 
     Raises:
-        WrongResultError: it has not moved every record.
+        WrongResultError: the client has not sent or read every record.
     """
     task = Task(
         case.kind,
@@ -83,17 +83,17 @@ def hold(client: str, bootstrap: str, case: Case, records: int) -> dict[str, Any
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """The longest turn of each client in each case.
+    """Measure the longest event loop iteration of each client in each case.
 
     Raises:
-        WrongResultError: a client has not moved every record.
+        WrongResultError: a client has not sent or read every record.
     """
     assert bootstrap is not None
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for _ in range(min(rounds, ROUNDS)):
         for case in CASES:
             for client in CLIENTS:
-                one = hold(client, bootstrap, case, RECORDS)
+                one = run_client(client, bootstrap, case, RECORDS)
                 found.setdefault((case.what, client), []).append(one)
     medians = {place: statistics.median(one["ms"] for one in all_) for place, all_ in found.items()}
     rows = [

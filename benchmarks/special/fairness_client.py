@@ -1,9 +1,10 @@
-"""`python -m benchmarks.special.fairness_client JSON`: how long one client holds its event loop.
+"""Measures how long one client blocks its event loop.
 
-The task is one of `benchmarks.peers`, and `peer`, the name of the module that does it. A first run,
-which is not watched, imports and connects what there is; that is frozen, so that no full collection
-of it falls into the second one: it takes 10 ms, whatever the client does. Prints the longest turn
-of the loop in the second run, in CPU milliseconds of its thread, and how many records were moved.
+`python -m benchmarks.special.fairness_client JSON`: the argument is a task of `benchmarks.peers`
+with a `peer`, the name of the module. The task runs twice. The first run imports modules; its
+objects are then frozen, so that the second run has no full garbage collection of them, which takes
+10 ms with any client. Prints the longest iteration of the event loop in the second run, in CPU
+milliseconds of its thread, and the number of records.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from benchmarks.peers import loop
 from benchmarks.peers.task import Figures, Task
 
 
-class Watch:
-    """The longest turn of the loop while the block runs, in CPU milliseconds of its thread."""
+class IterationTimer:
+    """Measures the longest event loop iteration in a block, in CPU milliseconds of the thread."""
 
     longest = 0.0
 
-    async def __aenter__(self) -> Watch:
-        self._pulse = asyncio.ensure_future(self._beat())
+    async def __aenter__(self) -> IterationTimer:
+        self._task = asyncio.ensure_future(self._measure())
         await asyncio.sleep(0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.sleep(0)  # so that the last turn counts
-        self._pulse.cancel()
-        await asyncio.wait({self._pulse})
+        await asyncio.sleep(0)  # include the last iteration
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
-    async def _beat(self) -> None:
+    async def _measure(self) -> None:
         last = time.thread_time()
         while True:
             await asyncio.sleep(0)
@@ -44,22 +45,22 @@ class Watch:
             last = now
 
 
-async def hold(peer: str, task: Task) -> dict[str, Any]:
-    """Do the task twice, watch the second time."""
+async def run_task(peer: str, task: Task) -> dict[str, Any]:
+    """Run the task twice, and measure the second run."""
     run: Any = importlib.import_module(f"benchmarks.peers.{peer}").RUNS[task.kind]
     await run(task)
     gc.collect()
     gc.freeze()
-    async with Watch() as watch:
+    async with IterationTimer() as timer:
         figures: Figures = await run(task)
-    return {"ms": watch.longest, "records": figures.records, "settings": dict(figures.settings)}
+    return {"ms": timer.longest, "records": figures.records, "settings": dict(figures.settings)}
 
 
 def main() -> None:
     """Run the task of the command line."""
     task = json.loads(sys.argv[1])
     peer = task.pop("peer")
-    sys.stdout.write(json.dumps(loop.run(hold(peer, Task(**task)))) + "\n")
+    sys.stdout.write(json.dumps(loop.run(run_task(peer, Task(**task)))) + "\n")
 
 
 if __name__ == "__main__":

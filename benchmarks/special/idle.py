@@ -1,7 +1,7 @@
-"""What a client costs that has nothing to do: CPU of a core, on three brokers, at its defaults.
+"""Measures the CPU time of idle clients on three brokers, with default options.
 
-All clients idle side by side, each in a process of its own and measured by that process's own CPU
-time, so they do not disturb each other.
+All clients are idle at the same time in separate processes. Each measures the CPU time of its own
+process, so they do not affect each other.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from kafka_async.admin import NewTopic
 NEEDS_BROKERS = 3
 SECONDS = 30.0
 ROUNDS = 3
-"""At most: each takes 40 s, and all clients see the same."""
+"""Maximum number of rounds; each takes 40 seconds."""
 PARTITIONS = 6
 GOALS = {"kafka_async producer": 0.02, "kafka_async consumer": 0.25}
-"""Per cent of a core."""
+"""Percent of a core."""
 
 
-async def topics(bootstrap: str, run: str) -> None:
-    """A topic for each client, with one record to show that it is connected."""
+async def create_topics(bootstrap: str, run: str) -> None:
+    """Create a topic with one record for each client."""
     async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         names = [topic(run, client) for client in idle_client.CLIENTS]
         await admin.create_topics([NewTopic(name, PARTITIONS) for name in names])
@@ -33,21 +33,21 @@ async def topics(bootstrap: str, run: str) -> None:
             await producer.send(name, b"one")
 
 
-async def remove(bootstrap: str, run: str) -> None:
-    """Delete them."""
+async def delete_topics(bootstrap: str, run: str) -> None:
+    """Delete the topics."""
     async with Admin(bootstrap) as admin:
         await admin.delete_topics([topic(run, client) for client in idle_client.CLIENTS])
 
 
 def topic(run: str, client: str) -> str:
-    """The topic that a client has for itself."""
+    """Return the name of a client's topic."""
     return f"bench-idle-{run}-{client.replace(' ', '-')}"
 
 
 def spend(bootstrap: str, seconds: float) -> dict[str, float]:
-    """Per cent of a core that each client spends while all of them idle."""
+    """Return the CPU time of each idle client, in percent of a core."""
     run = uuid.uuid4().hex[:8]
-    asyncio.run(topics(bootstrap, run))
+    asyncio.run(create_topics(bootstrap, run))
     tasks: list[dict[str, Any]] = [
         {
             "client": client,
@@ -59,13 +59,13 @@ def spend(bootstrap: str, seconds: float) -> dict[str, float]:
         for client in idle_client.CLIENTS
     ]
     printed = processes.finish([processes.start("idle_client", task) for task in tasks])
-    asyncio.run(remove(bootstrap, run))
+    asyncio.run(delete_topics(bootstrap, run))
     spent = [100 * each["cpu_seconds"] / seconds for each in printed]
     return dict(zip(idle_client.CLIENTS, spent, strict=True))
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Per cent of a core while idle, producers and consumers in a group."""
+    """Measure idle producers, and idle consumers in a group, in percent of a core."""
     assert bootstrap is not None
     rounds = min(rounds, ROUNDS)
     found = [spend(bootstrap, SECONDS) for _ in range(rounds)]

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.special.idle_client JSON`: one client that has nothing to do.
+"""Runs one idle client: `python -m benchmarks.special.idle_client JSON`.
 
-A producer has sent one record; a consumer is in a group, has its partitions and has read what there
-was. Prints the CPU seconds of its process while it then idles.
+A producer has sent one record; a consumer has joined a group and read all records. Prints the CPU
+seconds of the process while the client is idle.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, cast
 from benchmarks.peers import loop
 
 SETTLE = 5.0
-"""Seconds of quiet before the clock starts: joins, first fetches and imports are over."""
+"""Seconds before the measurement, in which joins, first fetches and imports complete."""
 
 
 async def idle(seconds: float) -> float:
-    """CPU seconds of this process while it does nothing for so long."""
+    """Sleep, and return the CPU seconds of this process."""
     await asyncio.sleep(SETTLE)
     began = time.process_time()
     await asyncio.sleep(seconds)
@@ -29,7 +29,7 @@ async def idle(seconds: float) -> float:
 
 
 def idle_blocking(seconds: float) -> float:
-    """The same without a loop."""
+    """Sleep without an event loop, and return the CPU seconds of this process."""
     time.sleep(SETTLE)
     began = time.process_time()
     time.sleep(seconds)
@@ -37,7 +37,7 @@ def idle_blocking(seconds: float) -> float:
 
 
 async def our_producer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """This project's."""
+    """Run this project's producer."""
     from kafka_async import Producer
 
     async with Producer(bootstrap) as producer:
@@ -46,7 +46,7 @@ async def our_producer(bootstrap: str, topic: str, group: str, seconds: float) -
 
 
 async def our_consumer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """This project's, in an `async for`."""
+    """Run this project's consumer in an `async for`."""
     from kafka_async import Consumer
 
     async with Consumer(
@@ -65,7 +65,7 @@ async def _read(records: Any) -> None:
 
 
 async def aiokafka_producer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """aiokafka's."""
+    """Run aiokafka's producer."""
     from aiokafka import AIOKafkaProducer
 
     producer: Any = AIOKafkaProducer(
@@ -77,7 +77,7 @@ async def aiokafka_producer(bootstrap: str, topic: str, group: str, seconds: flo
 
 
 async def aiokafka_consumer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """aiokafka's, in an `async for`."""
+    """Run aiokafka's consumer in an `async for`."""
     from aiokafka import AIOKafkaConsumer
 
     consumer: Any = AIOKafkaConsumer(
@@ -92,7 +92,7 @@ async def aiokafka_consumer(bootstrap: str, topic: str, group: str, seconds: flo
 
 
 def confluent_producer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """confluent-kafka's; its threads do what there is to do."""
+    """Run confluent-kafka's producer, which works in its own threads."""
     from confluent_kafka import Producer
 
     options: Any = {"bootstrap.servers": bootstrap, "enable.idempotence": True}
@@ -103,7 +103,7 @@ def confluent_producer(bootstrap: str, topic: str, group: str, seconds: float) -
 
 
 def confluent_consumer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """confluent-kafka's, in one long poll after the other."""
+    """Run confluent-kafka's consumer in long polls."""
     from confluent_kafka import Consumer
 
     options: Any = {
@@ -115,11 +115,11 @@ def confluent_consumer(bootstrap: str, topic: str, group: str, seconds: float) -
     consumer.subscribe([topic])
     while consumer.poll(1.0) is None:
         pass
-    return _poll(lambda left: consumer.poll(left), consumer.close, seconds)
+    return _poll(lambda remaining: consumer.poll(remaining), consumer.close, seconds)
 
 
 def kafka_python_producer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """kafka-python's."""
+    """Run kafka-python's producer."""
     from kafka import KafkaProducer  # pyright: ignore[reportMissingTypeStubs]
 
     new: Any = KafkaProducer
@@ -131,23 +131,25 @@ def kafka_python_producer(bootstrap: str, topic: str, group: str, seconds: float
 
 
 def kafka_python_consumer(bootstrap: str, topic: str, group: str, seconds: float) -> float:
-    """kafka-python's, in one long poll after the other."""
+    """Run kafka-python's consumer in long polls."""
     from kafka import KafkaConsumer  # pyright: ignore[reportMissingTypeStubs]
 
     new: Any = KafkaConsumer
     consumer = new(topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
     while not consumer.poll(timeout_ms=1_000):
         pass
-    return _poll(lambda left: consumer.poll(timeout_ms=left * 1_000), consumer.close, seconds)
+    return _poll(
+        lambda remaining: consumer.poll(timeout_ms=remaining * 1_000), consumer.close, seconds
+    )
 
 
 def _poll(poll: Callable[[float], object], close: Callable[[], object], seconds: float) -> float:
     settled = time.monotonic() + SETTLE
-    while (left := settled - time.monotonic()) > 0:
-        poll(left)
+    while (remaining := settled - time.monotonic()) > 0:
+        poll(remaining)
     began, end = time.process_time(), time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        poll(left)
+    while (remaining := end - time.monotonic()) > 0:
+        poll(remaining)
     spent = time.process_time() - began
     close()
     return spent
@@ -166,7 +168,7 @@ CLIENTS: dict[str, Callable[[str, str, str, float], float | Coroutine[Any, Any, 
 
 
 def main() -> None:
-    """Run the client that the task names."""
+    """Run the client of the task."""
     task = json.loads(sys.argv[1])
     run = CLIENTS[task["client"]]
     result = run(task["bootstrap"], task["topic"], task["group"], task["seconds"])

@@ -1,8 +1,8 @@
-"""5,000 topics produced to in turn, beside one topic: records a second, acknowledged by all.
+"""Compares producing to 5,000 topics with producing to one topic, with acks=all.
 
-The same records go to 5,000 topics of one partition, one record after the other to another topic,
-and to one topic of six. After each run the topics are read back: count and checksum must be those
-that were sent. Ours only: what aiokafka and confluent-kafka take for it is minutes.
+The same records are sent to 5,000 topics with one partition in turn, and to one topic with six
+partitions. After each run the topics are read, and the number and the checksum of records must be
+those that were sent. Only for this project: aiokafka and confluent-kafka would take minutes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ NEEDS_BROKERS = 1
 TOPICS = 5_000
 RECORDS = 2_000_000
 ROUNDS = 3
-"""At most: 5,000 topics take a broker long to make, and to delete."""
+"""Maximum number of rounds: creating and deleting 5,000 topics takes a broker long."""
 BUDGET = 200.0
-"""Seconds after which no further round begins."""
+"""Seconds after which no other round starts."""
 CHUNK = 500
 MANY, ONE = "many", "one"
 PARTITIONS = {MANY: 1, ONE: 6}
 
 
 async def create(bootstrap: str, prefix: str, count: int, partitions: int) -> None:
-    """Make the topics of a run, some hundred at a time."""
+    """Create the topics of a run, in requests of 500."""
     names = topic_names(prefix, count)
     async with Admin(bootstrap) as admin:
         for at in range(0, count, CHUNK):
@@ -43,7 +43,7 @@ async def create(bootstrap: str, prefix: str, count: int, partitions: int) -> No
 
 
 async def delete(bootstrap: str, prefix: str, count: int) -> None:
-    """Delete them."""
+    """Delete the topics of a run."""
     names = topic_names(prefix, count)
     async with Admin(bootstrap) as admin:
         for at in range(0, count, CHUNK):
@@ -51,10 +51,10 @@ async def delete(bootstrap: str, prefix: str, count: int) -> None:
 
 
 def write(bootstrap: str, kind: str, topics: int, records: int) -> dict[str, float]:
-    """Figures of one run, with its topics made afresh, read back and deleted.
+    """Create topics, write and read records, and delete the topics; return the figures of writing.
 
     Raises:
-        WrongResultError: what is in the topics is not what was sent.
+        WrongResultError: the records in the topics are not those that were sent.
     """
     prefix = f"bench-{kind}-{uuid.uuid4().hex[:8]}"
     task: dict[str, Any] = {
@@ -75,21 +75,21 @@ def write(bootstrap: str, kind: str, topics: int, records: int) -> dict[str, flo
 
 
 def check(found: dict[str, int], records: int) -> None:
-    """Compare what was read back with what was sent.
+    """Compare the records that were read with those that were sent.
 
     Raises:
-        WrongResultError: it is not the same.
+        WrongResultError: they differ.
     """
     wanted = {"records": records, "checksum": payload.expected(records, SIZE)}
     if found != wanted:
-        raise WrongResultError(f"many topics: {wanted} were sent, {found} arrived")
+        raise WrongResultError(f"many topics: {wanted} were sent, {found} were read")
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Records a second to 5,000 topics and to one.
+    """Measure the rates to 5,000 topics and to one.
 
     Raises:
-        WrongResultError: what is in the topics is not what was sent.
+        WrongResultError: the records in the topics are not those that were sent.
     """
     assert bootstrap is not None
     began = time.monotonic()
@@ -119,7 +119,7 @@ def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
 
 
 def lines(figures: list[dict[str, float]], what: str, ratio: float) -> list[Row]:
-    """Rate, the client's CPU a record, and its peak of memory."""
+    """Return the rows of a run: rate, CPU time per record and peak memory."""
     rates = [RECORDS / each["seconds"] for each in figures]
     cpu = [each["cpu_seconds"] / RECORDS * 1e6 for each in figures]
     peaks = [each["peak_mb"] for each in figures]

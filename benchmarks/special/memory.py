@@ -1,9 +1,9 @@
-"""The most memory that a client has resident: at full speed, and whatever the broker does.
+"""Measures the peak memory of clients at full speed, also while the broker is stopped.
 
-A producer and a consumer run for some seconds each against a broker that serves, one that stands
-still in the middle (SIGSTOP, some seconds, SIGCONT), and with many partitions. So the broker is one
-of its own. The goal is 40 MB, for Python, the modules and the loop, and the sum of the budgets that
-the client was given, here its defaults.
+A producer and a consumer run for some seconds each with a normal broker, with one that is stopped
+for some seconds (SIGSTOP and SIGCONT), and with many partitions. The case therefore starts its own
+broker. The goal is the sum of 40 MB for Python, modules and event loop, and of the memory limits
+of the client, which have their defaults.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_async.testing.backends import ApacheBackend
 
 NEEDS_BROKERS = 0
 ROUNDS = 2
-"""At most: memory hardly varies."""
+"""Maximum number of rounds: memory hardly varies."""
 SECONDS = 8.0
 STALL_AFTER, STALL = 3.0, 4.0
 BASE_MB = 40.0
@@ -33,7 +33,7 @@ MANY = 1_000
 
 @dataclass(frozen=True)
 class Case:
-    """A producer and then a consumer, with values of a size, on so many topics."""
+    """Producer and then consumer, with values of a size and a number of topics."""
 
     title: str
     size: int
@@ -51,7 +51,7 @@ CASES = (
 
 
 def budgets() -> dict[str, dict[str, int]]:
-    """The options that bound a client's memory, and their defaults in bytes."""
+    """Return the options that limit a client's memory, with their defaults in bytes."""
     producer = ProducerConfig.create("host:9092")
     consumer = ConsumerConfig.create("host:9092")
     return {
@@ -64,17 +64,17 @@ def budgets() -> dict[str, dict[str, int]]:
 
 
 def limit(role: str) -> float:
-    """The goal for a role, in MB."""
+    """Return the goal of a role in MB."""
     return BASE_MB + sum(budgets()[role].values()) / 1e6
 
 
 def peak(
-    bootstrap: str, case: Case, pause: Callable[[], None], go_on: Callable[[], None]
+    bootstrap: str, case: Case, pause: Callable[[], None], resume: Callable[[], None]
 ) -> dict[str, float]:
-    """Peak MB of a producer and of a consumer of what it has sent.
+    """Run a producer, and a consumer of its records; return their peak memory in MB.
 
     Raises:
-        RuntimeError: one of them has moved no record.
+        RuntimeError: one of them has sent or read no record.
     """
     prefix = f"bench-memory-{uuid.uuid4().hex[:8]}"
     asyncio.run(create(bootstrap, prefix, case.topics, case.partitions))
@@ -90,27 +90,27 @@ def peak(
         process = processes.start("memory_client", {**task, "do": do})
         try:
             if case.stall:
-                stall(pause, go_on)
+                stall(pause, resume)
         finally:
             [figures] = processes.finish([process])
         if not figures["records"]:
-            raise RuntimeError(f"{role}, {case.title}: no record moved")
+            raise RuntimeError(f"{role}, {case.title}: no records")
         found[role] = figures["peak_mb"]
     return found
 
 
-def stall(pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-    """Let the broker stand still for a while."""
+def stall(pause: Callable[[], None], resume: Callable[[], None]) -> None:
+    """Stop the broker for some seconds."""
     time.sleep(STALL_AFTER)
     pause()
-    # Whatever happens to this process, the broker goes on.
-    timer = threading.Timer(STALL, go_on)
+    # A timer resumes the broker even if this thread is interrupted.
+    timer = threading.Timer(STALL, resume)
     timer.start()
     timer.join()
 
 
 def one_round(broker: ApacheBackend) -> dict[tuple[str, str], float]:
-    """Peak MB by role and case."""
+    """Return the peak memory in MB by role and case."""
     return {
         (role, case.title): mb
         for case in CASES
@@ -124,7 +124,7 @@ def one_round(broker: ApacheBackend) -> dict[tuple[str, str], float]:
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """Peak MB of each role in each case, on an Apache Kafka of its own."""
+    """Measure the peak memory in MB of each role in each case, with its own Apache Kafka."""
     with ApacheBackend(brokers=1) as broker:
         found = [one_round(broker) for _ in range(min(rounds, ROUNDS))]
     rows = [

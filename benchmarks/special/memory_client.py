@@ -1,7 +1,7 @@
-"""`python -m benchmarks.special.memory_client JSON`: a producer or a consumer at full speed.
+"""Runs a producer or a consumer at full speed: `python -m benchmarks.special.memory_client JSON`.
 
-Prints the peak of its memory and how many records it has sent or read in the time it was given.
-Nothing else is kept here: what is in memory is Python's, the client's and its budgets'.
+Prints its peak memory and the number of records that it has sent or read in the given time. This
+program keeps no records itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.peers.task import peak_mb
 from benchmarks.special.topics_client import topic_names
 
 FINISH = 60.0
-"""Seconds that a producer may take to deliver what it has taken."""
+"""Time limit in seconds of the final flush."""
 
 
 async def produce(task: dict[str, Any]) -> int:
-    """Enqueue for so many seconds, to the topics in turn, and deliver."""
+    """Enqueue records to the topics in turn for the given time, and flush."""
     from kafka_async import Producer
 
     values = cycle(payload.values(task["size"]))
@@ -43,9 +43,9 @@ async def produce(task: dict[str, Any]) -> int:
 
 
 async def consume(task: dict[str, Any]) -> int:
-    """Poll for so many seconds, from the beginning and, at the end, from there again.
+    """Poll for the given time from the beginning, and from the beginning again at the end.
 
-    Every fourth second nothing is asked for: what is fetched ahead fills its budget.
+    In every fourth second it does not poll, so that prefetched records fill the memory limit.
     """
     from kafka_async import Consumer
 

@@ -1,8 +1,8 @@
-"""10,000 partitions: from the bytes of a Metadata response to knowing every leader.
+"""Measures the time from a Metadata response with 10,000 partitions to all leaders.
 
-Each client does what it does with an answer: decode it, and make its routing table of it, once from
-nothing and once more over what it knew. Each answer has the version that the client asks today's
-brokers for. CPU time, all clients in one process in turn.
+Each client decodes a response and makes its routing table, first from nothing, and then as an
+update of the table. The response has the version that the client requests from current brokers.
+The result is CPU time, with all clients in one process in turn.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ NEEDS_BROKERS = 0
 BROKERS = 3
 NEWEST = 13
 CLASSIC = 5
-"""The newest version that aiokafka knows."""
+"""Newest version that aiokafka supports."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """So many topics of so many partitions."""
+    """Number of topics, and of partitions per topic."""
 
     topics: int
     partitions: int
@@ -45,11 +45,11 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """Of the topics."""
+        """Names of the topics."""
         return [f"service.events-{number}" for number in range(self.topics)]
 
     def leaders(self) -> dict[tuple[str, int], int]:
-        """Who leads what: what a client has to know afterwards."""
+        """Return the leader of each partition."""
         return {
             (name, index): (number + index) % BROKERS
             for number, name in enumerate(self.names)
@@ -62,23 +62,23 @@ SHAPES = (Shape(5_000, 2), Shape(1, 10_000))
 
 @dataclass(frozen=True)
 class Client:
-    """How a client takes an answer in.
+    """Metadata functions of a client.
 
     Attributes:
-        name: whose it is.
-        version: of the answer that it asks for.
-        take: the routing table after an answer's bytes, over what was known (None: nothing).
-        leaders: who leads the asked-for partitions, by the client's own look-up.
+        name: the name of the client.
+        version: the version of the response that it requests.
+        update: returns the routing table after a response, given the previous one or None.
+        leaders: returns the leaders of partitions from a routing table.
     """
 
     name: str
     version: int
-    take: Callable[[bytes, Any], Any]
+    update: Callable[[bytes, Any], Any]
     leaders: Callable[[Any, Sequence[tuple[str, int]]], list[int | None]]
 
 
-def answer(shape: Shape, version: int) -> bytes:
-    """A Metadata response about all topics of a shape."""
+def encode_response(shape: Shape, version: int) -> bytes:
+    """Return an encoded Metadata response with all topics of a shape."""
     brokers = [
         MetadataResponseBroker(node_id=n, host=f"broker-{n}.internal", port=9092, rack=f"z{n}")
         for n in range(BROKERS)
@@ -105,7 +105,7 @@ def answer(shape: Shape, version: int) -> bytes:
 
 
 def clients() -> list[Client]:
-    """Ours first."""
+    """Return the metadata functions of all clients, ours first."""
     plain = compiler.plain_decoder(MetadataResponse, NEWEST)
     return [
         _ours("kafka_async", lambda data: MetadataResponse.decode(data, NEWEST)),
@@ -116,36 +116,36 @@ def clients() -> list[Client]:
 
 
 def _ours(name: str, decode: Callable[[bytes], MetadataResponse]) -> Client:
-    def take(data: bytes, known: ClusterMetadata | None) -> ClusterMetadata:
+    def update(data: bytes, known: ClusterMetadata | None) -> ClusterMetadata:
         return (known or ClusterMetadata()).merged(decode(data))
 
-    def leaders(table: ClusterMetadata, asked: Sequence[tuple[str, int]]) -> list[int | None]:
-        rows = [table.leader(TopicPartition(*partition)) for partition in asked]
+    def leaders(table: ClusterMetadata, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
+        rows = [table.leader(TopicPartition(*partition)) for partition in partitions]
         return [None if row is None else row.leader_id for row in rows]
 
-    return Client(name, NEWEST, take, leaders)
+    return Client(name, NEWEST, update, leaders)
 
 
 def _kafka_python() -> Client:
     from kafka.cluster import ClusterMetadata as Table  # pyright: ignore[reportMissingTypeStubs]
     from kafka.protocol.metadata import (  # pyright: ignore[reportMissingTypeStubs]
-        MetadataResponse as Answer,
+        MetadataResponse as Response,
     )
     from kafka.structs import TopicPartition as Partition  # pyright: ignore[reportMissingTypeStubs]
 
-    message: Any = Answer
+    message: Any = Response
     new_table: Any = Table
     partition: Any = Partition
 
-    def take(data: bytes, known: Any) -> Any:
+    def update(data: bytes, known: Any) -> Any:
         table = new_table() if known is None else known
         table.update_metadata(message.decode(data, version=NEWEST))
         return table
 
-    def leaders(table: Any, asked: Sequence[tuple[str, int]]) -> list[int | None]:
-        return [table.leader_for_partition(partition(*each)) for each in asked]
+    def leaders(table: Any, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
+        return [table.leader_for_partition(partition(*each)) for each in partitions]
 
-    return Client("kafka-python", NEWEST, take, leaders)
+    return Client("kafka-python", NEWEST, update, leaders)
 
 
 def _aiokafka() -> Client:
@@ -156,28 +156,28 @@ def _aiokafka() -> Client:
     new_table: Any = Table
     message: Any = MetadataResponse_v5
 
-    def take(data: bytes, known: Any) -> Any:
+    def update(data: bytes, known: Any) -> Any:
         table = new_table() if known is None else known
         table.update_metadata(message.decode(data))
         return table
 
-    def leaders(table: Any, asked: Sequence[tuple[str, int]]) -> list[int | None]:
-        return [table.leader_for_partition(Partition(*each)) for each in asked]
+    def leaders(table: Any, partitions: Sequence[tuple[str, int]]) -> list[int | None]:
+        return [table.leader_for_partition(Partition(*each)) for each in partitions]
 
-    return Client("aiokafka", CLASSIC, take, leaders)
+    return Client("aiokafka", CLASSIC, update, leaders)
 
 
 def cases(shape: Shape) -> list[Case]:
-    """The first answer, and the next one over what the first has told."""
+    """Return the cases of a first response, and of another one after it."""
     expected = shape.leaders()
-    asked, right = list(expected), list(expected.values())
+    partitions, expected_leaders = list(expected), list(expected.values())
     first: list[Contender] = []
     again: list[Contender] = []
     for client in clients():
-        data = answer(shape, client.version)
-        known = client.take(data, None)
-        first.append(_contender(client, data, None, asked, right))
-        again.append(_contender(client, data, known, asked, right))
+        data = encode_response(shape, client.version)
+        known = client.update(data, None)
+        first.append(_contender(client, data, None, partitions, expected_leaders))
+        again.append(_contender(client, data, known, partitions, expected_leaders))
     return [
         Case(f"{shape}, first answer", tuple(first)),
         Case(f"{shape}, next answer", tuple(again)),
@@ -185,20 +185,24 @@ def cases(shape: Shape) -> list[Case]:
 
 
 def _contender(
-    client: Client, data: bytes, known: Any, asked: Sequence[tuple[str, int]], right: list[int]
+    client: Client,
+    data: bytes,
+    known: Any,
+    partitions: Sequence[tuple[str, int]],
+    expected_leaders: list[int],
 ) -> Contender:
     return Contender(
         client.name,
-        lambda: client.take(data, known),
-        lambda table: client.leaders(table, asked) == right,
+        lambda: client.update(data, known),
+        lambda table: client.leaders(table, partitions) == expected_leaders,
     )
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:
-    """CPU milliseconds an answer; needs no broker.
+    """Measure the CPU milliseconds of a response; needs no broker.
 
     Raises:
-        WrongResultError: a client does not know a leader afterwards.
+        WrongResultError: a leader is missing or wrong.
     """
     rows = [
         row

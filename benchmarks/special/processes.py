@@ -1,4 +1,4 @@
-"""Clients in processes of their own: started all at once, each prints one JSON object."""
+"""Runs clients in separate processes, each of which prints one JSON object."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIME_LIMIT = 120.0
-"""Seconds that a process may take."""
+"""Time limit of a process in seconds."""
 ROOT = Path(__file__).parents[2]
 
 
 class ClientFailedError(RuntimeError):
-    """A client's process ended badly; with what it said."""
+    """A client's process failed; the message has its output."""
 
 
 def start(module: str, task: Mapping[str, Any]) -> subprocess.Popen[str]:
-    """Run `python -m benchmarks.special.MODULE JSON`."""
+    """Start `python -m benchmarks.special.MODULE JSON`."""
     command = [sys.executable, "-m", f"benchmarks.special.{module}", json.dumps(task)]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -29,10 +29,10 @@ def start(module: str, task: Mapping[str, Any]) -> subprocess.Popen[str]:
 
 
 def finish(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """What each of them printed; none is left running.
+    """Wait for processes; return the object that each has printed, and kill all at an error.
 
     Raises:
-        ClientFailedError: one failed, or took too long.
+        ClientFailedError: a process failed, or exceeded the time limit.
     """
     try:
         return [_printed(process) for process in processes]

@@ -1,4 +1,4 @@
-"""What a special case gives: its lines, and its goals with what was reached."""
+"""Results of special cases: rows, and goals with the figures that were reached."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One client at one thing; `what` says which, where a case has several.
+    """Figures of a client; `what` names the work if a case has several kinds.
 
-    `ratio` is explained in the result's `ratio_is`; `settings` are the options that the client ran
-    with.
+    The result's `ratio_is` explains `ratio`; `settings` are the options of the client.
     """
 
     client: str
@@ -32,9 +31,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached, and what was: met if `figure` is no worse than `limit`.
+    """Goal with the figure that was reached: met if `figure` is not worse than `limit`.
 
-    `low` and `high` are single rounds, where the figure is the median of several.
+    `low` and `high` are the extremes of single rounds, if the figure is the median of several.
     """
 
     what: str
@@ -47,13 +46,13 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether it was reached."""
+        """True if the goal was reached."""
         return self.figure >= self.limit if self.more_is_better else self.figure <= self.limit
 
 
 @dataclass(frozen=True)
 class Result:
-    """All of a case."""
+    """Result of a special case."""
 
     case: str
     title: str
@@ -62,7 +61,7 @@ class Result:
     goals: Sequence[Goal] = ()
 
     def plain(self) -> dict[str, Any]:
-        """For JSON; each goal says whether it was met."""
+        """Return the result for JSON, with `met` in each goal."""
         goals = [{**asdict(goal), "met": goal.met} for goal in self.goals]
         return {**asdict(self), "goals": goals}
 
@@ -76,7 +75,7 @@ def row(
     what: str = "",
     settings: Mapping[str, Any] | None = None,
 ) -> Row:
-    """Median and spread of some figures."""
+    """Return a row with the median and the spread of figures."""
     return Row(
         client,
         statistics.median(figures),
@@ -92,13 +91,13 @@ def row(
 def median_goal(
     what: str, figures: Sequence[float], limit: float, unit: str, *, more_is_better: bool = False
 ) -> Goal:
-    """A goal that the median of the rounds is to reach."""
+    """Return a goal for the median of the rounds."""
     median = statistics.median(figures)
     return Goal(what, median, limit, unit, more_is_better, min(figures), max(figures))
 
 
 def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:
-    """A goal that the fastest of the other clients is to be slower than ours by so many times."""
+    """Return a goal for the ratio of the fastest other client's time to ours."""
     nearest = min(
         (row for row in rows if not row.client.startswith("kafka_async")),
         key=lambda row: row.ratio,
@@ -115,7 +114,7 @@ def ratio_goal(rows: Sequence[wire_cases.Row], limit: float) -> Goal:
 
 
 def milliseconds(rows: Sequence[wire_cases.Row]) -> list[Row]:
-    """What `wire_cases.measure` found, in milliseconds."""
+    """Convert rows of `wire_cases.measure` to milliseconds."""
     return [
         Row(
             each.client,

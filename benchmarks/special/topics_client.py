@@ -1,7 +1,8 @@
-"""`python -m benchmarks.special.topics_client JSON`: produce to many topics in turn, or read them.
+"""Produces to many topics in turn, or reads them.
 
-The task names the topics, and how many records of `payload.values(100)` go to them in turn. Prints
-wall and CPU seconds; of reading, the count and the checksum of what is there.
+`python -m benchmarks.special.topics_client JSON`: the task has the topics, and the number of
+records of `payload.values(100)`. Writing prints wall clock and CPU seconds; reading prints the
+number and the checksum of the records.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from benchmarks.peers.task import Stopwatch, peak_mb
 
 SIZE = 100
 OPTIONS: dict[str, Any] = {"linger_ms": 1000, "buffer_memory": 1 << 30}
-"""In 32 MiB a batch of each of 5,000 topics would hold 60 records, and a broker takes batches."""
+"""With 32 MiB, a batch of each of 5,000 topics would have only 60 records."""
 
 
 def topic_names(prefix: str, count: int) -> list[str]:
-    """`count` topics of a run."""
+    """Return the names of the topics of a run."""
     return [f"{prefix}-{number:05}" for number in range(count)]
 
 
-def sent(task: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Topics and values in turn."""
+def records_to_send(task: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Return an iterator over topics and values in turn."""
     values = islice(cycle(payload.values(SIZE)), task["records"])
     return zip(cycle(topic_names(task["prefix"], task["topics"])), values, strict=False)
 
 
 async def write(task: dict[str, Any]) -> dict[str, float]:
-    """Wall and CPU seconds of `enqueue` in a loop, and the peak of memory."""
+    """Enqueue all records; return wall clock and CPU seconds, and peak memory in MB."""
     from kafka_async import Producer
 
     async with Producer(task["bootstrap"], **OPTIONS) as producer:
@@ -42,7 +43,7 @@ async def write(task: dict[str, Any]) -> dict[str, float]:
         await producer.flush()
         enqueue = producer.enqueue
         with Stopwatch() as watch:
-            for topic, value in sent(task):
+            for topic, value in records_to_send(task):
                 await enqueue(topic, value)
             await producer.flush()
     return {
@@ -53,7 +54,7 @@ async def write(task: dict[str, Any]) -> dict[str, float]:
 
 
 async def read(task: dict[str, Any]) -> dict[str, int]:
-    """How many records are in the topics, warm-ups left out, and their checksum."""
+    """Return the number and the checksum of the records, without warm-up records."""
     from kafka_async import Consumer, TopicPartition
 
     names = topic_names(task["prefix"], task["topics"])
@@ -62,12 +63,12 @@ async def read(task: dict[str, Any]) -> dict[str, int]:
     async with Consumer(task["bootstrap"], partitions=partitions) as consumer:
         await consumer.seek_to_beginning(partitions)
         ends = await consumer.end_offsets(partitions)
-        left = sum(ends.values())
-        while left > 0:
+        remaining = sum(ends.values())
+        while remaining > 0:
             records = await consumer.poll(max_records=50_000, timeout=30.0)
             if not records:
                 break
-            left -= len(records)
+            remaining -= len(records)
             values = [each.value for each in records if each.value != payload.WARM_UP]
             count += len(values)
             total += payload.checksum(value for value in values if value is not None)

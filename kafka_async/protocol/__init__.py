@@ -1,5 +1,5 @@
-"""Kafka's wire format: messages as typed values that become bytes and return.
+"""Kafka's wire format: encodes and decodes protocol messages.
 
-`api.lookup` finds an API by key or name, `messages` holds the classes, `header` frames them.
-Nothing here waits or looks at a clock.
+`api.lookup` finds an API by key or name, `messages` has the message classes, and `header` reads and
+writes frames. Nothing in this package waits or reads a clock.
 """

@@ -1,4 +1,4 @@
-"""Show what the compiler makes of a message: `python -m kafka_async.protocol FetchResponse 16`."""
+"""Prints the generated codec of a message: `python -m kafka_async.protocol FetchResponse 16`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from kafka_async.protocol import api
 from kafka_async.protocol.compiler import source_of
 from kafka_async.protocol.registry import Api
 
-USAGE = "usage: python -m kafka_async.protocol MESSAGE VERSION    such as FetchResponse 16"
+USAGE = "usage: python -m kafka_async.protocol MESSAGE VERSION    for example FetchResponse 16"
 
 
 def main(arguments: list[str]) -> int:
     """Print the source of the encoder and the decoder of one message in one version.
 
-    The exit status is 2 when the arguments name no message or version.
+    Returns:
+        The exit status: 2 if the arguments name no message or version, else 0.
     """
     match arguments:
         case [name, version] if version.isdecimal():

@@ -1,4 +1,4 @@
-"""What the two writers of codec source share: lines, indentation, names and fixed-width runs."""
+"""Base of the codec generators: lines, indentation, names and runs of fixed-width fields."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """The text of one function over one message in one version, as it is being written.
+    """Generates the source of one function for a message in a version.
 
     Attributes:
-        name: the function's name.
-        names: objects the text refers to, beside those that every codec gets.
+        name: the name of the function.
+        names: objects that the source refers to, besides those that are available to every codec.
     """
 
     VERB: ClassVar[str]
-    """What the function does: first word of its name."""
+    """First word of the function's name."""
 
     METHOD: ClassVar[str]
-    """The method of `struct.Struct` that its fixed-width runs use."""
+    """Method of `struct.Struct` for runs of fixed-width fields."""
 
     def __init__(self, message: type[Message], version: int) -> None:
         self.version = version
@@ -42,22 +42,22 @@ class Source(ABC):
 
     @abstractmethod
     def _write(self, message: type[Message]) -> None:
-        """Write the whole function."""
+        """Generate the function."""
 
     def text(self) -> str:
-        """The source: the bound `struct` methods it uses, then the function."""
+        """Return the source: the bound `struct` methods in use, then the function."""
         bound = [
             f'{name} = Struct(">{format}").{self.METHOD}' for format, name in self._runs.items()
         ]
         return "\n".join([*bound, "", "", *self._lines, ""])
 
     def line(self, text: str) -> None:
-        """Add one line at the present depth."""
+        """Append a line with the current indentation."""
         self._lines.append("    " * self._depth + text)
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """Add `head:` and indent what is added inside; a block that stays empty passes."""
+        """Append `head:` and indent the lines appended in the block; `pass` if there are none."""
         self.line(f"{head}:")
         self._depth += 1
         before = len(self._lines)
@@ -66,31 +66,34 @@ class Source(ABC):
             self.line("pass")
         self._depth -= 1
 
-    def fresh(self, stem: str) -> str:
-        """A variable name that nothing else uses."""
+    def new_name(self, stem: str) -> str:
+        """Return an unused variable name that begins with `stem`."""
         self._serial[stem] = serial = self._serial.get(stem, 0) + 1
         return f"{stem}{serial}"
 
-    def run(self, format: str) -> str:
-        """The name of the bound `struct` method for a run of this format."""
+    def struct_method(self, format: str) -> str:
+        """Return the name of the bound `struct` method for a run of this format."""
         return self._runs.setdefault(format, f"{self.METHOD.split('_', 1)[0]}_{len(self._runs)}")
 
-    def refer(self, struct: type[Struct]) -> str:
-        """The name under which the text refers to a class."""
+    def class_name(self, struct: type[Struct]) -> str:
+        """Return the name of a class in the source, and make the class available to it."""
         self.names[struct.__name__] = struct
         return struct.__name__
 
     def is_compact(self, field: Field) -> bool:
-        """Whether `field` has a varint length here rather than a fixed one."""
+        """Return True if the length of `field` is a varint in this version."""
         return self.flexible and field.flexible.contains(self.version)
 
     def is_nullable(self, field: Field) -> bool:
-        """Whether `field` may be None here."""
+        """Return True if `field` may be None in this version."""
         return field.nullable.contains(self.version)
 
 
-def smallest(kind: FieldType, version: int, flexible: bool) -> int:
-    """The fewest bytes that one element of this type can take: what bounds an array's count."""
+def min_size(kind: FieldType, version: int, flexible: bool) -> int:
+    """Return the minimum size of an array element of this type, in bytes.
+
+    It limits the element count that a decoder accepts.
+    """
     if isinstance(kind, Fixed):
         return kind.size
     if isinstance(kind, Array):
@@ -98,7 +101,7 @@ def smallest(kind: FieldType, version: int, flexible: bool) -> int:
     if isinstance(kind, Sized):
         return 1 if flexible else 2
     size = sum(
-        1 if field.nullable.contains(version) else smallest(field.type, version, flexible)
-        for field in kind.SPEC.carried(version)
+        1 if field.nullable.contains(version) else min_size(field.type, version, flexible)
+        for field in kind.SPEC.untagged_fields(version)
     )
     return size + flexible

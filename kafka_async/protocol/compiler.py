@@ -1,16 +1,14 @@
-"""Turns a message's spec, for one version, into a function that encodes it and one that decodes it.
+"""Makes the encoder and the decoder of a message in a version, on first use.
 
-That happens on first use, and once. In plain Python the function is straight-line code: no version
-test, no flexible test and no call for a field survives, nested structures are unrolled in place,
-runs of fixed-width fields become one `struct` call. The writers are `encoder_source.py` and
-`decoder_source.py`; this module runs them, executes what they wrote and keeps it. The source is
-registered in `linecache`, so that tracebacks show it, and can be read with
-`python -m kafka_async.protocol FetchResponse 16`.
+In plain Python they are generated functions (`encoder_source.py`, `decoder_source.py`) of
+straight-line code: without tests for the version and without a call per field, with nested
+structures unrolled and runs of fixed-width fields joined into one `struct` call. The source is
+registered in `linecache` for tracebacks; `python -m kafka_async.protocol FetchResponse 16` prints
+it.
 
-Where the kernel is compiled, a table (`layouts.py`) is walked by compiled code instead, many times
-as fast. It decides only on messages without any fault; about all others the function in plain
-Python, made when that first happens, has the say. So there is one specification, and one place
-that words complaints.
+With the compiled kernel, compiled code walks a table (`layouts.py`) instead, which is many times
+faster. It handles only valid messages: on any error the plain Python function, made at that moment,
+runs on the same input. So plain Python is the specification, and the only source of error messages.
 """
 
 from __future__ import annotations
@@ -40,10 +38,11 @@ if TYPE_CHECKING:
 
 _COMPILED: Final = compiled_codec()
 
-_UNDECIDED: Final = (ValueError, TypeError, BufferError, OverflowError)
-"""How the compiled codec says that it leaves a message or a value to plain Python."""
+_FALLBACK_ERRORS: Final = (ValueError, TypeError, BufferError, OverflowError)
+"""Errors of the compiled codec after which the plain Python function handles the message."""
 
-# What is made already, for hot paths to look into before they ask `encoder` and `decoder`.
+# Hot paths read these dictionaries directly, and call `encoder` and `decoder` if the key is
+# missing.
 ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
 DECODERS: Final[dict[tuple[type[Message], int], Decoder]] = {}
 _PLAIN: Final[dict[tuple[type[Source], type[Message], int], Any]] = {}
@@ -63,9 +62,9 @@ _NAMES: Final[dict[str, object]] = {
             "STRING_LENGTH",
             "UVARINT",
             "ZERO_UUID",
-            "bad_length",
-            "octets",
-            "pieces",
+            "invalid_length",
+            "as_buffer",
+            "as_buffers",
             "read_tag",
             "read_tag_count",
             "read_unknown_tags",
@@ -79,15 +78,15 @@ _NAMES: Final[dict[str, object]] = {
 
 
 def encoder(message: type[Message], version: int) -> Encoder:
-    """The function that gives a message's parts, in order.
+    """Return the function that encodes a message, as a list of buffers.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
     """
     found = ENCODERS.get((message, version))
     if found is None:
-        if _has_layout(message):
-            _keep_fast(message, version)
+        if _can_use_layout(message):
+            _add_compiled(message, version)
         else:
             ENCODERS[message, version] = plain_encoder(message, version)
         found = ENCODERS[message, version]
@@ -95,15 +94,17 @@ def encoder(message: type[Message], version: int) -> Encoder:
 
 
 def decoder(message: type[Message], version: int) -> Decoder:
-    """The function that reads a message at a position and gives it with the position after it.
+    """Return the function that decodes the message at a position of a buffer.
+
+    The function returns the message and the position after it.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
     """
     found = DECODERS.get((message, version))
     if found is None:
-        if _has_layout(message):
-            _keep_fast(message, version)
+        if _can_use_layout(message):
+            _add_compiled(message, version)
         else:
             DECODERS[message, version] = plain_decoder(message, version)
         found = DECODERS[message, version]
@@ -111,51 +112,52 @@ def decoder(message: type[Message], version: int) -> Decoder:
 
 
 def plain_encoder(message: type[Message], version: int) -> Encoder:
-    """Like `encoder`, the one in plain Python, whatever the kernel."""
+    """Return the encoder in plain Python, with either kernel."""
     return _plain(EncoderSource, message, version)
 
 
 def plain_decoder(message: type[Message], version: int) -> Decoder:
-    """Like `decoder`, the one in plain Python, whatever the kernel."""
+    """Return the decoder in plain Python, with either kernel."""
     return _plain(DecoderSource, message, version)
 
 
-def _has_layout(message: type[Message]) -> bool:
-    """Whether a table can be walked: not for classes derived from messages, which do as they like.
+def _can_use_layout(message: type[Message]) -> bool:
+    """Return True if the compiled codec can handle the class.
 
-    They may have a property in the place of a slot, or their own way to get attributes.
+    It cannot handle subclasses of messages, which may replace slots by properties or override
+    attribute access.
     """
     return bool(_COMPILED) and "SPEC" in vars(message)
 
 
-def _keep_fast(message: type[Message], version: int) -> None:
-    """Make the encoder and the decoder of a message: they share a table."""
+def _add_compiled(message: type[Message], version: int) -> None:
+    """Make the compiled encoder and decoder, which share a table."""
     _require(message, version)
     layout = layout_of(_COMPILED.Layout, message, version)
-    ENCODERS[message, version] = _fast_encoder(layout, message, version)
-    DECODERS[message, version] = _fast_decoder(layout, message, version)
+    ENCODERS[message, version] = _compiled_encoder(layout, message, version)
+    DECODERS[message, version] = _compiled_decoder(layout, message, version)
 
 
-def _fast_encoder(layout: Layout, message: type[Message], version: int) -> Encoder:
-    fast = layout.encode
+def _compiled_encoder(layout: Layout, message: type[Message], version: int) -> Encoder:
+    compiled = layout.encode
 
     def encode(value: Any) -> list[BytesLike]:
         try:
-            return fast(value)
-        except _UNDECIDED:
+            return compiled(value)
+        except _FALLBACK_ERRORS:
             pass
         return plain_encoder(message, version)(value)
 
     return encode
 
 
-def _fast_decoder(layout: Layout, message: type[Message], version: int) -> Decoder:
-    fast = layout.decode
+def _compiled_decoder(layout: Layout, message: type[Message], version: int) -> Decoder:
+    compiled = layout.decode
 
     def decode(buffer: BytesLike, position: int) -> tuple[Any, int]:
         try:
-            return fast(buffer, position)
-        except _UNDECIDED:
+            return compiled(buffer, position)
+        except _FALLBACK_ERRORS:
             pass
         return plain_decoder(message, version)(buffer, position)
 
@@ -163,7 +165,7 @@ def _fast_decoder(layout: Layout, message: type[Message], version: int) -> Decod
 
 
 def source_of(message: type[Message], version: int) -> str:
-    """The Python text of both functions, for people to read.
+    """Return the Python source of the encoder and the decoder.
 
     Raises:
         UnsupportedVersionError: the message has no such version.
@@ -175,11 +177,11 @@ def source_of(message: type[Message], version: int) -> str:
 def _plain(writer: type[Source], message: type[Message], version: int) -> Any:
     found = _PLAIN.get((writer, message, version))
     if found is None:
-        found = _PLAIN[writer, message, version] = _executed(writer, message, version)
+        found = _PLAIN[writer, message, version] = _execute(writer, message, version)
     return found
 
 
-def _executed(writer: type[Source], message: type[Message], version: int) -> Any:
+def _execute(writer: type[Source], message: type[Message], version: int) -> Any:
     _require(message, version)
     source = writer(message, version)
     text = source.text()

@@ -1,7 +1,7 @@
-"""Why a message would not encode: the slow second look after a compiled encoder has failed.
+"""Finds the field of a message that cannot be encoded.
 
-Encoders test nothing that `struct` and friends would refuse anyway. When one fails, this walk over
-the spec finds the field, so that the error names it without the fast path having paid for that.
+Encoders do not validate values. If one raises, `diagnose` checks each field against the spec, so
+that the error names the field at no cost to valid messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(value: Struct, version: int) -> str | None:
-    """Which field of `value` cannot be written in `version` and why, if any: the first."""
+    """Return the first field that cannot be encoded in `version`, with the reason; else None."""
     return _struct(value, version, "")
 
 
@@ -27,13 +27,13 @@ def _struct(value: Struct, version: int, path: str) -> str | None:
     for field in value.SPEC.fields:
         if not field.versions.contains(version):
             continue
-        held = getattr(value, field.name)
+        item = getattr(value, field.name)
         place = f"{path}{field.name}"
-        if held is None:
+        if item is None:
             if not field.nullable.contains(version):
                 return f"{place} must not be None"
-        elif fault := _value(field.type, held, version, place):
-            return fault
+        elif error := _value(field.type, item, version, place):
+            return error
     return None
 
 
@@ -46,8 +46,8 @@ def _value(kind: FieldType, value: Any, version: int, place: str) -> str | None:
         if not isinstance(value, list | tuple):
             return f"{place} must be a list, not {type(value).__name__}"
         for index, item in enumerate(cast("list[Any]", value)):
-            if fault := _value(kind.element, item, version, f"{place}[{index}]"):
-                return fault
+            if error := _value(kind.element, item, version, f"{place}[{index}]"):
+                return error
         return None
     if not isinstance(value, kind):
         return f"{place} must be {kind.__name__}, not {type(value).__name__}"

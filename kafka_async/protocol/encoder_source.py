@@ -1,10 +1,10 @@
-"""Writes the source of encoders.
+"""Generates the source of encoders.
 
-An encoder takes the message and gives a list of its parts. Fixed-width fields that stand next to
-one another, legacy length prefixes included, become one `pack`; what a field holds as
-bytes is handed over as it is. Wrong values are left to `pack`, `encode` and `len` to refuse: the
-caller finds out which field it was (diagnosis.py). The one thing tested here is a field that the
-version lacks and that must not be dropped silently.
+An encoder takes a message and returns a list of buffers. Adjacent fixed-width fields, including
+legacy length prefixes, become one `pack`; buffers are passed on without a copy. An encoder does not
+validate values, since `pack`, `encode` and `len` raise on invalid ones; the caller then finds the
+field (`encode_errors.py`). It only checks that fields which the version does not have, and which
+are not ignorable, are not set.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from kafka_async.protocol.spec import Field, FieldType
 
 _NULL_LEGACY: Final = {True: r'b"\xff\xff"', False: r'b"\xff\xff\xff\xff"'}
-"""A legacy null by whether the field is a string."""
+"""Null in the legacy encoding; the key is True for a string, False for another type."""
 
 
 class EncoderSource(Source):
-    """The text of `encode_X_vN(m)`."""
+    """Generates `encode_X_vN(m)`."""
 
     VERB = "encode"
     METHOD = "pack"
 
     def _write(self, message: type[Message]) -> None:
-        self._pending: list[tuple[str, str]] = []
+        self._run: list[tuple[str, str]] = []
         self._sink = "write"
         with self.block(f"def {self.name}(m)"):
             self.line("parts = []")
@@ -39,21 +39,21 @@ class EncoderSource(Source):
             self.line("return parts")
 
     def _struct(self, struct: type[Struct], value: str) -> None:
-        for field in struct.SPEC.absent(self.version):
+        for field in struct.SPEC.absent_fields(self.version):
             if not field.ignorable:
-                self._refuse_set(struct, field, value)
-        for field in struct.SPEC.carried(self.version):
+                self._check_not_set(struct, field, value)
+        for field in struct.SPEC.untagged_fields(self.version):
             self._field(field, f"{value}.{field.name}")
         if self.flexible:
             self._tagged(struct, value)
 
-    def _refuse_set(self, struct: type[Struct], field: Field, value: str) -> None:
+    def _check_not_set(self, struct: type[Struct], field: Field, value: str) -> None:
         with self.block(f"if {self._is_set(field, f'{value}.{field.name}')}"):
             fault = f"version {self.version} has no {struct.__name__}.{field.name}, but it is set"
             self.line(f"raise UnsupportedVersionError({fault!r})")
 
     def _is_set(self, field: Field, place: str) -> str:
-        """The condition under which a field holds something else than its default."""
+        """Return the condition under which a field does not have its default value."""
         if field.default is None:
             return f"{place} is not None"
         if isinstance(field.type, Array):
@@ -62,7 +62,7 @@ class EncoderSource(Source):
             return f"{place} != ZERO_UUID"
         if isinstance(field.type, Fixed | Sized):
             return f"{place} != {field.default!r}"
-        # A structure is unset when it is as its class makes it.
+        # A structure has its default value if all its fields have theirs.
         inner = [self._is_set(each, f"{place}.{each.name}") for each in field.type.SPEC.fields]
         return " or ".join([f"{place} is None", *inner, f"{place}.unknown_tagged_fields"])
 
@@ -71,18 +71,18 @@ class EncoderSource(Source):
     def _tagged(self, struct: type[Struct], value: str) -> None:
         self._flush()
         unknown = f"{value}.unknown_tagged_fields"
-        fields = list(struct.SPEC.tagged(self.version))
+        fields = list(struct.SPEC.tagged_fields(self.version))
         if not fields:
             self._emit(rf'write_tagged({unknown}) if {unknown} else b"\0"')
             return
-        tags = self.fresh("tags")
+        tags = self.new_name("tags")
         self.line(f"{tags} = list({unknown})")
         for field in fields:
             self._tagged_field(field, f"{value}.{field.name}", tags)
         self._emit(rf'write_tagged({tags}) if {tags} else b"\0"')
 
     def _tagged_field(self, field: Field, place: str, tags: str) -> None:
-        part, outer = self.fresh("part"), self._sink
+        part, outer = self.new_name("part"), self._sink
         with self.block(f"if {self._is_set(field, place)}"):
             self.line(f"{part} = []")
             self._sink = f"{part}.append"
@@ -102,14 +102,14 @@ class EncoderSource(Source):
             self._value(field.type, place, compact)
             return
         self._flush()
-        held = self.fresh("v")
-        self.line(f"{held} = {place}")
-        with self.block(f"if {held} is None"):
+        item = self.new_name("v")
+        self.line(f"{item} = {place}")
+        with self.block(f"if {item} is None"):
             self._emit(self._null(field.type, compact))
         with self.block("else"):
             if not isinstance(field.type, Array | Sized):
-                self._later("b", "1")
-            self._value(field.type, held, compact)
+                self._add_to_run("b", "1")
+            self._value(field.type, item, compact)
             self._flush()
 
     def _null(self, kind: FieldType, compact: bool) -> str:
@@ -125,24 +125,24 @@ class EncoderSource(Source):
         elif isinstance(kind, Array):
             self._array(kind, place, compact)
         else:
-            inner = self.fresh("s")
+            inner = self.new_name("s")
             self.line(f"{inner} = {place}")
             self._struct(kind, inner)
 
     def _fixed(self, kind: Fixed, place: str) -> None:
-        self._later(kind.format, f"{place}.bytes" if kind is UUID else place)
+        self._add_to_run(kind.format, f"{place}.bytes" if kind is UUID else place)
 
     def _sized(self, kind: Sized, place: str, compact: bool) -> None:
-        data = self.fresh("d")
+        data = self.new_name("d")
         if kind is RECORDS:
             self._records(data, place, compact)
             return
         if kind is STRING:
             self.line(f"{data} = {place}.encode()")
         else:
-            self.line(f"{data} = octets({place})")
+            self.line(f"{data} = as_buffer({place})")
         if not compact:
-            self._later("h" if kind is STRING else "i", f"len({data})")
+            self._add_to_run("h" if kind is STRING else "i", f"len({data})")
             self._flush()
             self._emit(data)
             return
@@ -154,31 +154,31 @@ class EncoderSource(Source):
         self._emit(data)
 
     def _records(self, data: str, place: str, compact: bool) -> None:
-        """They may be given in several buffers, so that nobody has to join a header and records."""
-        self.line(f"{data} = pieces({place})")
+        """Generate the encoding of records, which may be a tuple of buffers."""
+        self.line(f"{data} = as_buffers({place})")
         size = f"sum(map(len, {data}))"
         if not compact:
-            self._later("i", size)
+            self._add_to_run("i", size)
         self._flush()
         if compact:
             self._emit(f"UVARINT[{size} + 1]")
-        piece = self.fresh("p")
-        with self.block(f"for {piece} in {data}"):
-            self._emit(piece)
+        part = self.new_name("p")
+        with self.block(f"for {part} in {data}"):
+            self._emit(part)
 
     def _array(self, kind: Array, place: str, compact: bool) -> None:
-        items, element = self.fresh("a"), kind.element
+        items, element = self.new_name("a"), kind.element
         self.line(f"{items} = {place}")
         if compact:
             self._flush()
             self._emit(f"UVARINT[len({items}) + 1]")
         else:
-            self._later("i", f"len({items})")
+            self._add_to_run("i", f"len({items})")
             self._flush()
         if isinstance(element, Fixed) and element is not UUID:
             self._emit(f'pack(f">{{len({items})}}{element.format}", *{items})')
             return
-        item = self.fresh("e")
+        item = self.new_name("e")
         with self.block(f"for {item} in {items}"):
             if isinstance(element, Fixed | Sized):
                 self._value(element, item, compact)
@@ -188,15 +188,15 @@ class EncoderSource(Source):
 
     # -- runs -------------------------------------------------------------------------------------
 
-    def _later(self, format: str, value: str) -> None:
-        """Add to the run of fixed-width values; it is written by the next `_flush`."""
-        self._pending.append((format, value))
+    def _add_to_run(self, format: str, value: str) -> None:
+        """Add a fixed-width value to the run that the next `_flush` packs."""
+        self._run.append((format, value))
 
     def _flush(self) -> None:
-        if self._pending:
-            pack = self.run("".join(format for format, _ in self._pending))
-            self._emit(f"{pack}({', '.join(value for _, value in self._pending)})")
-            self._pending.clear()
+        if self._run:
+            pack = self.struct_method("".join(format for format, _ in self._run))
+            self._emit(f"{pack}({', '.join(value for _, value in self._run)})")
+            self._run.clear()
 
     def _emit(self, expression: str) -> None:
         self.line(f"{self._sink}({expression})")

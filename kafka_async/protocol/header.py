@@ -1,11 +1,11 @@
-"""Frames: a size, a header, a body; and which header goes with which version.
+"""Encodes and decodes frames: a size, a header, and a request or a response.
 
-Kafka's rule is that flexible versions have the newer header (request 2, response 1) and the others
-the older one (request 1, response 0). Two exceptions are written down here and nowhere else: the
-response of ApiVersions never has the newer header, because a broker that does not know the version
-asked for must still be able to answer (KIP-511); and version 0 of ControlledShutdown, long removed,
-had a header without a client id. The client id keeps its two-byte length in every header, for the
-same reason as the first.
+A flexible version has the newer header (request header 2, response header 1), any other version the
+older one (request header 1, response header 0). There are two exceptions. An ApiVersions response
+always has response header 0, because a broker that does not support the requested version must
+still be able to respond (KIP-511). Version 0 of ControlledShutdown, which Kafka has removed, has
+request header 0, without a client id. For the reason of KIP-511 the client id has a two-byte length
+in every request header, flexible or not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,14 @@ _LENGTH: Final = Struct(">h")
 
 
 class RequestHeader(NamedTuple):
-    """What a request says about itself before its body."""
+    """Header of a request.
+
+    Attributes:
+        api_key: the API, see `api.lookup`.
+        api_version: the version of the request and of its response.
+        correlation_id: the number that the response repeats.
+        client_id: the name of the client, None if it has none.
+    """
 
     api_key: int
     api_version: int
@@ -60,7 +67,12 @@ class RequestHeader(NamedTuple):
 
 
 def request_header_version(key: int, version: int) -> int:
-    """The version of the header that a request of API `key` in `version` has.
+    """Return the header version of the requests of an API version.
+
+    Args:
+        key: the API key.
+        version: the version of the request; one that the API does not have is treated as a later
+            one.
 
     Raises:
         UnsupportedVersionError: there is no such API.
@@ -72,7 +84,11 @@ def request_header_version(key: int, version: int) -> int:
 
 @lru_cache(256)
 def response_header_version(key: int, version: int) -> int:
-    """The version of the header that a response of API `key` in `version` has.
+    """Return the header version of the responses of an API version.
+
+    Args:
+        key: the API key.
+        version: the version of the response.
 
     Raises:
         UnsupportedVersionError: there is no such API.
@@ -82,17 +98,27 @@ def response_header_version(key: int, version: int) -> int:
     return 1 if api.lookup(key).is_flexible(version) else 0
 
 
-# -- the client's side ----------------------------------------------------------------------------
+# -- client side ----------------------------------------------------------------------------------
 
 
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[BytesLike]:
-    """A whole frame, its size first, as buffers to be written in turn.
+    """Encode a request as a frame, including its size.
+
+    Args:
+        request: the request.
+        version: the version of the request.
+        correlation_id: the number that the response repeats.
+        client_id: the name of the client, None for no name.
+
+    Returns:
+        The frame, as buffers to be written in order.
 
     Raises:
-        EncodeError: a value does not fit; see `Message.encode`.
-        UnsupportedVersionError: the request has no such version, or cannot be said in it.
+        EncodeError: a value does not fit its field; see `Message.encode`.
+        UnsupportedVersionError: the request has no such version, or a field is set that the version
+            does not have.
     """
     body = request.encode_parts(version)
     key = request.API_KEY
@@ -103,10 +129,13 @@ def encode_request(
 
 
 def response_correlation_id(buffer: BytesLike) -> int:
-    """The number of the request that a frame answers; `buffer` begins after the frame's size.
+    """Return the correlation id of a response.
+
+    Args:
+        buffer: the frame, without its size.
 
     Raises:
-        DecodeError: the frame is too short to have one.
+        DecodeError: the frame is too short.
     """
     try:
         return _SIZE.unpack_from(buffer)[0]
@@ -117,26 +146,35 @@ def response_correlation_id(buffer: BytesLike) -> int:
 def decode_response(
     buffer: BytesLike, response: type[ResponseT], version: int
 ) -> tuple[int, ResponseT]:
-    """The number of the request that a frame answers, and the answer.
+    """Decode a response frame; return the correlation id and the response.
 
-    `buffer` begins after the frame's size.
+    Args:
+        buffer: the frame, without its size.
+        response: the class of the response.
+        version: the version of the request.
 
     Raises:
-        DecodeError: the bytes are no such response.
+        DecodeError: the bytes are not a valid response.
         UnsupportedVersionError: the response has no such version.
     """
     return response_correlation_id(buffer), decode_response_body(buffer, response, version)
 
 
 def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: int) -> ResponseT:
-    """The answer in a frame whose number was read before; `buffer` begins after the frame's size.
+    """Decode the response of a frame, ignoring the correlation id.
+
+    Args:
+        buffer: the frame, without its size.
+        response: the class of the response.
+        version: the version of the request.
 
     Raises:
-        DecodeError, UnsupportedVersionError: as `decode_response` does.
+        DecodeError: the bytes are not a valid response.
+        UnsupportedVersionError: the response has no such version.
     """
     start = _SIZE.size
     if response_header_version(response.API_KEY, version):
-        # As good as every header has no tagged field: a zero.
+        # Fast path: brokers send no tagged fields in the header, so the section is one zero byte.
         start = start + 1 if buffer[start : start + 1] == b"\0" else _skip_tags(buffer, start)
     message, end = response.decode_from(buffer, start, version)
     if end != len(buffer):
@@ -144,19 +182,22 @@ def decode_response_body(buffer: BytesLike, response: type[ResponseT], version: 
     return message
 
 
-# -- the server's side ----------------------------------------------------------------------------
+# -- server side ----------------------------------------------------------------------------------
 
 
 def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
-    """Return the header and the request of a frame; `buffer` begins after the size.
+    """Decode a request frame; return the header and the request.
 
-    Bytes after the end of the request are ignored, as Kafka's brokers do: some versions of
-    librdkafka send more than the request.
+    Bytes after the end of the request are ignored, as in Kafka's brokers: some versions of
+    librdkafka send such bytes.
+
+    Args:
+        buffer: the frame, without its size.
 
     Raises:
-        DecodeError: the bytes are no such request.
-        UnsupportedVersionError: no such API, or no such stable version of it. The header can still
-            be read with `decode_request_header`, so that a server can answer.
+        DecodeError: the bytes are not a valid request.
+        UnsupportedVersionError: there is no such API, or no such stable version of it.
+            `decode_request_header` still decodes the header, so that a server can respond.
     """
     header, start = decode_request_header(buffer)
     found = api.lookup(header.api_key)
@@ -169,32 +210,46 @@ def decode_request(buffer: BytesLike) -> tuple[RequestHeader, Request[Any]]:
 
 
 def decode_request_header(buffer: BytesLike) -> tuple[RequestHeader, int]:
-    """The header of a frame and where its body begins; `buffer` begins after the size.
+    """Decode the header of a request; return it and the position of the body.
 
-    A version that nobody knows is read like a newer one of its API, as a broker has to in order to
-    answer an ApiVersions request from the future.
+    An unknown version is treated like a later version of the API, because a broker must be able to
+    respond to an ApiVersions request of any later version.
+
+    Args:
+        buffer: the frame, without its size.
 
     Raises:
-        DecodeError: the bytes are no header.
+        DecodeError: the bytes are not a valid header.
         UnsupportedVersionError: there is no such API.
     """
     try:
         key, version, correlation_id = _FIXED.unpack_from(buffer)
-        shape = request_header_version(key, version)
-        client_id, end = _read_client_id(buffer, _FIXED.size) if shape else (None, _FIXED.size)
+        header_version = request_header_version(key, version)
+        client_id, end = None, _FIXED.size
+        if header_version:
+            client_id, end = _read_client_id(buffer, end)
     except (StructError, ValueError) as error:
         raise DecodeError(f"no request header: {error}") from error
-    if shape == 2:
+    if header_version == 2:
         end = _skip_tags(buffer, end)
     return RequestHeader(key, version, correlation_id, client_id), end
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
-    """A whole frame, its size first, as buffers to be written in turn.
+    """Encode a response as a frame, including its size.
+
+    Args:
+        response: the response.
+        version: the version of the request.
+        correlation_id: the number of the request.
+
+    Returns:
+        The frame, as buffers to be written in order.
 
     Raises:
-        EncodeError: a value does not fit; see `Message.encode`.
-        UnsupportedVersionError: the response has no such version, or cannot be said in it.
+        EncodeError: a value does not fit its field; see `Message.encode`.
+        UnsupportedVersionError: the response has no such version, or a field is set that the
+            version does not have.
     """
     body = response.encode_parts(version)
     tags = b"\0" if response_header_version(response.API_KEY, version) else b""
@@ -202,12 +257,12 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
     return coalesce([_SIZE.pack(size), _SIZE.pack(correlation_id), tags, *body])
 
 
-# -- pieces ---------------------------------------------------------------------------------------
+# -- parts of a header ----------------------------------------------------------------------------
 
 
 @lru_cache(256)
 def _request_tail(key: int, version: int, client_id: str | None) -> bytes:
-    """What a request's header ends with, which every request of a connection repeats."""
+    """Encode the client id and the tagged section, which a client's requests have in common."""
     tail = _write_client_id(client_id)
     return tail + b"\0" if request_header_version(key, version) == 2 else tail
 
@@ -218,7 +273,7 @@ def _write_client_id(client_id: str | None) -> bytes:
     try:
         encoded = client_id.encode()
     except UnicodeEncodeError as error:
-        raise EncodeError(f"client_id {client_id!r} is no Unicode text") from error
+        raise EncodeError(f"client_id {client_id!r} is not valid Unicode") from error
     if len(encoded) > MAX_STRING:
         raise EncodeError(f"client_id has {len(encoded)} bytes, {MAX_STRING} are allowed")
     return _LENGTH.pack(len(encoded)) + encoded
@@ -235,16 +290,17 @@ def _read_client_id(buffer: BytesLike, position: int) -> tuple[str | None, int]:
     try:
         return str(buffer[start:end], "utf-8"), end
     except UnicodeDecodeError as error:
-        flaw = str(error)
-    raise ValueError(flaw)  # not from the error, which carries the bytes themselves
+        reason = str(error)
+    # Raised outside of the `except` block, because a UnicodeDecodeError refers to the whole buffer.
+    raise ValueError(reason)
 
 
 def _skip_tags(buffer: BytesLike, position: int) -> int:
-    """Where a header's tagged section ends; no tagged field of a header means anything yet."""
+    """Return the position after the tagged section; Kafka defines no tagged fields of headers."""
     try:
         return skip_tags(buffer, position)
     except (IndexError, ValueError) as error:
-        raise DecodeError(f"the header's tagged fields make no sense: {error}") from error
+        raise DecodeError(f"the header's tagged fields are invalid: {error}") from error
 
 
 def _too_long(buffer: BytesLike, end: int, kind: type[Message], version: int) -> DecodeError:

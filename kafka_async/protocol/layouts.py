@@ -1,14 +1,14 @@
-"""Turns a message's spec, for one version, into the table that the compiled codec walks.
+"""Makes the table of a message in a version from which the compiled codec encodes and decodes.
 
-What the table says is what `encoder_source.py` and `decoder_source.py` write into functions; see
-`kernel/_ccodec.pyx` for what is done with it.
+The table describes the same codec as the functions of `encoder_source.py` and `decoder_source.py`;
+`kernel/_ccodec.pyx` interprets it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from kafka_async.protocol.codec_source import smallest
+from kafka_async.protocol.codec_source import min_size
 from kafka_async.protocol.memory_cost import element_cost
 from kafka_async.protocol.spec import BYTES, RECORDS, STRING, UUID, Array, Fixed, Sized
 
@@ -26,33 +26,33 @@ _SIZED: Final = {STRING: "s", BYTES: "y", RECORDS: "r"}
 
 
 class Layout(Protocol):
-    """What the compiled codec makes of a structure's rows; see its `Layout`."""
+    """Codec of one structure, made by the compiled codec's `Layout` from the structure's rows."""
 
     def decode(self, source: BytesLike, position: int) -> tuple[Any, int]:
-        """The structure at a position, and the position after it."""
+        """Decode the structure at a position; return it and the position after it."""
         ...
 
     def encode(self, value: Any) -> list[BytesLike]:
-        """The parts of the structure."""
+        """Encode a structure as a list of buffers."""
         ...
 
 
 class Row(NamedTuple):
-    """One field as the compiled codec wants to know it.
+    """One field in the table of the compiled codec.
 
     Attributes:
         name: the slot.
-        kind: what it holds: `struct`'s letter, or one of u (uuid), s (string), y (bytes),
-            r (records), a (array), m (structure).
-        element: the kind of an array's elements, empty for anything else.
-        compact: whether its length, and that of its elements, is a varint.
-        nullable: whether it may be None.
-        droppable: whether a version that lacks it may drop what was set.
-        tag: its number in the tagged section, -1 if it stands in line.
-        least: the bytes that an array's element takes at least.
-        cost: the bytes of memory that it takes; see `memory_cost.py`.
-        default: what it holds when unset.
-        fresh: whether that is a new structure each time.
+        kind: the type: a format character of `struct`, or u (uuid), s (string), y (bytes),
+            r (records), a (array) or m (structure).
+        element: the type of an array's elements, empty for other fields.
+        compact: the length of the field, and of an array's elements, is a varint.
+        nullable: the value may be None.
+        ignorable: a version that does not have the field encodes the message even if it is set.
+        tag: the number of a tagged field, -1 for an untagged field.
+        least: the minimum size of an array's element, in bytes.
+        cost: the memory of an array's element, in bytes; see `memory_cost.py`.
+        default: the value of a field that is not set.
+        fresh: the default is a new structure for each message.
         inner: the layout of a structure, or of an array's elements.
     """
 
@@ -71,29 +71,29 @@ class Row(NamedTuple):
 
 
 class _Layouts:
-    """Makes the layouts of one message in one version; a structure used twice has one."""
+    """Makes the layouts of a message in a version, one for each class of structure."""
 
     def __init__(self, layout: MakeLayout, version: int, flexible: bool) -> None:
         self.layout = layout
         self.version = version
         self.flexible = flexible
-        self.made: dict[type[Struct], Layout] = {}
+        self.layouts: dict[type[Struct], Layout] = {}
 
     def of(self, struct: type[Struct]) -> Layout:
-        """The layout of a structure."""
-        found = self.made.get(struct)
+        """Return the layout of a structure."""
+        found = self.layouts.get(struct)
         if found is None:
-            found = self.made[struct] = self._make(struct)
+            found = self.layouts[struct] = self._make(struct)
         return found
 
     def _make(self, struct: type[Struct]) -> Layout:
         spec, version = struct.SPEC, self.version
         rows = {field.name: self._row(field) for field in spec.fields}
-        line = [rows[field.name] for field in spec.carried(version)]
-        tagged = [rows[field.name] for field in spec.tagged(version)]
-        absent = [rows[field.name] for field in spec.absent(version)]
+        untagged = [rows[field.name] for field in spec.untagged_fields(version)]
+        tagged = [rows[field.name] for field in spec.tagged_fields(version)]
+        absent = [rows[field.name] for field in spec.absent_fields(version)]
         tagged.sort(key=lambda row: row.tag)
-        return self.layout(struct, list(rows.values()), line, tagged, absent, self.flexible)
+        return self.layout(struct, list(rows.values()), untagged, tagged, absent, self.flexible)
 
     def _row(self, field: Field) -> Row:
         kind, inner = field.type, None
@@ -104,13 +104,13 @@ class _Layouts:
         default = field.default
         return Row(
             field.name,
-            _letter(kind),
-            "" if element is None else _letter(element),
+            _type_code(kind),
+            "" if element is None else _type_code(element),
             self.flexible and field.flexible.contains(self.version),
             field.nullable.contains(self.version),
             field.ignorable,
             -1 if field.tag is None else field.tag,
-            0 if element is None else smallest(element, self.version, self.flexible),
+            0 if element is None else min_size(element, self.version, self.flexible),
             0 if element is None else element_cost(element, self.version),
             default,
             isinstance(kind, type) and default is not None,
@@ -119,12 +119,12 @@ class _Layouts:
 
 
 def layout_of(layout: MakeLayout, message: type[Message], version: int) -> Layout:
-    """The table for a message in a version that it has, made by the class `layout`."""
+    """Return the layout of a message in one of its versions, made by the class `layout`."""
     flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
     return _Layouts(layout, version, flexible).of(message)
 
 
-def _letter(kind: FieldType) -> str:
+def _type_code(kind: FieldType) -> str:
     if isinstance(kind, Fixed):
         return "u" if kind is UUID else kind.format
     if isinstance(kind, Sized):

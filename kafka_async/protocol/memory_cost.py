@@ -1,12 +1,13 @@
-"""What a message that is read becomes in memory, by estimate: small bytes can be large objects.
+"""Estimates the memory of a decoded message, to limit what a malicious message can allocate.
 
-A decoder has so many bytes for the objects it makes, by the size of its buffer. Every array takes
-its part before it is read, by its count, and every tagged section by its. That costs nothing for an
-element, and a message that would become too large is refused before it is. Text and bytes
-themselves are not counted: they cost at most four times what they take in the buffer.
+A few bytes on the wire can become large objects. A decoder may allocate an amount of memory that
+depends on the size of its buffer. It subtracts the estimate for an array, or for a tagged section,
+before it reads the elements, so a message that would become too large is refused before the memory
+is allocated, and there is no check per element. The contents of strings and bytes are not counted:
+they take at most four times their size in the buffer.
 
-The estimates are what CPython on a machine of 64 bits takes, rounded up. The compiled codec
-(`kernel/_ccodec.pyx`) goes by the same ones, so that both refuse the same messages.
+The estimates are the sizes in 64-bit CPython, rounded up. The compiled codec (`kernel/_ccodec.pyx`)
+uses the same ones, so that both kernels refuse the same messages.
 """
 
 from __future__ import annotations
@@ -25,39 +26,39 @@ from kafka_async.protocol.spec import (
     Fixed,
 )
 
-FACTOR: Final = 64
-"""Bytes of memory that a byte of the buffer may cost."""
+MEMORY_PER_BYTE: Final = 64
+"""Bytes of memory that a message may allocate per byte of its buffer."""
 
-SPARE: Final = 14 * 1024
-"""Bytes of memory that any message may cost: short names in few elements take more than most."""
+BASE_MEMORY: Final = 14 * 1024
+"""Bytes of memory that a message of any size may allocate besides."""
 
-MOST: Final = 192 * 1024 * 1024
-"""Bytes that the objects of a message may cost at all; with the text of 16 MiB it is 256 MiB."""
+MAX_MEMORY: Final = 192 * 1024 * 1024
+"""Maximum bytes of memory for the objects of a message; 256 MiB with 16 MiB of text."""
 
-ARRAY: Final = 88
-"""A list or tuple that is not empty, without what is in it; a list has room to grow."""
+ARRAY_COST: Final = 88
+"""Bytes of a list or tuple without its elements; a list over-allocates."""
 
-TAGS: Final = 48
-"""A tuple of tagged fields that the schema does not know."""
+TAGGED_SECTION_COST: Final = 48
+"""Bytes of a tuple of unknown tagged fields, without the fields."""
 
-TAG: Final = 140
-"""A tagged field: a tuple, its tag and its bytes, in a list and then in a tuple."""
+TAGGED_FIELD_COST: Final = 140
+"""Bytes of a tagged field: a tuple of its tag and its payload, in a list and then in a tuple."""
 
-_POINTER: Final = 9  # a list that grows has an eighth more than it needs
-_OBJECT: Final = 32  # its header, and that of the garbage collector
+_POINTER: Final = 9  # a growing list over-allocates by an eighth
+_OBJECT: Final = 32  # the object header and the header of the garbage collector
 _SLOT: Final = 8
 _FIXED: Final = {"?": 0, "b": 28, "h": 28, "H": 28, "i": 32, "I": 32, "q": 36, "d": 24}
 _UUID: Final = 104
 _SIZED: Final = {
-    STRING: 76,  # of one character that is not in Latin-1
+    STRING: 76,  # one character outside Latin-1
     BYTES: 34,
-    RECORDS: 330,  # a view of a view
+    RECORDS: 330,  # a memoryview of a memoryview
 }
 
 
 def element_cost(kind: FieldType, version: int) -> int:
-    """Bytes that an element of an array takes, beside text and what arrays in it hold."""
-    # An array of small numbers shares them.
+    """Return the bytes of an array element, without text and without the arrays in it."""
+    # Integers of one byte are shared objects.
     return _POINTER if kind is INT8 else _POINTER + _cost(kind, version)
 
 
@@ -65,7 +66,7 @@ def _cost(kind: FieldType, version: int) -> int:
     if isinstance(kind, Fixed):
         return _UUID if kind is UUID else _FIXED[kind.format]
     if isinstance(kind, Array):
-        return 0  # it takes its part itself, when it is read
+        return 0  # counted when the array is read
     if isinstance(kind, type):
         fields = kind.SPEC.fields
         slots = _OBJECT + _SLOT * (len(fields) + 1)
@@ -76,6 +77,6 @@ def _cost(kind: FieldType, version: int) -> int:
 def _field_cost(field: Field, version: int) -> int:
     if field.versions.contains(version) and field.tag is None:
         return _cost(field.type, version)
-    # A default is shared, unless it is a structure, which is made for each.
-    fresh = isinstance(field.type, type) and field.default is not None
-    return _cost(field.type, version) if fresh else 0
+    # Defaults are shared objects, except structures.
+    new_default = isinstance(field.type, type) and field.default is not None
+    return _cost(field.type, version) if new_default else 0

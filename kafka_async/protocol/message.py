@@ -1,8 +1,7 @@
-"""Base classes of the generated messages: plain values that know how to become bytes.
+"""Base classes of the generated messages.
 
-A generated class is data and a `SPEC`. Encoding and decoding are functions that `compiler.py` makes
-for one class and one version on first use; every complaint about bytes or values turns into one of
-this package's errors here and nowhere else.
+A generated class has slots and a `SPEC`; `compiler.py` makes its encoder and decoder of a version
+on first use. Errors of encoders and decoders become `EncodeError` and `DecodeError` in this module.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from kafka_async.errors import DecodeError, EncodeError
 from kafka_async.protocol import compiler
 from kafka_async.protocol.encode_errors import diagnose
 from kafka_async.protocol.spec import Array, Fixed, Sized
-from kafka_async.protocol.wire import octets
+from kafka_async.protocol.wire import as_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,18 +34,18 @@ _BAD_VALUES: Final = (
 )
 
 COALESCE_BELOW: Final = 4096
-"""Parts smaller than this are cheaper to join than to hand to the transport one by one."""
+"""Bytes. Buffers smaller than this are cheaper to join than to write one by one."""
 
 _SHOWN: Final = 32
 """Bytes of a bytes field that `repr` shows."""
 
 
 class Struct:
-    """A structure inside a message, or a message itself: slots, equality, repr and dictionaries.
+    """Structure in a message, or a message: equality, `repr` and conversion to dictionaries.
 
     Attributes:
-        unknown_tagged_fields: tagged fields that arrived and that the schema does not know, as
-            (tag, payload). They are written again, so that a message survives being passed on.
+        unknown_tagged_fields: decoded tagged fields that are not in the schema, as (tag, payload).
+            They are encoded again, so that a forwarded message is unchanged.
     """
 
     __slots__ = ("unknown_tagged_fields",)
@@ -73,7 +72,10 @@ class Struct:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field by name, structures as dictionaries, arrays as lists, records as bytes."""
+        """Return a dictionary of all fields.
+
+        Structures become dictionaries, arrays lists, and records bytes.
+        """
         out = {field.name: _plain(getattr(self, field.name)) for field in self.SPEC.fields}
         if self.unknown_tagged_fields:
             out["unknown_tagged_fields"] = list(self.unknown_tagged_fields)
@@ -81,10 +83,13 @@ class Struct:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """The value whose `to_dict` is `fields`; what is left out has its default.
+        """Make a value from a dictionary as `to_dict` returns it.
+
+        Args:
+            fields: values by field name; fields that are not in it have their defaults.
 
         Raises:
-            EncodeError: a name that is no field.
+            EncodeError: there is no field of that name.
         """
         self = cls()
         types = {field.name: field.type for field in cls.SPEC.fields}
@@ -99,7 +104,7 @@ class Struct:
 
 
 class Message(Struct):
-    """A structure that stands on its own: it has versions, and becomes bytes and comes back."""
+    """Structure with versions, which can be encoded and decoded."""
 
     __slots__ = ()
 
@@ -107,19 +112,30 @@ class Message(Struct):
     FLEXIBLE_FROM: ClassVar[int | None]
 
     def encode(self, version: int) -> bytes:
-        """The body in `version`, without any header.
+        """Encode the message, without a header.
+
+        Args:
+            version: the version to encode.
 
         Raises:
-            EncodeError: a value that does not fit its field, or None where the version forbids it.
+            EncodeError: a value does not fit its field, or is None in a version that does not allow
+                it.
             UnsupportedVersionError: the message has no such version, or a field is set that the
-                version lacks and that must not be dropped.
+                version does not have and that is not ignorable.
         """
         return b"".join(self.encode_parts(version))
 
     def encode_parts(self, version: int) -> list[BytesLike]:
-        """Like `encode`, as buffers to be written in turn; records are not copied.
+        """Encode the message as buffers to be written in order, without copying records.
 
-        There may be many small ones: see `coalesce`.
+        There can be many small buffers; `coalesce` joins them.
+
+        Args:
+            version: the version to encode.
+
+        Raises:
+            EncodeError: as `encode`.
+            UnsupportedVersionError: as `encode`.
         """
         kind = type(self)
         encode = compiler.ENCODERS.get((kind, version)) or compiler.encoder(kind, version)
@@ -131,15 +147,19 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, buffer: BytesLike, version: int) -> Self:
-        """The message that is the whole of `buffer`.
+        """Decode a message.
 
-        Bytes and strings are copied out; `records` are views of `buffer`, which must not change.
+        Bytes and strings are copied. Records are views of `buffer`, which must not change.
+
+        Args:
+            buffer: the message, without a header.
+            version: the version of the message.
 
         Raises:
-            DecodeError: the bytes are no such message, end too early or go on after it.
+            DecodeError: the bytes are not a valid message, or there are bytes after it.
             UnsupportedVersionError: the message has no such version.
         """
-        buffer = octets(buffer)
+        buffer = as_buffer(buffer)
         message, end = cls.decode_from(buffer, 0, version)
         if end != len(buffer):
             rest = len(buffer) - end
@@ -148,27 +168,32 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, buffer: BytesLike, position: int, version: int) -> tuple[Self, int]:
-        """The message that begins at `position`, and where it ends; what follows is not looked at.
+        """Decode the message at `position`; return it and the position after it.
+
+        Args:
+            buffer: any bytes after the message are ignored.
+            position: the first byte of the message.
+            version: the version of the message.
 
         Raises:
-            DecodeError: the bytes are no such message or end too early.
+            DecodeError: the bytes are not a valid message.
             UnsupportedVersionError: the message has no such version.
         """
         decode = compiler.DECODERS.get((cls, version)) or compiler.decoder(cls, version)
         try:
-            return decode(buffer if type(buffer) is bytes else octets(buffer), position)
+            return decode(buffer if type(buffer) is bytes else as_buffer(buffer), position)
         except (IndexError, StructError) as error:
             raise DecodeError(f"{cls.__name__} version {version}: the bytes end early") from error
         except UnicodeDecodeError as error:
-            flaw = str(error)
+            reason = str(error)
         except ValueError as error:
             raise DecodeError(f"{cls.__name__} version {version}: {error}") from error
-        # Not from the error, and outside of its block: that one carries the bytes themselves.
-        raise DecodeError(f"{cls.__name__} version {version}: {flaw}")
+        # Raised outside of the `except` block: a UnicodeDecodeError refers to the whole buffer.
+        raise DecodeError(f"{cls.__name__} version {version}: {reason}")
 
 
 class Response(Message):
-    """The answer to a request."""
+    """Response to a request."""
 
     __slots__ = ()
 
@@ -179,7 +204,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 class Request(Message, Generic[ResponseT]):
-    """A request, which knows the class of its response."""
+    """Request with the class of its response."""
 
     __slots__ = ()
 
@@ -188,7 +213,7 @@ class Request(Message, Generic[ResponseT]):
 
 
 def coalesce(parts: Sequence[BytesLike]) -> list[BytesLike]:
-    """The same bytes in fewer buffers: runs of small ones joined, large ones left alone."""
+    """Join adjacent small buffers; large buffers are not copied."""
     if sum(map(len, parts)) < COALESCE_BELOW:
         return [b"".join(parts)] if parts else []
     out: list[BytesLike] = []
@@ -207,11 +232,11 @@ def coalesce(parts: Sequence[BytesLike]) -> list[BytesLike]:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equality that does not care whether an array is a list or a tuple."""
-    ours, theirs = _items(left), _items(right)
-    if ours is None or theirs is None:
+    """Compare two values; a list is equal to a tuple with equal items."""
+    left_items, right_items = _items(left), _items(right)
+    if left_items is None or right_items is None:
         return left == right
-    return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+    return len(left_items) == len(right_items) and all(map(_same, left_items, right_items))
 
 
 def _shown(value: Any) -> str:
@@ -234,7 +259,7 @@ def _plain(value: Any) -> Any:
 
 
 def _items(value: Any) -> Sequence[Any] | None:
-    """`value` if it is an array."""
+    """Return `value` if it is an array, else None."""
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else None
 
 

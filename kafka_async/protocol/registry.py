@@ -1,8 +1,7 @@
-"""The APIs of the protocol, by key and by name, without loading any message.
+"""Finds APIs by key and by name, and negotiates versions (KIP-35), without importing messages.
 
-`api.py` is the generated table; a row names the module its messages live in, and `Api.request` and
-`Api.response` import that module when somebody asks. Negotiation (KIP-35) is here as well: it needs
-nothing but the ranges.
+`api.py` is the generated table of APIs. `Api.request` and `Api.response` import the module of the
+messages on first use.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ _MESSAGES = "kafka_async.protocol.messages"
 
 
 class Api:
-    """One API of the protocol.
+    """API of the protocol.
 
     Attributes:
-        key: Kafka's number for it.
-        name: Kafka's name for it, such as `ListOffsets`.
-        module: the module under `messages` that holds its request and response.
+        key: Kafka's number of the API.
+        name: Kafka's name of the API, for example `ListOffsets`.
+        module: the module in `messages` with its request and response.
         versions: the stable versions; empty for an API that Kafka has removed.
-        flexible_from: the first version with compact encoding and tagged fields, None when there is
-            none.
-        unstable: the version that Kafka has not released yet, None when there is none. It is never
-            negotiated unless asked for.
-        listeners: which kinds of server answer it: "broker", "controller".
+        flexible_from: the first version with compact encoding and tagged fields (KIP-482), None if
+            there is none.
+        unstable: the version that Kafka has not released, None if there is none. It is negotiated
+            only on request.
+        listeners: the kinds of server that support the API: "broker", "controller".
     """
 
     __slots__ = ("flexible_from", "key", "listeners", "module", "name", "unstable", "versions")
@@ -59,12 +58,12 @@ class Api:
 
     @property
     def removed(self) -> bool:
-        """Whether Kafka keeps the key but has dropped every version of the API."""
+        """True if Kafka has removed all versions of the API."""
         return self.versions.empty
 
     @property
     def request(self) -> type[Request[Any]]:
-        """The class of its requests.
+        """Class of the API's requests.
 
         Raises:
             UnsupportedVersionError: the API has been removed.
@@ -73,7 +72,7 @@ class Api:
 
     @property
     def response(self) -> type[Response]:
-        """The class of its responses.
+        """Class of the API's responses.
 
         Raises:
             UnsupportedVersionError: the API has been removed.
@@ -81,18 +80,19 @@ class Api:
         return self._message("Response")
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` uses compact encoding and tagged fields."""
+        """Return True if `version` has compact encoding and tagged fields (KIP-482)."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def negotiate(self, offered: VersionRange | None, *, unstable: bool = False) -> int:
-        """The highest version that both this package and a broker know.
+        """Return the highest version that both this package and a broker support.
 
         Args:
-            offered: the broker's range for this API, None when it does not offer the API at all.
-            unstable: whether a version that Kafka has not released may be chosen.
+            offered: the broker's versions of this API, None if it does not support the API.
+            unstable: allow the version that Kafka has not released. Default: False.
 
         Raises:
-            UnsupportedVersionError: there is none; it names the API and both ranges.
+            UnsupportedVersionError: there is no common version; the message has the API and both
+                ranges.
         """
         ours = self.versions
         if unstable and self.unstable is not None:
@@ -116,7 +116,7 @@ class Api:
 
 
 class Registry:
-    """Looks APIs up by key or name, and messages that have no key by name."""
+    """Finds APIs by key or name, and messages without an API key by name."""
 
     __slots__ = ("_by_key", "_by_name", "_keyless")
 
@@ -134,13 +134,14 @@ class Registry:
     def lookup(self, key_or_name: str) -> Api | type[Message]: ...
 
     def lookup(self, key_or_name: int | str) -> Api | type[Message]:
-        """The API of that key or name, or the class of a message that has no key.
+        """Return an API, or the class of a message without an API key.
 
         Args:
-            key_or_name: `18`, `"ApiVersions"`, `"ApiVersionsRequest"` or `"EndTxnMarker"`.
+            key_or_name: for example `18`, `"ApiVersions"`, `"ApiVersionsRequest"` or
+                `"EndTxnMarker"`.
 
         Raises:
-            UnsupportedVersionError: nothing of that key or name is known.
+            UnsupportedVersionError: there is no API or message of that key or name.
         """
         if isinstance(key_or_name, int):
             api = self._by_key.get(key_or_name)

@@ -1,8 +1,8 @@
-"""What a message is: fields, their types, and the versions that carry them.
+"""Schema of messages: fields, their types, and the versions that have them.
 
-A generated class holds one `Spec`; `compiler.py` turns it, for one version, into functions. Nothing
-here encodes or decodes. Version ranges are those of Kafka's schema, left out where they cover every
-version of the message:
+Each generated class has one `Spec`, from which `compiler.py` makes the encoder and the decoder of a
+version. Version ranges are those of Kafka's schema, and omitted if they include every version of
+the message:
 
     Field("name", STRING, until(12), ignorable=True)
     Field("topic_id", UUID, since(13), ignorable=True)
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class VersionRange(NamedTuple):
-    """Versions `min` to `max`, both included; empty where `max` is below `min`."""
+    """Versions `min` to `max`, both included; empty if `max` is less than `min`."""
 
     min: int
     max: int
 
     def contains(self, version: int) -> bool:
-        """Whether `version` lies within."""
+        """Return True if the range includes `version`."""
         return self.min <= version <= self.max
 
     def intersection(self, other: VersionRange) -> VersionRange:
-        """The versions that both ranges hold; empty where there is none."""
+        """Return the versions that both ranges include; the result may be empty."""
         return VersionRange(max(self.min, other.min), min(self.max, other.max))
 
     @property
     def empty(self) -> bool:
-        """Whether no version lies within."""
+        """True if the range includes no version."""
         return self.max < self.min
 
     def __str__(self) -> str:
@@ -57,17 +57,24 @@ NEVER: Final = VersionRange(0, -1)
 
 
 def since(version: int) -> VersionRange:
-    """From `version` on."""
+    """Return the range of `version` and all later versions."""
     return VersionRange(version, _LAST)
 
 
 def until(version: int) -> VersionRange:
-    """Up to `version`, included."""
+    """Return the range of all versions up to `version`, included."""
     return VersionRange(0, version)
 
 
 class Fixed:
-    """A type of constant width: what `struct` calls it, its bytes, and its value when unset."""
+    """Type of constant width.
+
+    Attributes:
+        name: Kafka's name of the type.
+        format: the format character of the `struct` module.
+        size: bytes.
+        zero: the default value of a field.
+    """
 
     __slots__ = ("format", "name", "size", "zero")
 
@@ -79,7 +86,12 @@ class Fixed:
 
 
 class Sized:
-    """A type with a length before it: string, bytes or records."""
+    """Type with a length prefix: string, bytes or records.
+
+    Attributes:
+        name: Kafka's name of the type.
+        zero: the default value of a field.
+    """
 
     __slots__ = ("name", "zero")
 
@@ -89,7 +101,7 @@ class Sized:
 
 
 class Array:
-    """A sequence of one type."""
+    """Sequence of elements of one type."""
 
     __slots__ = ("element",)
 
@@ -109,7 +121,7 @@ UUID: Final = Fixed("uuid", "16s", 16, ZERO_UUID)
 STRING: Final = Sized("string", "")
 BYTES: Final = Sized("bytes", b"")
 RECORDS: Final = Sized("records", None)
-"""Record batches: any buffer goes in and is passed on uncopied, a view of the frame comes out."""
+"""Record batches: encoded from any buffer without a copy, decoded as a view of the frame."""
 
 FieldType: TypeAlias = "Fixed | Sized | Array | type[Struct]"
 
@@ -117,19 +129,21 @@ _UNSET: Final[Any] = object()
 
 
 class Field:
-    """One field of a structure.
+    """Field of a structure.
 
     Args:
-        name: snake_case of Kafka's name.
-        type: what it holds.
-        versions: the versions that carry it.
-        nullable: the versions in which it may be None.
-        default: its value when unset and when a version lacks it; the type's zero if not given.
-            Arrays default to empty and structures to a fresh one.
-        tag: its number in the tagged section, or None when it stands in line.
-        ignorable: whether a version that lacks it may drop a value that was set.
-        flexible: the versions that may use the compact encoding, beside the message's own rule.
-        secret: whether `repr` hides it.
+        name: Kafka's name in snake case.
+        type: the type of its values.
+        versions: the versions that have the field.
+        nullable: the versions in which its value may be None.
+        default: the value if it is not set or if the version does not have the field. Without this
+            argument it is the zero of the type, an empty array or a new structure.
+        tag: the number of a tagged field (KIP-482), None for an untagged field.
+        ignorable: encode a version that does not have the field even if it is set; otherwise that
+            is an error.
+        flexible: the versions in which the field may use the compact encoding, if the message's
+            version is flexible.
+        secret: hide the value in `repr`.
     """
 
     __slots__ = (
@@ -169,7 +183,7 @@ class Field:
 
     @property
     def default(self) -> Any:
-        """What an unset field holds; a new object where that is a structure."""
+        """Value of a field that is not set; a new object if the type is a structure."""
         if self._default is not _UNSET:
             return self._default
         if isinstance(self.type, Array):
@@ -180,21 +194,21 @@ class Field:
 
 
 class Spec:
-    """The fields of one structure, in the order of the wire."""
+    """Fields of one structure, in the order of the wire format."""
 
     __slots__ = ("fields",)
 
     def __init__(self, *fields: Field) -> None:
         self.fields = fields
 
-    def carried(self, version: int) -> Iterator[Field]:
-        """The fields that stand in line in `version`."""
+    def untagged_fields(self, version: int) -> Iterator[Field]:
+        """Return the fields of `version` that are not tagged."""
         return (f for f in self.fields if f.tag is None and f.versions.contains(version))
 
-    def tagged(self, version: int) -> Iterator[Field]:
-        """The fields that `version` carries in the tagged section."""
+    def tagged_fields(self, version: int) -> Iterator[Field]:
+        """Return the tagged fields of `version`."""
         return (f for f in self.fields if f.tag is not None and f.versions.contains(version))
 
-    def absent(self, version: int) -> Iterator[Field]:
-        """The fields that `version` lacks."""
+    def absent_fields(self, version: int) -> Iterator[Field]:
+        """Return the fields that `version` does not have."""
         return (f for f in self.fields if not f.versions.contains(version))

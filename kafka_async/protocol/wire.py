@@ -1,7 +1,7 @@
-"""Primitives of Kafka's wire format that codecs lean on: varints, tagged sections, limits.
+"""Primitives of Kafka's wire format: varints, tagged sections and limits.
 
-Everything here raises plain `ValueError` or `IndexError` on bytes that make no sense; `message.py`
-turns those into `DecodeError` or `EncodeError` in one place, where the message's name is known.
+The functions raise `ValueError` or `IndexError` on invalid bytes; `message.py` turns these into
+`DecodeError` or `EncodeError` with the name of the message.
 """
 
 from __future__ import annotations
@@ -13,38 +13,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""What a buffer may be: anything else is refused rather than guessed at.
-
-A field of records may also be given as a tuple of these, to be written one behind the other.
-"""
+"""Types of buffers. A field of records may also be a tuple of buffers, which are concatenated."""
 
 TaggedFields: TypeAlias = tuple[tuple[int, bytes], ...]
-"""Tagged fields this package's schema does not know, as (tag, payload) in the order of arrival."""
+"""Tagged fields that are not in the schema, as (tag, payload) in the order of the message."""
 
 ZERO_UUID: Final = UUID(int=0)
-"""Kafka's "no id": what a uuid field holds when nobody has set it."""
+"""Kafka's value for "no id", the default of uuid fields."""
 
 MAX_ELEMENTS: Final = 1_000_000
-"""Elements one array may claim to hold, whatever its frame's size."""
+"""Maximum number of elements of an array, for a frame of any size."""
 
 MAX_TAGS: Final = 10_000
-"""Tagged fields one structure may claim to hold."""
+"""Maximum number of tagged fields of a structure."""
 
 MAX_STRING: Final = 0x7FFF
-"""Bytes of UTF-8 in a string; a compact length could say more, but Kafka refuses it."""
+"""Maximum bytes of a string in UTF-8; Kafka refuses longer ones in the compact encoding too."""
 
 _MAX_TAG: Final = 0x7FFF_FFFF
 _MAX_UVARINT: Final = 0xFFFF_FFFF
 
-
 INT8: Final = (*range(128), *range(-128, 0))
-"""`INT8[byte]` is a byte as int8: shared numbers, where each its own would cost 28 bytes."""
+"""`INT8[byte]` is a byte as int8; new int objects would take 28 bytes each."""
 
 
 class _Varints(dict[int, bytes]):
-    """Encoded unsigned varints by value: the common small ones kept, others made when asked for.
+    """Maps values to encoded unsigned varints: those below 128 are stored, others computed.
 
-    Subscripting is the fastest way from a length to its bytes without a branch in generated code.
+    Generated code uses a subscript because it is faster than a call or a branch.
     """
 
     def __init__(self, limit: int) -> None:
@@ -70,11 +66,11 @@ STRING_LENGTH: Final = _Varints(MAX_STRING + 1)
 
 
 def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and the position after it.
+    """Read the unsigned varint at `position`; return it and the position after it.
 
     Raises:
-        ValueError: more than 32 bits, or more than five bytes.
-        IndexError: the buffer ends first.
+        ValueError: the varint has more than 32 bits or more than five bytes.
+        IndexError: the buffer ends within the varint.
     """
     value = shift = 0
     while shift < 35:
@@ -90,10 +86,10 @@ def read_uvarint(buffer: BytesLike, position: int) -> tuple[int, int]:
 
 
 def write_tagged(fields: Iterable[tuple[int, bytes]]) -> bytes:
-    """A whole tagged section: count, then each (tag, payload) in ascending order of tags.
+    """Encode a tagged section: the count, then the fields in ascending order of tags.
 
     Raises:
-        ValueError: the same tag twice.
+        ValueError: two fields have the same tag.
     """
     ordered = sorted(fields)
     parts = [UVARINT[len(ordered)]]
@@ -107,21 +103,25 @@ def write_tagged(fields: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def read_tag_count(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """The number of tagged fields that follow, and the position of the first."""
+    """Read the number of tagged fields; return it and the position of the first field."""
     count, position = read_uvarint(buffer, position)
-    # The smallest tagged field has two bytes: its tag and a size of zero.
+    # A tagged field has at least two bytes: its tag and a size of zero.
     if count > MAX_TAGS or count * 2 > len(buffer) - position:
         raise ValueError(f"{count} tagged fields in {len(buffer) - position} bytes")
     return count, position
 
 
 def read_tag(buffer: BytesLike, position: int, last: int) -> tuple[int, int, int]:
-    """One tagged field's tag, where its payload begins and where it ends.
+    """Read a tag and a size; return the tag and the positions of the payload's begin and end.
 
     Args:
-        buffer: what is being read.
-        position: where the tag stands.
-        last: the tag before it, -1 for the first; KIP-482 wants them in ascending order.
+        buffer: the message.
+        position: the position of the tag.
+        last: the previous tag, -1 for the first; KIP-482 requires ascending order.
+
+    Raises:
+        ValueError: the tag is out of order or too large, or the payload exceeds the buffer.
+        IndexError: the buffer ends within the tag or the size.
     """
     tag, position = read_uvarint(buffer, position)
     if tag <= last:
@@ -136,7 +136,7 @@ def read_tag(buffer: BytesLike, position: int, last: int) -> tuple[int, int, int
 
 
 def skip_tags(buffer: BytesLike, position: int) -> int:
-    """The position after a tagged section of which nothing is wanted."""
+    """Return the position after a tagged section, ignoring its fields."""
     count, position = read_tag_count(buffer, position)
     tag = -1
     for _ in range(count):
@@ -145,7 +145,7 @@ def skip_tags(buffer: BytesLike, position: int) -> int:
 
 
 def read_unknown_tags(buffer: BytesLike, position: int, count: int) -> tuple[TaggedFields, int]:
-    """`count` tagged fields of which none is known, raw, and the position after them."""
+    """Read `count` tagged fields; return them undecoded, and the position after them."""
     fields: list[tuple[int, bytes]] = []
     tag = -1
     for _ in range(count):
@@ -155,31 +155,31 @@ def read_unknown_tags(buffer: BytesLike, position: int, count: int) -> tuple[Tag
     return tuple(fields), position
 
 
-def octets(value: BytesLike) -> BytesLike:
-    """`value` as something whose `len` is its size in bytes, without copying it.
+def as_buffer(value: BytesLike) -> BytesLike:
+    """Return `value`, without a copy, as a buffer whose `len` is its size in bytes.
 
     Raises:
-        TypeError: not bytes, bytearray or memoryview (or another buffer).
+        TypeError: `value` is not a buffer.
     """
     return value if isinstance(value, bytes | bytearray) else memoryview(value).cast("B")
 
 
-def pieces(value: BytesLike | tuple[BytesLike, ...]) -> tuple[BytesLike, ...]:
-    """The buffers that records lie in, one behind the other, each as `octets` gives it.
+def as_buffers(value: BytesLike | tuple[BytesLike, ...]) -> tuple[BytesLike, ...]:
+    """Return the buffers of a field of records, each as `as_buffer` returns it.
 
     Raises:
-        TypeError: as `octets`.
+        TypeError: `value`, or an item of it, is not a buffer.
     """
-    return tuple(map(octets, value)) if isinstance(value, tuple) else (octets(value),)
+    return tuple(map(as_buffer, value)) if isinstance(value, tuple) else (as_buffer(value),)
 
 
 def too_large(size: int) -> ValueError:
-    """The complaint about a message whose objects would take too much memory."""
+    """Return the error of a message that would take too much memory."""
     return ValueError(f"{size} bytes would take more memory than a message of that size may")
 
 
-def bad_length(field: str, length: int, remaining: int) -> ValueError:
-    """The complaint about a length prefix that cannot be true."""
+def invalid_length(field: str, length: int, remaining: int) -> ValueError:
+    """Return the error of a length prefix that is negative or exceeds the buffer."""
     if length == -1:
         return ValueError(f"{field} is null, which this version does not allow")
     return ValueError(f"{field} claims {length} bytes or elements with {remaining} bytes left")

@@ -1,4 +1,4 @@
-"""A peer that does what KAFKA_ASYNC_PLANTED says: its work, or something wrong on purpose."""
+"""A peer that fails on purpose in the way that KAFKA_ASYNC_PLANTED names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def produce(task: Task) -> Figures:
     if PLANTED == "loses a record":
         task = replace(task, records=task.records - 1)
     if PLANTED == "invents values":
-        task = replace(task, compression="lz4")  # those values look otherwise
+        task = replace(task, compression="lz4")  # these values differ
     return replace(await kafka_async_peer.produce(task), records=task.records)
 
 

@@ -1,4 +1,4 @@
-"""Runs with the figures that a test needs."""
+"""Runs with given figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the whole way, with few records, on the embedded cluster."""
+"""`python -m benchmarks` with few records on the embedded cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import rounds
-from benchmarks.contenders import (
+from benchmarks.clients import (
     JAVA,
     OURS,
     PEERS,
@@ -36,7 +36,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["--backend", "embedded", "--scale", "0.002", "--rounds", "1", *output]
 
 
-def test_a_part_is_measured_written_and_gone_on_with(
+def test_measures_writes_and_resumes_selected_cases(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments += ["--peers", PLAIN, "--only", "produce-100", "consume-100-batches", "round-trip"]
@@ -50,7 +50,7 @@ def test_a_part_is_measured_written_and_gone_on_with(
         ("round-trip", "", 8),
     ]
     assert (tmp_path / "bench_part.png").exists()
-    assert not (tmp_path / "results").exists()  # they are those of whole runs
+    assert not (tmp_path / "results").exists()  # only for complete runs
 
     def start(_: object) -> Backend:
         raise AssertionError("everything was measured")
@@ -60,7 +60,7 @@ def test_a_part_is_measured_written_and_gone_on_with(
     assert json.loads((tmp_path / "bench_part.json").read_text()) == document
 
 
-def test_ctrl_c_keeps_what_was_measured(
+def test_interrupt_keeps_results(
     arguments: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -78,7 +78,7 @@ def test_ctrl_c_keeps_what_was_measured(
     monkeypatch.setattr(rounds.topics, "tally", sent_eight)
     arguments += ["--peers", f"{PLAIN},aiokafka", "--only", "round-trip"]
     assert program.main(arguments) == 1
-    assert "interrupted; --resume goes on from here" in capsys.readouterr().err
+    assert "interrupted; use --resume to continue" in capsys.readouterr().err
     [row] = json.loads((tmp_path / "bench_part.json").read_text())["rows"]
     assert row["peer"] == PLAIN
 
@@ -87,7 +87,7 @@ async def sent_eight(*_: object) -> rounds.Tally:
     return rounds.Tally(8, 0)
 
 
-def test_versions_of_python_are_a_table_of_their_own(
+def test_python_versions_have_separate_table(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[tuple[str, str]] = []
@@ -110,7 +110,7 @@ def test_versions_of_python_are_a_table_of_their_own(
     assert f"| kafka_async, Python {THIS_PYTHON} | 9 |" in page
 
 
-def test_a_table_has_its_own_clients(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_have_different_clients(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program.main(["--pythons", "--defaults"])
     assert "not allowed with argument" in capsys.readouterr().err
@@ -120,7 +120,7 @@ def test_a_table_has_its_own_clients(capsys: pytest.CaptureFixture[str]) -> None
     assert not any(PEERS[name].python for name in program.parse([]).peers)
 
 
-def test_a_wrong_result_is_exit_code_1(
+def test_wrong_result_exits_with_1(
     arguments: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -140,7 +140,7 @@ def missing() -> str:
 
 
 @pytest.mark.parametrize("step", ["requires", "prepare"])
-def test_who_is_missing_is_named_and_not_started(
+def test_names_missing_client_and_does_not_start_it(
     step: str,
     arguments: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -149,13 +149,13 @@ def test_who_is_missing_is_named_and_not_started(
     lacking: dict[str, Any] = {step: missing}
     monkeypatch.setitem(PEERS, "aiokafka", replace(PEERS["aiokafka"], **lacking))
     assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 1
-    shown = capsys.readouterr()
-    assert shown.err.endswith("nothing was measured\n")
-    assert "missing:\n\n- aiokafka: install it\n" in shown.out
-    assert "round 1" not in shown.err
+    output = capsys.readouterr()
+    assert output.err.endswith("nothing was measured\n")
+    assert "missing:\n\n- aiokafka: install it\n" in output.out
+    assert "round 1" not in output.err
 
 
-def test_a_peer_whose_module_is_not_there_is_missing() -> None:
+def test_peer_without_module_is_missing() -> None:
     assert Peer("a", "A", "benchmarks.peers.no_such_peer").missing() == (
         "there is no module benchmarks.peers.no_such_peer"
     )
@@ -170,7 +170,7 @@ def test_a_peer_whose_module_is_not_there_is_missing() -> None:
         ("--backend", "foo", "no Kafka backend 'foo'"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
+def test_refuses_invalid_options(
     option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -178,7 +178,7 @@ def test_what_cannot_be_measured_is_refused(
     assert words in capsys.readouterr().err
 
 
-def test_a_client_that_failed_is_exit_code_1(
+def test_failed_client_exits_with_1(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def launch(*_: object) -> Figures:
@@ -189,7 +189,7 @@ def test_a_client_that_failed_is_exit_code_1(
     assert capsys.readouterr().err.endswith(f"failed: {PLAIN} in produce-100\n")
 
 
-def test_without_a_broker_one_line_says_what_to_do(
+def test_error_without_broker_says_what_to_do(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lacking(*_: object) -> Backend:
@@ -211,7 +211,7 @@ def test_without_a_broker_one_line_says_what_to_do(
         (["--only", "produce-100,idle,nothing"], "--only: there is no case nothing; there are "),
     ],
 )
-def test_an_unknown_name_is_refused(
+def test_refuses_unknown_name(
     option: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -227,7 +227,7 @@ def test_an_unknown_name_is_refused(
         ["--only", "round-trip", "--only=produce-100", "--peers", f"{PLAIN},", "aiokafka,"],
     ],
 )
-def test_names_are_taken_with_commas_and_with_spaces(
+def test_accepts_names_with_commas_and_spaces(
     chosen: list[str],
     arguments: list[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""The tables of cases and targets fit each other and the clients."""
+"""Consistency of the tables of cases, targets and clients."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import specials
+from benchmarks import special_cases
 from benchmarks.cases import ALL_CASES, CASES, PYTHON_CASES, Case, Contender
-from benchmarks.contenders import JAVA, OURS, PEERS, PLAIN, PYTHONS, THIS_PYTHON, on_python
+from benchmarks.clients import JAVA, OURS, PEERS, PLAIN, PYTHONS, THIS_PYTHON, on_python
 from benchmarks.targets import (
     DEFAULT_TARGETS,
     PYTHON_TARGETS,
@@ -25,15 +25,15 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 @pytest.mark.parametrize("case", ALL_CASES.values(), ids=list(ALL_CASES))
-def test_all_contenders_of_a_case_have_records_for_about_a_second(case: Case) -> None:
+def test_contenders_have_records_for_about_a_second(case: Case) -> None:
     for contender in case.contenders:
         records = case.records(contender)
         assert 20 <= records <= 10_000_000
-        assert case.operations or records % 1_000 == 0  # so each value occurs as often
+        assert case.operations or records % 1_000 == 0  # each value occurs equally often
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_a_case_is_about_both_kernels(case: Case) -> None:
+def test_case_has_both_kernels(case: Case) -> None:
     peers = {contender.peer for contender in case.contenders}
     assert {OURS, PLAIN} <= peers <= set(PEERS)
 
@@ -43,7 +43,7 @@ def test_a_case_is_about_both_kernels(case: Case) -> None:
     [*TARGETS, *DEFAULT_TARGETS, *PYTHON_TARGETS],
     ids=lambda target: f"{target.what}, {target.against}",
 )
-def test_a_target_is_about_contenders_of_its_case(target: Target) -> None:
+def test_target_has_contenders_of_its_case(target: Target) -> None:
     contenders = ALL_CASES[target.case].contenders
     assert Contender(target.ours, target.way) in contenders
     assert set(target.against) <= {contender.peer for contender in contenders}
@@ -51,30 +51,32 @@ def test_a_target_is_about_contenders_of_its_case(target: Target) -> None:
         assert Contender(target.against[0], target.against_way) in contenders
 
 
-def test_cases_are_told_apart_by_size_keys_and_compression() -> None:
+def test_produce_cases_differ_in_size_keys_or_compression() -> None:
     produced = [case for case in CASES.values() if case.name.startswith("produce-")]
     shapes = {(case.size, case.keyed, case.compression) for case in produced}
     assert len(produced) == len(shapes) == 12
 
 
-def test_at_the_defaults_no_client_is_measured_twice_in_the_same_way() -> None:
-    tuned, untuned = (CASES["produce-100"].taking_part(tuned=tuned) for tuned in (True, False))
+def test_defaults_table_has_no_equal_calls_of_a_client() -> None:
+    tuned, untuned = (
+        CASES["produce-100"].contenders_of_table(tuned=tuned) for tuned in (True, False)
+    )
     assert set(tuned) - set(untuned) == {
         Contender("confluent", "callbacks"),
         Contender("java", "program"),
     }
-    keyed = CASES["produce-100-keyed"].taking_part(tuned=False)
-    assert Contender("java", "program") in keyed  # which is the only one there
+    keyed = CASES["produce-100-keyed"].contenders_of_table(tuned=False)
+    assert Contender("java", "program") in keyed  # the only call of the client
 
 
-def test_a_part_of_the_records_is_asked_for_by_scale() -> None:
+def test_scale_reduces_number_of_records() -> None:
     case, contender = CASES["produce-100"], Contender(OURS, "enqueue")
     assert case.records(contender, 0.5) == case.records(contender) // 2
     assert case.records(contender, 0.0) == 1_000
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_each_version_of_python_has_the_same_contenders_and_targets(version: str) -> None:
+def test_python_versions_have_same_contenders_and_targets(version: str) -> None:
     for case in PYTHON_CASES.values():
         ways = [each.way for each in case.contenders if each.peer == on_python(OURS, version)]
         assert ways == [
@@ -92,7 +94,7 @@ def test_each_version_of_python_has_the_same_contenders_and_targets(version: str
     assert {each.case for each in mine} == set(PYTHON_CASES)
 
 
-def test_a_client_runs_on_the_python_that_it_is_about() -> None:
+def test_client_runs_on_its_python_version() -> None:
     assert PEERS[OURS].interpreter == PEERS[JAVA].interpreter == sys.executable
     assert PEERS[on_python(OURS, THIS_PYTHON)].interpreter == sys.executable
     others = [version for version in PYTHONS if version != THIS_PYTHON]
@@ -102,13 +104,13 @@ def test_a_client_runs_on_the_python_that_it_is_about() -> None:
     ]
 
 
-def test_cases_of_one_table_are_not_in_the_other() -> None:
+def test_defaults_only_case_is_not_in_tuned_table() -> None:
     assert not CASES["lone-send"].tuned
     assert "lone-send" not in {target.case for target in TARGETS}
     assert "lone-send" in {target.case for target in comparisons(tuned=False)}
 
 
-def test_each_row_behind_at_the_defaults_has_a_reason() -> None:
+def test_each_row_behind_in_defaults_table_has_reason() -> None:
     document = json.loads((RESULTS / "bench_defaults.json").read_text())
     titles = {case.title: case.name for case in CASES.values()}
     behind = {
@@ -117,5 +119,5 @@ def test_each_row_behind_at_the_defaults_has_a_reason() -> None:
     assert behind == set(REASONS), "each row behind has a reason in targets.REASONS, others none"
 
 
-def test_each_special_case_has_a_line_for_when_it_is_not_measured() -> None:
-    assert sorted(SPECIAL) == sorted(specials.names())
+def test_each_special_case_has_title_and_goal() -> None:
+    assert sorted(SPECIAL) == sorted(special_cases.names())

@@ -1,4 +1,4 @@
-"""The special case of fairness, in miniature."""
+"""The special case of fairness, with few records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.wire_cases import WrongResultError
 from kafka_async.embedded import run_in_thread
 
 
-def test_the_longest_turn_of_each_case_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_longest_iteration_of_each_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairness, "RECORDS", 1000)
     monkeypatch.setattr(fairness, "CASES", (fairness.CASES[0], fairness.CASES[-1]))
     monkeypatch.setattr(fairness, "CLIENTS", {"kafka_async": "kafka_async_peer"})
@@ -25,11 +25,11 @@ def test_the_longest_turn_of_each_case_is_measured(monkeypatch: pytest.MonkeyPat
     assert goal["figure"] == max(row["median"] for row in result["rows"])
 
 
-def test_a_client_that_moved_too_few_records_has_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_result_with_too_few_records(monkeypatch: pytest.MonkeyPatch) -> None:
     def finish(*_: object) -> list[dict[str, Any]]:
         return [{"ms": 1.0, "records": 999, "settings": {}}]
 
     monkeypatch.setattr(processes, "finish", finish)
     monkeypatch.setattr(processes, "start", finish)
     with run_in_thread() as cluster, pytest.raises(WrongResultError, match="999 of 1000 records"):
-        fairness.hold("kafka_async", cluster.bootstrap_servers, fairness.CASES[0], 1000)
+        fairness.run_client("kafka_async", cluster.bootstrap_servers, fairness.CASES[0], 1000)

@@ -1,4 +1,4 @@
-"""What a result says of where it was made."""
+"""Description of the machine of a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def version(name: str) -> str:
     return "1.0"
 
 
-def test_a_missing_uvloop_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_missing_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", version)
     context = machine.describe("embedded")
     assert "uvloop not installed (asyncio's own loop)" in machine.sentence(context)
@@ -30,7 +30,7 @@ async def running() -> str:
     return type(asyncio.get_running_loop()).__module__
 
 
-def test_clients_run_on_asyncios_loop_where_there_is_no_uvloop(
+def test_clients_run_on_asyncio_without_uvloop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (loop.name(), loop.run(running())) == ("uvloop", "uvloop")
@@ -39,15 +39,15 @@ def test_clients_run_on_asyncios_loop_where_there_is_no_uvloop(
     assert loop.run(running()).startswith("asyncio.")
 
 
-def test_a_checkout_with_changes_is_not_called_by_its_commit_alone(
+def test_revision_mentions_uncommitted_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answers = {"rev-parse": "abc1234", "status": " M kafka_async/clock.py"}
+    outputs = {"rev-parse": "abc1234", "status": " M kafka_async/clock.py"}
 
     def git(command: str, *_: str) -> str:
-        return answers[command]
+        return outputs[command]
 
     monkeypatch.setattr(machine, "_git", git)
     assert machine.describe("embedded")["revision"] == "abc1234 with changes"
-    answers["status"] = ""
+    outputs["status"] = ""
     assert machine.describe("embedded")["revision"] == "abc1234"

@@ -1,4 +1,4 @@
-"""What the other clients' processes send and read is all of it, and what they say of it is so."""
+"""The benchmark peers of other clients send and read all records, and report correct figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def java(record_testsuite_property: Callable[[str, object], None]) -> None:
-    """Java and the jars of its tools; without them nothing here runs, and in CI it fails."""
+    """Skip the tests, or fail in CI, without Java and the jars of its tools."""
     try:
         java_peer.prepare()
     except BackendUnavailableError as error:
@@ -66,7 +66,7 @@ def java(record_testsuite_property: Callable[[str, object], None]) -> None:
         ("raw_socket", "send_batch", True, "zstd"),
     ],
 )
-def test_all_that_a_peer_sent_is_there(
+def test_peer_sends_all_records(
     peer: str, way: str, keyed: bool, compression: str, bootstrap: str
 ) -> None:
     topic = asyncio.run(topics.create(bootstrap))
@@ -100,7 +100,7 @@ def test_all_that_a_peer_sent_is_there(
         ("raw_socket", "batches"),
     ],
 )
-def test_a_peer_reads_all_that_is_there(peer: str, way: str, bootstrap: str) -> None:
+def test_peer_reads_all_records(peer: str, way: str, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))
     filled = topics.fill(bootstrap, topic, RECORDS, 100, keyed=False, compression="none")
     asyncio.run(filled)
@@ -113,14 +113,14 @@ def test_a_peer_reads_all_that_is_there(peer: str, way: str, bootstrap: str) -> 
 @pytest.mark.parametrize(
     ("way", "keyed", "compression"), [("enqueue", True, "lz4"), ("program", False, "none")]
 )
-def test_all_that_the_java_program_sent_is_there(
+def test_java_program_sends_all_records(
     way: str, keyed: bool, compression: str, java: None, bootstrap: str
 ) -> None:
-    test_all_that_a_peer_sent_is_there("java", way, keyed, compression, bootstrap)
+    test_peer_sends_all_records("java", way, keyed, compression, bootstrap)
 
 
 @pytest.mark.slow
-def test_the_java_tools_count_right(java: None, bootstrap: str) -> None:
+def test_java_tools_report_number_of_records(java: None, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))
     task = Task("produce", bootstrap, topic, "enqueue", records=200_000)
     sent = launch(Contender("java", "enqueue"), task)
@@ -143,7 +143,7 @@ def test_the_java_tools_count_right(java: None, bootstrap: str) -> None:
         ("raw_socket", "round_trip"),
     ],
 )
-def test_a_peer_times_single_records(peer: str, kind: str, bootstrap: str) -> None:
+def test_peer_measures_latency_of_single_records(peer: str, kind: str, bootstrap: str) -> None:
     topic = asyncio.run(topics.create(bootstrap))
     task = Task(kind, bootstrap, topic, records=50, rate=1_000.0)
     figures = launch(Contender(peer), task)
@@ -153,14 +153,14 @@ def test_a_peer_times_single_records(peer: str, kind: str, bootstrap: str) -> No
     assert asyncio.run(topics.tally(bootstrap, topic)).records == 50
 
 
-def test_a_late_operation_does_not_delay_those_after_it() -> None:
+def test_late_operation_does_not_delay_later_ones() -> None:
     clock = iter([0.0, 0.0, 0.25, 0.25, 0.25])
     waits: list[float] = []
     assert list(paced(4, 10.0, lambda: next(clock), waits.append)) == [0, 1, 2, 3]
-    assert waits == [pytest.approx(0.05)]  # the last, due at 0.3; two were late
+    assert waits == [pytest.approx(0.05)]  # the last one, due at 0.3; two were late
 
 
-# -- what Kafka's tools print ---------------------------------------------------------------------
+# -- output of Kafka's tools ----------------------------------------------------------------------
 
 PRODUCER = [
     "480000000 77636\tWarmup first 300000 records. Steady state results will print after the "
@@ -188,7 +188,7 @@ CONSUMER = [
 ]
 
 
-def test_of_the_producer_tool_the_steady_state_counts() -> None:
+def test_reads_steady_state_of_producer_tool() -> None:
     found = read_producer_lines(read_lines("\n".join(PRODUCER)))
     assert found.records == 300_000
     assert found.records / found.seconds == pytest.approx(194_678.780013)
@@ -196,7 +196,7 @@ def test_of_the_producer_tool_the_steady_state_counts() -> None:
     assert found.peak_mb == 365_476 * 1024 / 1e6
 
 
-def test_of_the_consumer_tool_the_time_of_fetching_counts() -> None:
+def test_reads_fetch_time_of_consumer_tool() -> None:
     found = read_consumer_lines(read_lines("\n".join(CONSUMER)))
     assert found.records == 3_000_000
     assert found.records / found.seconds == pytest.approx(2_225_519.2878)
@@ -205,14 +205,14 @@ def test_of_the_consumer_tool_the_time_of_fetching_counts() -> None:
 
 @pytest.mark.parametrize("read", [read_producer_lines, read_consumer_lines])
 @pytest.mark.parametrize("printed", ["", "1 1\tException in thread main\n"])
-def test_a_tool_that_prints_something_else_is_an_error(
+def test_unexpected_output_of_tool_raises(
     read: Callable[[list[Line]], object], printed: str
 ) -> None:
-    with pytest.raises(ToolError, match=r"perf-test.*: (it printed nothing|Exception)"):
+    with pytest.raises(ToolError, match=r"perf-test.*: (no output|Exception)"):
         read(read_lines(printed))
 
 
-def test_without_java_there_is_one_line_that_says_what_to_install() -> None:
+def test_error_without_java_names_package_to_install() -> None:
     task = json.dumps(asdict(Task("produce", "localhost:1", "topic", "enqueue")))
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.peers.java_peer", task],

@@ -1,4 +1,4 @@
-"""Targets are met or not by the medians; the rounds say how far that can be trusted."""
+"""Results of targets: verdicts by medians, and their reliability by rounds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.cases import CASES
-from benchmarks.contenders import JAVA, OURS, PLAIN, RAW
-from benchmarks.outcomes import Outcome, is_met, of_specials, outcomes, summary
+from benchmarks.clients import JAVA, OURS, PLAIN, RAW
+from benchmarks.outcomes import Outcome, is_met, outcomes, special_outcomes, summary
 from benchmarks.report import rows
 from benchmarks.special.results import Goal, Result
 from benchmarks.targets import TARGETS, Figure, Group, Target, Wanted
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from benchmarks.rounds import Run
 
 
-def judge(measured: list[Run], what: str, group: Group = Group.MAIN) -> list[Outcome]:
-    """What came of the targets of that title."""
+def outcomes_of(measured: list[Run], what: str, group: Group = Group.MAIN) -> list[Outcome]:
+    """Return the outcomes of the targets with a title."""
     reached = outcomes(TARGETS, rows(measured))
     return [one for one in reached if (one.what, one.group) == (what, group.value)]
 
@@ -33,7 +33,7 @@ def judge(measured: list[Run], what: str, group: Group = Group.MAIN) -> list[Out
         (Wanted.ABOVE, 60.0, 160.0, 161.0),
     ],
 )
-def test_a_target_is_met_up_to_its_limit(
+def test_target_is_met_up_to_its_limit(
     wanted: Wanted, limit: float, just: float, no_more: float
 ) -> None:
     target = Target("a case", CASE, "enqueue", ("aiokafka",), Figure.RATE, wanted, limit)
@@ -43,7 +43,7 @@ def test_a_target_is_met_up_to_its_limit(
 
 def test_targets_are_met_not_met_or_open() -> None:
     measured = [*runs(OURS, [1.0]), *runs("aiokafka", [8.0]), *runs("confluent", [1.9])]
-    found = {one.against: one for one in judge(measured, "produce 100 B, enqueue")}
+    found = {one.against: one for one in outcomes_of(measured, "produce 100 B, enqueue")}
     assert found["aiokafka"].met is True
     assert found["confluent-kafka"].met is False
     assert found["confluent-kafka"].reached == "1.90x"
@@ -55,50 +55,50 @@ def test_targets_are_met_not_met_or_open() -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs", "by_round", "verdict"),
     [
-        # Medians of 8.0 against 1.0: 8 times as fast, as wanted, in each round or not.
+        # Medians of 8.0 and 1.0: 8 times as fast, which is the target, in all rounds or not.
         ([1.0, 1.0, 1.0], [8.0, 8.0, 9.0], "8.00 (8.00 - 9.00)", "met"),
         ([1.0, 1.0, 1.0], [7.0, 8.0, 9.0], "8.00 (7.00 - 9.00)", "met, within noise"),
         ([1.0, 1.0, 1.0], [7.0, 7.5, 9.0], "7.50 (7.00 - 9.00)", "not met, within noise"),
         ([1.0, 1.0, 1.0], [6.0, 7.0, 7.5], "7.00 (6.00 - 7.50)", "not met"),
-        # Both are slow in the same round, which the medians alone do not show.
+        # Both are slow in the same round, which the medians do not show.
         ([1.0, 9.0, 1.0], [8.5, 76.5, 8.5], "8.50 (8.50 - 8.50)", "met"),
         ([1.0], [9.0], "9.00 (9.00 - 9.00)", "met, one round"),
     ],
 )
-def test_rounds_say_how_far_the_verdict_of_the_medians_can_be_trusted(
+def test_verdict_mentions_rounds_that_contradict_it(
     ours: list[float], theirs: list[float], by_round: str, verdict: str
 ) -> None:
     measured = [*runs(OURS, ours), *runs("aiokafka", theirs)]
     [outcome] = [
-        one for one in judge(measured, "produce 100 B, enqueue") if one.against == "aiokafka"
+        one for one in outcomes_of(measured, "produce 100 B, enqueue") if one.against == "aiokafka"
     ]
     assert (outcome.by_round, outcome.verdict) == (by_round, verdict)
 
 
-def test_a_round_that_only_one_of_them_has_is_no_pair() -> None:
+def test_compares_only_rounds_of_both_clients() -> None:
     [first, second, third] = runs("aiokafka", [9.0, 1.0, 9.0])
     measured = [*runs(OURS, [1.0, 1.0, 1.0]), first, third]
     [outcome] = [
-        one for one in judge(measured, "produce 100 B, enqueue") if one.against == "aiokafka"
+        one for one in outcomes_of(measured, "produce 100 B, enqueue") if one.against == "aiokafka"
     ]
     assert outcome.by_round == "9.00 (9.00 - 9.00)"
     assert second.number == 2
 
 
-def test_the_best_peer_is_the_one_that_counts_and_who_is_missing_is_named() -> None:
+def test_compares_with_best_peer_and_names_missing_ones() -> None:
     case = "consume-100"
     seconds = {OURS: 1.0, "aiokafka": 9.0, "confluent": 3.0, "kafka_python": 20.0, JAVA: 0.1}
     measured = [
         run for peer, each in seconds.items() for run in runs(peer, [each], way="poll", case=case)
     ]
-    poll = judge(measured, "consume 100 B, poll")
+    poll = outcomes_of(measured, "consume 100 B, poll")
     assert [(one.against, one.reached, one.met) for one in poll] == [
         ("confluent-kafka (confluent-kafka asyncio not measured)", "3.00x", True),
         ("Java tool", "0.10x", False),
     ]
 
 
-def test_the_best_call_of_the_best_peer_counts_where_any_may() -> None:
+def test_compares_with_best_call_of_best_peer() -> None:
     case = "produce-1k"
     measured = [
         *runs(OURS, [1.0], case=case),
@@ -107,20 +107,20 @@ def test_the_best_call_of_the_best_peer_counts_where_any_may() -> None:
         *runs(JAVA, [3.0], case=case),
         *runs(JAVA, [1.1], way="program", case=case),
     ]
-    [rate] = judge(measured, "produce 1 KiB, best peer")
+    [rate] = outcomes_of(measured, "produce 1 KiB, best peer")
     assert rate.against.startswith("Java tool, program (")
     assert (rate.reached, rate.met) == ("1.10x", False)
-    [cpu] = judge(measured, "produce 1 KiB", Group.CPU)
+    [cpu] = outcomes_of(measured, "produce 1 KiB", Group.CPU)
     assert (cpu.reached, cpu.met) == ("0.91x", True)  # CPU is half of the time of each
 
 
-def test_latency_targets_are_differences_to_the_raw_socket() -> None:
+def test_latency_target_is_difference_from_raw_socket() -> None:
     measured = [
         *trips(OURS, [110.0, 90.0]),
         *trips(RAW, [40.0, 40.0]),
         *trips("aiokafka", [150.0, 150.0]),
     ]
-    found = judge(measured, "round trip, back to back")
+    found = outcomes_of(measured, "round trip, back to back")
     to_socket, to_peers = found[0], found[1]
     assert to_socket.against == "raw socket (the limit)"
     assert (to_socket.reached, to_socket.by_round) == ("+60 us", "+60 (+50 to +70)")
@@ -128,16 +128,16 @@ def test_latency_targets_are_differences_to_the_raw_socket() -> None:
     assert to_peers.met is True
 
 
-def test_plain_python_is_held_against_kafka_python_in_each_case_of_both() -> None:
+def test_compares_plain_python_with_kafka_python() -> None:
     title = CASES["produce-1k-keyed-lz4"].title
-    assert [one.verdict for one in judge([], title, Group.PLAIN)] == ["open"]
+    assert [one.verdict for one in outcomes_of([], title, Group.PLAIN)] == ["open"]
     case = "produce-1k-keyed-lz4"
     measured = [*runs(PLAIN, [2.0, 2.0], case=case), *runs("kafka_python", [1.0, 1.0], case=case)]
-    [outcome] = judge(measured, title, Group.PLAIN)
+    [outcome] = outcomes_of(measured, title, Group.PLAIN)
     assert (outcome.reached, outcome.verdict) == ("0.50x", "not met")
 
 
-def test_no_case_with_other_clients_is_without_a_line_beside_all_of_them() -> None:
+def test_each_case_is_compared_with_all_other_clients() -> None:
     others = {"aiokafka", "confluent", "confluent_asyncio", "kafka_python", JAVA}
     for case in [each for each in CASES.values() if each.tuned]:
         present = {contender.peer for contender in case.contenders} & others
@@ -148,17 +148,17 @@ def test_no_case_with_other_clients_is_without_a_line_beside_all_of_them() -> No
         assert cpu == ([] if case.operations or not present else [present]), case.name
 
 
-def test_without_a_target_it_says_who_is_ahead() -> None:
+def test_comparison_without_target_is_ahead_or_behind() -> None:
     case, title = "produce-1k-lz4", CASES["produce-1k-lz4"].title
     measured = [*runs(OURS, [2.0, 2.0], case=case), *runs("confluent", [1.0, 1.0], case=case)]
-    [outcome] = judge(measured, title, Group.INFORMATION)
+    [outcome] = outcomes_of(measured, title, Group.INFORMATION)
     assert (outcome.reached, outcome.wanted, outcome.verdict) == ("0.50x", "no target", "behind")
     measured = [*trips(OURS, [2.0, 3.0]), *trips("confluent", [9.0, 2.0])]
-    [outcome] = judge(measured, CASES["round-trip"].title, Group.INFORMATION)
+    [outcome] = outcomes_of(measured, CASES["round-trip"].title, Group.INFORMATION)
     assert outcome.verdict == "ahead, within noise"
 
 
-def test_a_goal_of_a_special_case_is_judged_by_its_rounds_too() -> None:
+def test_verdict_of_special_goal_considers_rounds() -> None:
     goals = [
         Goal("surely", 1.0, 2.0, "ms", low=0.5, high=1.5),
         Goal("hardly", 1.0, 2.0, "ms", low=0.5, high=2.5),
@@ -167,7 +167,7 @@ def test_a_goal_of_a_special_case_is_judged_by_its_rounds_too() -> None:
         Goal("once", 1.0, 2.0, "ms", low=1.0, high=1.0),
         Goal("the highest", 1.0, 2.0, "ms"),
     ]
-    found = of_specials({"idle": Result("idle", "idle", "", [], goals).plain()}, ["idle"])
+    found = special_outcomes({"idle": Result("idle", "idle", "", [], goals).plain()}, ["idle"])
     assert [(one.by_round, one.verdict) for one in found] == [
         ("(0.5 - 1.5)", "met"),
         ("(0.5 - 2.5)", "met, within noise"),
@@ -178,19 +178,19 @@ def test_a_goal_of_a_special_case_is_judged_by_its_rounds_too() -> None:
     ]
 
 
-def test_special_cases_that_were_not_run_are_open_if_they_were_wanted() -> None:
+def test_selected_special_cases_without_result_are_open() -> None:
     error: dict[str, object] = {"case": "memory", "error": "it took longer than 300 s"}
-    found = of_specials({"memory": error})
+    found = special_outcomes({"memory": error})
     assert {(one.what, one.reached) for one in found} >= {
         ("peak memory at full speed", "failed"),
         ("idle, 3 brokers", "not measured"),
     }
     assert {one.verdict for one in found} == {"open"}
-    assert of_specials({}, ["produce-100"]) == []
+    assert special_outcomes({}, ["produce-100"]) == []
 
 
-def test_a_summary_counts_what_is_met_is_not_and_is_open() -> None:
+def test_summary_counts_met_not_met_and_open() -> None:
     measured = [*runs(OURS, [1.0, 1.0]), *runs("aiokafka", [8.0, 9.0])]
     measured += runs("confluent", [1.9, 2.2])
-    reached = judge(measured, "produce 100 B, enqueue")
+    reached = outcomes_of(measured, "produce 100 B, enqueue")
     assert summary(reached) == "2 met (1 within noise), 0 not met, 2 open."

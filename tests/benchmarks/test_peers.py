@@ -1,4 +1,4 @@
-"""This project's clients in the benchmark do what each kind and way of a case says."""
+"""The benchmark peers of this project send and read the records of each case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.asyncio,
-    pytest.mark.may_block,  # pyarrow reads files when it is imported
+    pytest.mark.may_block,  # pyarrow reads files at import
 ]
 
 RECORDS = 3_000
@@ -35,7 +35,7 @@ def cluster() -> Iterator[BlockingCluster]:
 
 
 async def task(cluster: BlockingCluster, kind: str, **options: Any) -> Task:
-    """A case on a topic of its own."""
+    """Create a topic, and return a task for it."""
     topic = f"peers-{uuid.uuid4().hex[:8]}"
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS)])
@@ -50,8 +50,8 @@ async def run(case: Task) -> Figures:
     return figures
 
 
-async def sent_to(case: Task) -> list[Record]:
-    """What a topic holds, but for the record that a peer warms up with."""
+async def read_topic(case: Task) -> list[Record]:
+    """Read the records of a topic, without warm-up records."""
     partitions = [TopicPartition(case.topic, number) for number in range(PARTITIONS)]
     found: list[Record] = []
     async with Consumer(
@@ -66,31 +66,29 @@ async def sent_to(case: Task) -> list[Record]:
 @pytest.mark.parametrize("tuned", [True, False])
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("way", ["enqueue", "send_many", "send_batch", "send"])
-async def test_a_producer_sends_what_the_case_asks_for(
+async def test_producer_sends_records_of_case(
     cluster: BlockingCluster, way: str, keyed: bool, tuned: bool
 ) -> None:
     case = await task(cluster, "produce", way=way, keyed=keyed, tuned=tuned, concurrency=100)
     figures = await run(case)
-    arrived = await sent_to(case)
-    assert figures.records == len(arrived) == RECORDS
-    assert payload.checksum(r.value or b"" for r in arrived) == payload.expected(RECORDS, 100)
+    records = await read_topic(case)
+    assert figures.records == len(records) == RECORDS
+    assert payload.checksum(r.value or b"" for r in records) == payload.expected(RECORDS, 100)
     keys = list(islice(cycle(payload.keys()), RECORDS)) if keyed else [None] * RECORDS
-    assert sorted(r.key or b"" for r in arrived) == sorted(key or b"" for key in keys)
+    assert sorted(r.key or b"" for r in records) == sorted(key or b"" for key in keys)
 
 
 @pytest.mark.parametrize("way", ["enqueue", "send_many", "send_batch"])
-async def test_a_producer_compresses_if_the_case_says_so(
-    cluster: BlockingCluster, way: str
-) -> None:
+async def test_producer_compresses_records(cluster: BlockingCluster, way: str) -> None:
     case = await task(cluster, "produce", way=way, compression="zstd", size=1_000)
     figures = await run(case)
-    arrived = await sent_to(case)
-    wanted = payload.expected(RECORDS, 1_000, compressible=True)
-    assert figures.records == len(arrived) == RECORDS
-    assert payload.checksum(record.value or b"" for record in arrived) == wanted
+    records = await read_topic(case)
+    expected = payload.expected(RECORDS, 1_000, compressible=True)
+    assert figures.records == len(records) == RECORDS
+    assert payload.checksum(record.value or b"" for record in records) == expected
 
 
-async def test_the_options_of_a_case_are_those_that_the_figures_name(
+async def test_figures_have_options_of_client(
     cluster: BlockingCluster,
 ) -> None:
     tuned = await run(await task(cluster, "produce", way="enqueue", compression="lz4"))
@@ -115,30 +113,26 @@ async def filled(cluster: BlockingCluster, **options: Any) -> Task:
 
 @pytest.mark.parametrize("tuned", [True, False])
 @pytest.mark.parametrize("way", ["poll", "iterate", "batches", "arrow"])
-async def test_a_consumer_sees_every_record(
-    cluster: BlockingCluster, way: str, tuned: bool
-) -> None:
+async def test_consumer_reads_every_record(cluster: BlockingCluster, way: str, tuned: bool) -> None:
     figures = await run(await filled(cluster, way=way, tuned=tuned, verify=True))
     assert figures.records == RECORDS
     assert figures.checksum == payload.expected(RECORDS, 100)
 
 
 @pytest.mark.parametrize("way", ["poll", "iterate", "batches", "arrow"])
-async def test_a_timed_consumer_counts_and_takes_no_checksum(
-    cluster: BlockingCluster, way: str
-) -> None:
+async def test_timed_consumer_computes_no_checksum(cluster: BlockingCluster, way: str) -> None:
     figures = await run(await filled(cluster, way=way))
     assert (figures.records, figures.checksum) == (RECORDS, None)
 
 
 @pytest.mark.parametrize("rate", [0.0, 2_000.0])
 @pytest.mark.parametrize("kind", ["round_trip", "end_to_end"])
-async def test_latencies_are_measured_for_every_record(
+async def test_measures_latency_of_every_record(
     cluster: BlockingCluster, kind: str, rate: float
 ) -> None:
     case = await task(cluster, kind, records=200, rate=rate)
     figures = await run(case)
     latency = figures.latency_us or {}
-    assert figures.records == len(await sent_to(case)) == 200
+    assert figures.records == len(await read_topic(case)) == 200
     assert 0 < latency["p50"] <= latency["p99"] <= latency["p99.9"]
     assert figures.seconds > (199 / rate if rate else 0)

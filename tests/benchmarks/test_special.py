@@ -1,4 +1,4 @@
-"""The special cases run in miniature, and a wrong result is an error and no figure."""
+"""The special cases, with small inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated")
 
 SMALL = metadata.Shape(6, 3)
 MEMBERS = ["a", "b", "c"]
-SHARES = {
+ASSIGNMENT = {
     member: [(topic, number) for topic in SMALL.names] for number, member in enumerate(MEMBERS)
 }
 
@@ -34,7 +34,7 @@ def short_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_metadata_is_measured_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_metadata_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "SHAPES", (SMALL,))
     result = metadata.measure(None, 1)
     assert [row["client"] for row in result["rows"]] == [
@@ -49,7 +49,7 @@ def test_metadata_is_measured_of_every_client(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_a_client_that_does_not_know_every_leader_is_wrong(place: int) -> None:
+def test_missing_leader_raises(place: int) -> None:
     case, less = (metadata.cases(metadata.Shape(topics, 2))[0] for topics in (3, 2))
     contenders = list(case.contenders)
     contenders[place] = replace(contenders[place], run=less.contenders[place].run)
@@ -57,7 +57,7 @@ def test_a_client_that_does_not_know_every_leader_is_wrong(place: int) -> None:
         measure_case(replace(case, contenders=tuple(contenders)), 1)
 
 
-def test_assignors_are_measured_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_assignors_of_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignor, "SHAPE", SMALL)
     monkeypatch.setattr(assignor, "MEMBERS", 4)
     result = assignor.measure(None, 1)
@@ -67,38 +67,40 @@ def test_assignors_are_measured_of_every_client(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("shares", "even", "right"),
+    ("assignment", "even", "valid"),
     [
-        (SHARES, True, True),
-        ({**SHARES, "a": SHARES["a"][1:]}, False, False),
-        ({**SHARES, "a": [*SHARES["a"], SHARES["b"][0]]}, False, False),
-        ({**SHARES, "a": [*SHARES["a"], ("elsewhere", 0)]}, False, False),
-        ({"a": SHARES["a"], "b": SHARES["b"] + SHARES["c"]}, False, False),
-        ({"a": SHARES["a"], "b": SHARES["b"] + SHARES["c"], "c": []}, False, True),
-        ({"a": SHARES["a"], "b": SHARES["b"] + SHARES["c"], "c": []}, True, False),
+        (ASSIGNMENT, True, True),
+        ({**ASSIGNMENT, "a": ASSIGNMENT["a"][1:]}, False, False),
+        ({**ASSIGNMENT, "a": [*ASSIGNMENT["a"], ASSIGNMENT["b"][0]]}, False, False),
+        ({**ASSIGNMENT, "a": [*ASSIGNMENT["a"], ("elsewhere", 0)]}, False, False),
+        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"]}, False, False),
+        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"], "c": []}, False, True),
+        ({"a": ASSIGNMENT["a"], "b": ASSIGNMENT["b"] + ASSIGNMENT["c"], "c": []}, True, False),
     ],
-    ids=["right", "lost", "twice", "invented", "member lost", "uneven", "uneven but sticky"],
+    ids=["valid", "lost", "twice", "invented", "member lost", "uneven", "uneven but sticky"],
 )
-def test_each_partition_has_one_owner(shares: assignor.Shares, even: bool, right: bool) -> None:
-    assert assignor.right(shares, SMALL, MEMBERS, even=even) == right
+def test_valid_assignment_has_one_owner_per_partition(
+    assignment: assignor.Partitions, even: bool, valid: bool
+) -> None:
+    assert assignor.is_valid(assignment, SMALL, MEMBERS, even=even) == valid
 
 
 @pytest.mark.parametrize("wrong", [{"records": 9}, {"checksum": 1}])
-def test_what_is_read_back_from_many_topics_is_compared(wrong: dict[str, int]) -> None:
+def test_compares_records_read_from_many_topics(wrong: dict[str, int]) -> None:
     found = {"records": 10, "checksum": payload.expected(10, SIZE)}
     many_topics.check(found, 10)
     with pytest.raises(WrongResultError, match="10"):
         many_topics.check({**found, **wrong}, 10)
 
 
-def test_a_goal_is_met_in_its_own_direction() -> None:
+def test_goal_is_met_in_its_direction() -> None:
     assert Goal("time", 1, 2, "s").met
     assert not Goal("time", 3, 2, "s").met
     assert Goal("speed", 3, 2, "x", more_is_better=True).met
     assert not Goal("speed", 1, 2, "x", more_is_better=True).met
 
 
-def test_a_result_is_plain() -> None:
+def test_result_converts_to_json() -> None:
     lines = [row("ours", [3.0, 1.0, 2.0], "ms", ratio=1.0, what="it", settings={"linger_ms": 5})]
     result: dict[str, Any] = json.loads(
         json.dumps(Result("case", "A case", "nothing", lines, [Goal("g", 1, 2, "s")]).plain())
@@ -116,13 +118,13 @@ def test_a_result_is_plain() -> None:
     assert result["goals"][0]["met"] is True
 
 
-def test_the_memory_allowed_is_the_base_and_the_budgets() -> None:
+def test_memory_limit_is_sum_of_base_and_options() -> None:
     assert memory.limit("producer") == pytest.approx(40 + 32 * 2**20 / 1e6)
     assert memory.limit("consumer") == pytest.approx(40 + (64 + 128) * 2**20 / 1e6)
 
 
 @pytest.mark.slow
-def test_many_topics_are_written_and_read_back() -> None:
+def test_writes_and_reads_many_topics() -> None:
     with run_in_thread(brokers=1) as cluster:
         figures = many_topics.write(cluster.bootstrap_servers, many_topics.MANY, 20, 2_000)
     assert figures["seconds"] > 0
@@ -130,7 +132,7 @@ def test_many_topics_are_written_and_read_back() -> None:
 
 
 @pytest.mark.slow
-def test_every_client_idles() -> None:
+def test_measures_every_idle_client() -> None:
     with run_in_thread(brokers=idle.NEEDS_BROKERS) as cluster:
         spent = idle.spend(cluster.bootstrap_servers, 0.5)
     assert list(spent) == list(idle_client.CLIENTS)
@@ -138,31 +140,31 @@ def test_every_client_idles() -> None:
 
 
 @pytest.mark.slow
-def test_memory_is_measured_while_the_broker_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measures_memory_while_broker_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "SECONDS", 1.0)
     monkeypatch.setattr(memory, "STALL_AFTER", 0.1)
     monkeypatch.setattr(memory, "STALL", 0.1)
-    said: list[str] = []
+    calls: list[str] = []
     case = memory.Case("small", 100, topics=2, partitions=1, stall=True)
     with run_in_thread(brokers=1) as cluster:
         found = memory.peak(
             cluster.bootstrap_servers,
             case,
-            lambda: said.append("pause"),
-            lambda: said.append("go on"),
+            lambda: calls.append("pause"),
+            lambda: calls.append("resume"),
         )
     assert found.keys() == {"producer", "consumer"}
     assert min(found.values()) > 10
-    assert said == ["pause", "go on"] * 2
+    assert calls == ["pause", "resume"] * 2
 
 
-def test_a_goal_of_the_median_has_the_rounds_around_it() -> None:
+def test_median_goal_has_extremes_of_rounds() -> None:
     goal = median_goal("rate", [0.7, 0.4, 0.6], 0.5, "x", more_is_better=True)
     assert (goal.figure, goal.low, goal.high, goal.met) == (0.6, 0.4, 0.7, True)
     assert not median_goal("time", [0.7, 0.4, 0.6], 0.5, "s").met
 
 
-def test_the_nearest_of_the_other_clients_is_the_one_to_be_ahead_of() -> None:
+def test_ratio_goal_is_about_fastest_other_client() -> None:
     ours = wire_cases.Row("first answer", "kafka_async", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     plain = replace(ours, client="kafka_async in plain Python", ratio=1.1)
     near = replace(ours, client="kafka-python", ratio=2.5, ratio_low=1.9, ratio_high=2.6)

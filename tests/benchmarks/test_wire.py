@@ -1,4 +1,4 @@
-"""The wire benchmark refuses wrong results, and compares round by round."""
+"""The wire benchmark: checks of results, and ratios per round."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def contender(client: str, result: object) -> Contender:
     return Contender(client, lambda: result, lambda made: made == "right")
 
 
-def test_a_wrong_result_is_an_error_and_no_figure() -> None:
+def test_wrong_result_raises() -> None:
     case = Case("case", (contender("ours", "right"), contender("theirs", "wrong")))
     with pytest.raises(WrongResultError, match="case: theirs has a wrong result"):
         measure(case, rounds=1)
 
 
-def test_ratios_are_made_within_each_round() -> None:
+def test_ratios_compare_times_of_same_round() -> None:
     clock = iter([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 2.0, 0.0, 9.0, 0.0, 3.0])
     case = Case("case", (contender("ours", "right"), contender("theirs", "right")), units=1_000)
     ours, theirs = measure(case, 2, lambda: next(clock))
-    # The first round asks ours (1 s), then theirs (2 s); the second theirs (9 s), then ours (3 s).
+    # The first round runs ours (1 s), then theirs (2 s); the second theirs (9 s), then ours (3 s).
     assert (ours.median, ours.low, ours.high) == (2_000, 1_000, 3_000)
     assert (theirs.low, theirs.high) == (2_000, 9_000)
     assert (theirs.ratio, theirs.ratio_low, theirs.ratio_high) == (2.5, 2, 3)
     assert ours.ratio == 1
 
 
-def test_a_case_is_a_line_and_a_client_that_lacks_it_a_dash() -> None:
+def test_table_has_line_per_case_and_dash_for_missing_client() -> None:
     assert markdown(ROWS, "message").splitlines() == [
         "| case | kafka_async, us a message | kio | kafka-python |",
         "|---|---:|---:|---:|",
@@ -66,7 +66,7 @@ def test_a_case_is_a_line_and_a_client_that_lacks_it_a_dash() -> None:
     ]
 
 
-def test_the_summary_knows_that_only_readers_of_kio_are_rust() -> None:
+def test_summary_counts_only_readers_of_kio_as_rust() -> None:
     assert summary(ROWS).splitlines() == [
         "- The closest of the codecs in Python: kio, x5.00 (encode B).",
         "- The closest of the readers in Rust: kio, x2.00 (decode A).",
@@ -74,17 +74,17 @@ def test_the_summary_knows_that_only_readers_of_kio_are_rust() -> None:
 
 
 @pytest.mark.parametrize("api", SUBJECTS)
-def test_every_client_reads_and_writes_the_same_message(api: str) -> None:
+def test_clients_decode_and_encode_same_message(api: str) -> None:
     cases = message_cases([api])
     assert [len(case.contenders) for case in cases] == [len(NEWEST)] * 2 + [len(CLIENTS)] * 2
     for case in cases:
-        assert [each.client for each in case.contenders if each.right(each.run())] == [
+        assert [each.client for each in case.contenders if each.is_correct(each.run())] == [
             each.client for each in case.contenders
         ]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_another_message_is_a_wrong_result(client: str) -> None:
+def test_other_message_has_other_values(client: str) -> None:
     subject = SUBJECTS["offset_commit"]
     some, others = subject.make(10, subject.classic), subject.make(20, subject.classic)
     theirs = codec(client, "offset_commit", "OffsetCommitRequest", subject.classic)
@@ -95,7 +95,7 @@ def test_another_message_is_a_wrong_result(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", NEWEST)
-def test_first_use_is_measured_in_a_process_of_its_own(client: str) -> None:
+def test_measures_first_use_in_new_process(client: str) -> None:
     frame = SUBJECTS["join_group"].make(1, 9).encode(9)
     needed = modules(client, "join_group", "JoinGroupResponse", 9)
     task = Task(client, needed, "join_group", "JoinGroupResponse", 9, frame.hex())
@@ -105,7 +105,7 @@ def test_first_use_is_measured_in_a_process_of_its_own(client: str) -> None:
     assert json.loads(json.dumps(dataclasses.asdict(found)))["use"] == found.use
 
 
-def test_first_uses_and_the_sweep_are_shown() -> None:
+def test_formats_first_uses_and_sweep() -> None:
     uses = [FirstUse("A", "ours", 30.4, 0.1, 0.1, 0.1), FirstUse("A", "kio", 100, 2, 2, 2)]
     assert first_use_table(uses).splitlines()[2] == "| A | 0.10 (30) | 2.00 (100) |"
     line = sweep_line("c", {"decoder of A v0": 1.0, "encoder of A v0": 2.0})

@@ -1,4 +1,4 @@
-"""The benchmark of batches: every client does the same work, and is what it says it is."""
+"""The benchmark of batches: clients do the same work, with the extensions that they name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from benchmarks import wire_cases
 from benchmarks.wire_batch_clients import (
     BatchClient,
-    Given,
+    RecordFields,
     aiokafka,
     kafka_python,
     ours,
@@ -46,21 +46,21 @@ def short_samples(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_writes_the_same_batches_and_reads_the_same_records(client: str) -> None:
+def test_clients_encode_same_batches_and_decode_same_records(client: str) -> None:
     mine = contenders(CLIENTS[client]())
-    assert [name for name, each in mine.items() if not each.right(each.run())] == []
+    assert [name for name, each in mine.items() if not each.is_correct(each.run())] == []
     assert len(mine) == 3 * len(subjects())
 
 
 @pytest.mark.parametrize("kind", ["encode", "decode", "consume"])
-def test_a_client_that_is_wrong_has_no_figures(kind: str) -> None:
-    right = ours("ours", kernel("python"))
+def test_wrong_result_raises(kind: str) -> None:
+    correct = ours("ours", kernel("python"))
 
-    def encode(records: Sequence[Given]) -> object:
-        return right.encode(records[:-1])
+    def encode(records: Sequence[RecordFields]) -> object:
+        return correct.encode(records[:-1])
 
     def decode(data: bytes) -> list[Any]:
-        return list(right.decode(data))[1:]
+        return list(correct.decode(data))[1:]
 
     wrong = BatchClient("ours", encode, decode, decode)
     name = f"{kind} {subjects()[0].name}"
@@ -68,11 +68,11 @@ def test_a_client_that_is_wrong_has_no_figures(kind: str) -> None:
         measure(Case(name, (contenders(wrong)[name],)), rounds=1)
 
 
-def test_batches_are_as_large_as_they_are_said_to_be() -> None:
+def test_batches_have_stated_size() -> None:
     assert [round(len(each.data) / BATCH, 1) for each in subjects()] == [1.0] * 4
 
 
-def test_each_kernel_runs_beside_peers_of_its_kind() -> None:
+def test_each_kernel_is_compared_with_peers_of_its_kind() -> None:
     assert [each.client for each in compiled_cases()[0].contenders] == [
         *("kafka_async", "aiokafka in Cython", "kafka-python")
     ]
@@ -82,7 +82,7 @@ def test_each_kernel_runs_beside_peers_of_its_kind() -> None:
     assert [case.units for case in compiled_cases()] == [len(s.records) for s in subjects()] * 3
 
 
-def test_aiokafka_is_there_with_its_extensions_and_without() -> None:
+def test_aiokafka_runs_with_and_without_extensions() -> None:
     data = subjects()[0].data
     fast = {type(record).__name__ for record in aiokafka("fast").decode(data)}
     before = sys.modules["aiokafka.record.default_records"]

@@ -1,4 +1,4 @@
-"""Kafka's own classes agree with us: `make conformance`, with fewer messages of each version."""
+"""Comparison with Kafka's classes: `make conformance` with fewer messages per version."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ COUNT = 25
 
 @pytest.fixture(scope="module")
 def java(record_testsuite_property: Callable[[str, object], None]) -> None:
-    """Java, its compiler and Kafka's jars; without them nothing here runs, and in CI it fails."""
+    """Skip the tests, or fail in CI, without Java, its compiler and Kafka's jars."""
     try:
-        compile_java("Judge.java")
+        compile_java("Messages.java")
     except BackendUnavailableError as error:
         record_testsuite_property("not_run", f"conformance ({error})")
         report = pytest.fail if in_ci() else pytest.skip
@@ -31,48 +31,46 @@ def java(record_testsuite_property: Callable[[str, object], None]) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_kafkas_own_classes_agree(part: str, java: None, seeded: int) -> None:
-    outcome = load(part)(Options(COUNT, seeded))
-    assert outcome.differences == 0, "\n".join(outcome.shown)
-    assert outcome.summary
+def test_has_no_difference_from_java(part: str, java: None, seeded: int) -> None:
+    result = load(part)(Options(COUNT, seeded))
+    assert result.differences == 0, "\n".join(result.shown)
+    assert result.summary
 
 
-def forget_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let codecs be made anew, of what this test changes."""
+def reset_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make new codecs from the specs that the test changes."""
     for name in ("ENCODERS", "DECODERS", "_PLAIN"):
         monkeypatch.setattr(compiler, name, {})
 
 
-def test_a_field_in_the_wrong_place_is_found(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_field_in_wrong_order(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = HeartbeatRequest.SPEC.fields
-    forget_codecs(monkeypatch)
+    reset_codecs(monkeypatch)
     monkeypatch.setattr(HeartbeatRequest.SPEC, "fields", (fields[1], fields[0], *fields[2:]))
-    outcome = load("messages")(Options(5, 1, ("HeartbeatRequest:0",)))
-    assert outcome.differences > 0
-    assert "HeartbeatRequest:0 message" in outcome.shown[0]
+    result = load("messages")(Options(5, 1, ("HeartbeatRequest:0",)))
+    assert result.differences > 0
+    assert "HeartbeatRequest:0 message" in result.shown[0]
 
 
-def test_a_value_dropped_that_must_not_be_is_found(
-    java: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_dropped_value(java: None, monkeypatch: pytest.MonkeyPatch) -> None:
     field = next(each for each in ListOffsetsRequest.SPEC.fields if each.name == "isolation_level")
-    forget_codecs(monkeypatch)
+    reset_codecs(monkeypatch)
     monkeypatch.setattr(field, "ignorable", not field.ignorable)
-    outcome = load("refusals")(Options(1, 1, ("ListOffsetsRequest:1",)))
-    assert outcome.differences == 1
-    assert "isolation_level" in outcome.shown[0]
+    result = load("refusals")(Options(1, 1, ("ListOffsetsRequest:1",)))
+    assert result.differences == 1
+    assert "isolation_level" in result.shown[0]
 
 
-def test_a_question_that_makes_no_sense_is_answered_with_what_java_says(java: None) -> None:
-    with JavaProcess("Judge", compile_java("Judge.java")) as judge:
+def test_invalid_query_raises_exception_of_java(java: None) -> None:
+    with JavaProcess("Messages", compile_java("Messages.java")) as process:
         with pytest.raises(JavaError, match="BufferUnderflowException"):
-            judge.ask(b"J")
-        assert judge.ask(b"") == b""
+            process.call(b"J")
+        assert process.call(b"") == b""
 
 
-def test_a_program_that_ends_is_an_error_with_its_last_words(java: None) -> None:
+def test_error_of_ended_program_has_its_output(java: None) -> None:
     with (
-        JavaProcess("NoSuchProgram", compile_java("Judge.java")) as judge,
+        JavaProcess("NoSuchProgram", compile_java("Messages.java")) as process,
         pytest.raises(JavaError, match=r"status 1.*NoSuchProgram"),
     ):
-        judge.ask(b"")
+        process.call(b"")

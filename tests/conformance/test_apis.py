@@ -1,4 +1,4 @@
-"""Versions and frames: what is compared with Java's, and what a difference looks like."""
+"""Comparison of versions and frames with Java's."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 from kafka_async.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka_async.protocol.messages.end_txn_marker import EndTxnMarker
 from kafka_async.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tools.conformance.apis import frame_faults, version_faults
-from tools.conformance.judge import Known
+from tools.conformance.apis import frame_differences, version_differences
+from tools.conformance.messages_java import MessageVersions
 
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
 HEADERS = {0: (1, 0), 1: (1, 0), 2: (1, 0), 3: (1, 0), 4: (2, 1)}
-HEARTBEAT = Known(0, 4, 12, 4, HEADERS)
+HEARTBEAT = MessageVersions(0, 4, 12, 4, HEADERS)
 
 
-def test_what_java_knows_alike_has_no_fault() -> None:
-    assert list(version_faults(HeartbeatRequest, HEARTBEAT)) == []
-    assert list(version_faults(EndTxnMarker, Known(0, 0, None, None, {}))) == []
+def test_equal_versions_have_no_difference() -> None:
+    assert list(version_differences(HeartbeatRequest, HEARTBEAT)) == []
+    assert list(version_differences(EndTxnMarker, MessageVersions(0, 0, None, None, {}))) == []
 
 
 @pytest.mark.parametrize(
-    ("known", "fault"),
+    ("known", "found"),
     [
         (HEARTBEAT._replace(highest=5), "has versions 0-4, Java's 0-5"),
         (HEARTBEAT._replace(lowest=1), "has versions 0-4, Java's 1-4"),
@@ -33,27 +33,27 @@ def test_what_java_knows_alike_has_no_fault() -> None:
         (HEARTBEAT._replace(stable=3), "is released up to 4, Java's up to 3"),
     ],
 )
-def test_other_versions_and_keys_are_found(known: Known, fault: str) -> None:
-    assert list(version_faults(HeartbeatRequest, known)) == [fault]
+def test_reports_other_versions_and_keys(known: MessageVersions, found: str) -> None:
+    assert list(version_differences(HeartbeatRequest, known)) == [found]
 
 
 @pytest.mark.parametrize("message", [HeartbeatRequest, HeartbeatResponse])
 @pytest.mark.parametrize("version", HEADERS)
-def test_frames_have_the_header_that_java_names(
+def test_frames_have_header_version_of_java(
     message: type[Message], version: int, seeded: int
 ) -> None:
-    assert list(frame_faults(message, version, HEARTBEAT, seeded)) == []
+    assert list(frame_differences(message, version, HEARTBEAT, seeded)) == []
 
 
-def test_the_answer_to_api_versions_always_has_the_oldest_header(seeded: int) -> None:
-    known = Known(0, 5, 18, 5, {3: (2, 0)})
-    assert list(frame_faults(ApiVersionsRequest, 3, known, seeded)) == []
-    assert list(frame_faults(ApiVersionsResponse, 3, known, seeded)) == []
+def test_api_versions_response_has_header_version_0(seeded: int) -> None:
+    known = MessageVersions(0, 5, 18, 5, {3: (2, 0)})
+    assert list(frame_differences(ApiVersionsRequest, 3, known, seeded)) == []
+    assert list(frame_differences(ApiVersionsResponse, 3, known, seeded)) == []
 
 
 @pytest.mark.parametrize("message", [HeartbeatRequest, HeartbeatResponse])
-def test_another_header_is_found(message: type[Message]) -> None:
+def test_reports_other_header_version(message: type[Message]) -> None:
     swapped = HEARTBEAT._replace(headers={4: (1, 0)})
-    differ, unread = frame_faults(message, 4, swapped, 1)
+    differ, unread = frame_differences(message, 4, swapped, 1)
     assert differ.startswith("the frames, ours and Java's, differ at byte ")
-    assert unread.startswith("we do not read a frame as Java would write it: ")
+    assert unread.startswith("we refuse a frame as Java would write it: ")

@@ -1,4 +1,4 @@
-"""Random messages reach the edges: emptiness, limits, every plane of Unicode, long things."""
+"""Random messages include empty, extreme and large values, and all planes of Unicode."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
 COUNT = 200
-"""As many as `make conformance` takes of every version."""
+"""Messages per version, as in `make conformance`."""
 
 SEED = 1
-"""Always the same here: what is asked for is all but certain with any, and certain with one."""
+"""Fixed, so that the tests are deterministic; nearly all seeds would pass."""
 
 
 def values(value: Any) -> Iterator[Any]:
-    """Every value in a message, the structures and arrays on the way to it too."""
+    """Yield every value in a message, including structures and arrays."""
     yield value
     if isinstance(value, Struct):
         for field in value.SPEC.fields:
@@ -49,19 +49,19 @@ def samples(message: type[Message], version: int, **options: bool) -> list[Messa
     return [sample(message, version, f"{SEED} {n}", **options) for n in range(COUNT)]
 
 
-def test_the_same_seed_makes_the_same_message(seeded: int) -> None:
+def test_same_seed_makes_same_message(seeded: int) -> None:
     for message, version in all_versions()[::5]:
         assert sample(message, version, seeded) == sample(message, version, seeded)
     assert sample(FetchResponse, 18, 1) != sample(FetchResponse, 18, 2)
 
 
-def test_numbers_reach_their_limits() -> None:
+def test_numbers_include_limits() -> None:
     made = samples(ListOffsetsRequest, 11)
     found = {value for each in made for value in values(each) if type(value) is int}
     assert {-(2**63), 2**63 - 1, -(2**31), 2**31 - 1, -1, 0, 1} <= found
 
 
-def test_arrays_are_null_empty_and_long() -> None:
+def test_arrays_include_null_empty_and_long_ones() -> None:
     made = samples(OffsetFetchRequest, 8)
     arrays = [topics for each in made for topics in topics_of(each)]
     sizes = {len(topics) for topics in arrays if topics is not None}
@@ -75,7 +75,7 @@ def topics_of(message: Message) -> list[Sequence[OffsetFetchRequestTopics] | Non
     return [group.topics for group in message.groups]
 
 
-def test_texts_hold_every_plane_and_the_longest_are_as_long_as_kafka_allows() -> None:
+def test_strings_include_all_planes_and_maximum_size() -> None:
     made = [*samples(MetadataResponse, 13), *samples(LeaveGroupRequest, 5)]
     texts = [value for each in made for value in values(each) if isinstance(value, str)]
     points = {ord(char) for text in texts for char in text}
@@ -87,7 +87,7 @@ def test_texts_hold_every_plane_and_the_longest_are_as_long_as_kafka_allows() ->
     assert sizes & {16_382, 16_383, 16_384}
 
 
-def test_unknown_tags_are_one_or_several_or_very_many() -> None:
+def test_unknown_tags_include_few_and_many() -> None:
     made = samples(MetadataResponse, 13)
     found = [
         value.unknown_tagged_fields
@@ -103,7 +103,7 @@ def test_unknown_tags_are_one_or_several_or_very_many() -> None:
 
 
 @pytest.mark.parametrize("message", [ProduceRequest, FetchResponse, ShareFetchResponse], ids=label)
-def test_every_version_with_records_has_many_messages_with_some(message: type[Message]) -> None:
+def test_messages_of_all_versions_have_records(message: type[Message]) -> None:
     for version in versions(message):
         held = [record_bytes(sample(message, version, f"{SEED} {n}")) for n in range(40)]
         assert sum(1 for size in held if size) > 10
@@ -111,21 +111,21 @@ def test_every_version_with_records_has_many_messages_with_some(message: type[Me
 
 
 def record_bytes(message: Message) -> int:
-    """The bytes in the fields called records."""
+    """Return the number of bytes in the fields called records."""
     return sum(len(getattr(value, "records", None) or b"") for value in values(message))
 
 
-def test_a_plausible_message_has_no_strange_tags_and_no_strange_errors() -> None:
+def test_plausible_message_has_no_unknown_tags_and_no_unknown_errors() -> None:
     made = samples(FetchResponse, 18, plausible=True)
     for value in (value for each in made for value in values(each) if isinstance(value, Struct)):
         assert value.unknown_tagged_fields == ()
         assert -1 <= getattr(value, "error_code", 0) < 100
 
 
-def test_a_number_that_is_none_is_made_only_when_asked_for() -> None:
-    def strange(**options: bool) -> int:
+def test_makes_nan_only_on_request() -> None:
+    def count_nan(**options: bool) -> int:
         made = samples(DescribeClientQuotasResponse, 1, **options)
         return sum(1 for each in made for value in values(each) if value != value)
 
-    assert strange() == 0
-    assert strange(nan=True) > 0
+    assert count_nan() == 0
+    assert count_nan(nan=True) > 0

@@ -1,4 +1,4 @@
-"""The trees that Java's converters read, and how a difference is shown."""
+"""Conversion of messages to trees, and descriptions of differences."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAN = float("nan")
 ONE = uuid.UUID(int=1)
 
 
-def test_names_are_kafkas() -> None:
+def test_converts_names_to_camel_case() -> None:
     assert camel("topic_id") == "topicId"
     assert camel("k_raft_version") == "kRaftVersion"
     assert camel("name") == "name"
 
 
-def test_a_tree_has_what_the_version_carries_and_bytes_in_base64() -> None:
+def test_tree_has_fields_of_version_and_bytes_in_base64() -> None:
     partition = PartitionData(partition_index=3, high_watermark=4, records=b"\0\1\2")
     topic = FetchableTopicResponse(topic_id=ONE, partitions=[partition])
     tree = tree_of(FetchResponse(responses=[topic]), 16)
@@ -44,7 +44,7 @@ def test_a_tree_has_what_the_version_carries_and_bytes_in_base64() -> None:
     assert "nodeEndpoints" not in tree  # a tagged field at its default
 
 
-def test_tags_that_nobody_knows_stand_beside_the_fields() -> None:
+def test_tree_has_unknown_tagged_fields() -> None:
     request = HeartbeatRequest()
     request.unknown_tagged_fields = ((7, b"\xff"), (900, b""))
     assert tree_of(request, 4)["_unknownTaggedFields"] == [[7, "/w=="], [900, ""]]
@@ -63,9 +63,7 @@ def test_tags_that_nobody_knows_stand_beside_the_fields() -> None:
         (memoryview(b"a"), b"b", ".: b'a', b'b'"),
     ],
 )
-def test_the_first_difference_is_shown_with_the_way_to_it(
-    ours: object, theirs: object, shown: str
-) -> None:
+def test_describes_path_of_first_difference(ours: object, theirs: object, shown: str) -> None:
     assert difference(ours, theirs) == shown
 
 
@@ -78,11 +76,11 @@ def test_the_first_difference_is_shown_with_the_way_to_it(
         (HeartbeatRequest(group_id="a"), HeartbeatRequest(group_id="a")),
     ],
 )
-def test_equal_things_have_no_difference(ours: object, theirs: object) -> None:
+def test_equal_values_have_no_difference(ours: object, theirs: object) -> None:
     assert difference(ours, theirs) is None
 
 
-def test_differing_bytes_are_shown_with_those_around_them() -> None:
+def test_describes_different_bytes_with_adjacent_ones() -> None:
     shown = byte_difference(bytes(range(20)), bytes(range(10)) + b"\xff" + bytes(range(11, 20)))
     assert shown == (
         "byte 10 of 20, 20: 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 10 11, "

@@ -1,4 +1,4 @@
-"""Random messages for tests, and how tests are called after them."""
+"""Random messages, and pytest ids for their classes and versions."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["all_classes", "all_versions", "class_of", "label", "sample", "versio
 
 
 def label(value: object) -> str:
-    """How pytest shows a class in a test's name."""
+    """Return the pytest id of a message class or of a version."""
     return value.__name__ if isinstance(value, type) else f"v{value}"

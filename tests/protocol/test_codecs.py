@@ -1,4 +1,4 @@
-"""Every message in every version comes back as it went; bytes that are no message are refused."""
+"""Encoding and decoding of every message in every version; refusal of invalid bytes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from tests.protocol.samples import all_classes, all_versions, class_of, label, s
 if TYPE_CHECKING:
     from kafka_async.protocol.message import Message
 
-EVERY = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
-EACH = pytest.mark.parametrize("message", all_classes(), ids=label)
+ALL_VERSIONS = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
+ALL_CLASSES = pytest.mark.parametrize("message", all_classes(), ids=label)
 
-CUT_EVERYWHERE = [
+TRUNCATED_EVERYWHERE = [
     (class_of(name + kind), version)
     for name, versions in {
         "AddPartitionsToTxn": (3, 5),
@@ -56,10 +56,8 @@ CUT_EVERYWHERE = [
 ]
 
 
-@EVERY
-def test_what_is_encoded_is_decoded_again(
-    message: type[Message], version: int, seeded: int
-) -> None:
+@ALL_VERSIONS
+def test_decodes_encoded_message(message: type[Message], version: int, seeded: int) -> None:
     for seed in (seeded, seeded + 1):
         sent = sample(message, version, seed)
         body = sent.encode(version)
@@ -68,8 +66,8 @@ def test_what_is_encoded_is_decoded_again(
         assert b"".join(sent.encode_parts(version)) == body
 
 
-@EACH
-def test_a_message_is_read_from_the_middle_of_a_buffer(message: type[Message], seeded: int) -> None:
+@ALL_CLASSES
+def test_decodes_message_in_middle_of_buffer(message: type[Message], seeded: int) -> None:
     for version in versions(message):
         sent = sample(message, version, seeded)
         body = sent.encode(version)
@@ -77,21 +75,21 @@ def test_a_message_is_read_from_the_middle_of_a_buffer(message: type[Message], s
         assert message.decode_from(padded, 6, version) == (sent, 6 + len(body))
 
 
-@EACH
-def test_what_nobody_set_comes_back_as_the_default(message: type[Message]) -> None:
+@ALL_CLASSES
+def test_decodes_unset_fields_as_defaults(message: type[Message]) -> None:
     for version in versions(message):
         assert message.decode(message().encode(version), version) == message()
 
 
-@EACH
-def test_a_dictionary_says_the_same(message: type[Message], seeded: int) -> None:
+@ALL_CLASSES
+def test_converts_to_dictionary_and_back(message: type[Message], seeded: int) -> None:
     for version in versions(message):
         sent = sample(message, version, seeded)
         assert message.from_dict(sent.to_dict()) == sent
 
 
-@EVERY
-def test_a_message_that_ends_early_or_goes_on_is_refused(
+@ALL_VERSIONS
+def test_refuses_truncated_message_and_extra_bytes(
     message: type[Message], version: int, seeded: int
 ) -> None:
     body = sample(message, version, seeded).encode(version)
@@ -103,8 +101,8 @@ def test_a_message_that_ends_early_or_goes_on_is_refused(
         message.decode(body + b"\0", version)
 
 
-@pytest.mark.parametrize(("message", "version"), CUT_EVERYWHERE, ids=label)
-def test_no_cut_at_all_is_accepted(message: type[Message], version: int) -> None:
+@pytest.mark.parametrize(("message", "version"), TRUNCATED_EVERYWHERE, ids=label)
+def test_refuses_message_truncated_at_any_byte(message: type[Message], version: int) -> None:
     body = sample(message, version, "cut").encode(version)
     inside_records = range(2_000, len(body) - 500)
     for cut in range(len(body)):
@@ -115,7 +113,7 @@ def test_no_cut_at_all_is_accepted(message: type[Message], version: int) -> None
 
 @settings(max_examples=500, deadline=None)
 @given(st.sampled_from(all_versions()), st.binary(max_size=120))
-def test_random_bytes_are_a_message_or_a_decode_error(
+def test_random_bytes_are_message_or_decode_error(
     which: tuple[type[Message], int], junk: bytes
 ) -> None:
     message, version = which
@@ -123,7 +121,7 @@ def test_random_bytes_are_a_message_or_a_decode_error(
         read = message.decode(junk, version)
     except DecodeError:
         return
-    # Booleans and varints have more than one spelling, so the bytes may differ; the value may not.
+    # Booleans and varints have several encodings, so the bytes may differ, but not the values.
     assert message.decode(read.encode(version), version) == read or has_nan(read)
 
 
@@ -131,26 +129,26 @@ def has_nan(message: Message) -> bool:
     return "nan" in repr(message)
 
 
-@EACH
-def test_spoilt_bytes_are_a_message_or_a_decode_error(message: type[Message], seeded: int) -> None:
+@ALL_CLASSES
+def test_corrupt_bytes_are_message_or_decode_error(message: type[Message], seeded: int) -> None:
     for version in versions(message):
-        spoil(message, version, seeded)
+        corrupt(message, version, seeded)
 
 
-def spoil(message: type[Message], version: int, seeded: int) -> None:
+def corrupt(message: type[Message], version: int, seeded: int) -> None:
     rng = random.Random(seeded)
     body = sample(message, version, seeded).encode(version)
     for _ in range(8):
-        spoilt = bytearray(body or b"\0")
+        corrupted = bytearray(body or b"\0")
         for _ in range(rng.randrange(1, 4)):
-            spoilt[rng.randrange(len(spoilt))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+            corrupted[rng.randrange(len(corrupted))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
         try:
-            message.decode(bytes(spoilt), version)
+            message.decode(bytes(corrupted), version)
         except DecodeError:
             continue
 
 
-# -- what a decoder refuses -----------------------------------------------------------------------
+# -- invalid messages -----------------------------------------------------------------------------
 
 
 def refuse(message: type[Message], version: int, text: str, *parts: bytes) -> None:
@@ -159,31 +157,31 @@ def refuse(message: type[Message], version: int, text: str, *parts: bytes) -> No
     assert f"{message.__name__} version {version}" in str(caught.value)
 
 
-def test_null_is_refused_where_the_version_forbids_it() -> None:
+def test_refuses_null_in_version_without_null() -> None:
     refuse(FindCoordinatorRequest, 0, "key is null", b"\xff\xff")
     refuse(FindCoordinatorRequest, 3, "key is null", b"\0\0\0")
     refuse(MetadataRequest, 0, "topics is null", b"\xff\xff\xff\xff")
 
 
-def test_a_negative_length_other_than_null_is_refused() -> None:
+def test_refuses_negative_length_other_than_null() -> None:
     refuse(MetadataRequest, 1, "topics claims -2", b"\xff\xff\xff\xfe")
     refuse(FindCoordinatorRequest, 0, "key claims -3", b"\xff\xfd")
 
 
-def test_a_string_longer_than_kafka_allows_is_refused() -> None:
+def test_refuses_string_longer_than_kafka_allows() -> None:
     refuse(FindCoordinatorRequest, 3, "key claims 32768", b"\x81\x80\x02" + b"x" * 32768 + b"\0\0")
 
 
-def test_text_that_is_not_utf8_is_refused() -> None:
+def test_refuses_string_that_is_not_utf8() -> None:
     refuse(FindCoordinatorRequest, 0, "utf-8", b"\0\x01\xff")
 
 
-def test_a_varint_of_more_than_32_bits_is_refused() -> None:
+def test_refuses_varint_of_more_than_32_bits() -> None:
     refuse(FindCoordinatorRequest, 3, "32 bits", b"\xff\xff\xff\xff\x7f")
     refuse(FindCoordinatorRequest, 3, "32 bits", b"\x80\x80\x80\x80\x80\x00")
 
 
-def test_a_nullable_structure_begins_with_one_or_minus_one() -> None:
+def test_refuses_invalid_marker_of_nullable_structure() -> None:
     response = ConsumerGroupHeartbeatResponse(member_id="m")
     body = bytearray(response.encode(0))
     assert body[-2] == 0xFF
@@ -191,7 +189,7 @@ def test_a_nullable_structure_begins_with_one_or_minus_one() -> None:
     refuse(ConsumerGroupHeartbeatResponse, 0, "assignment begins with 5", bytes(body))
 
 
-def test_tagged_fields_come_in_ascending_order() -> None:
+def test_refuses_tagged_fields_that_do_not_ascend() -> None:
     response = ApiVersionsResponse(finalized_features_epoch=7, zk_migration_ready=True)
     epoch, ready = b"\x01\x08" + struct.pack(">q", 7), b"\x03\x01\x01"
     body = response.encode(3)
@@ -201,21 +199,21 @@ def test_tagged_fields_come_in_ascending_order() -> None:
     refuse(ApiVersionsResponse, 3, "tag 1 comes after tag 1", head, epoch, epoch)
 
 
-def test_a_tagged_field_has_the_size_it_claims() -> None:
+def test_refuses_tagged_field_of_wrong_size() -> None:
     body = ApiVersionsResponse(finalized_features_epoch=7).encode(3)
     assert body.endswith(b"\x01\x01\x08" + struct.pack(">q", 7))
     refuse(ApiVersionsResponse, 3, "tag 1", body.replace(b"\x01\x01\x08", b"\x01\x01\x07"))
     refuse(ApiVersionsResponse, 3, "tag 1", body.replace(b"\x01\x01\x08", b"\x01\x01\x09") + b"\0")
 
 
-# -- what a decoder does not allocate -------------------------------------------------------------
+# -- limits of memory -----------------------------------------------------------------------------
 
 
-def test_an_array_cannot_claim_more_than_the_frame_holds() -> None:
+def test_refuses_array_longer_than_frame() -> None:
     refuse(MetadataRequest, 1, "topics claims 1000000 ", struct.pack(">i", 1_000_000) + b"\0" * 100)
 
 
-def test_an_array_cannot_claim_more_than_a_million_elements() -> None:
+def test_refuses_array_of_more_than_a_million_elements() -> None:
     def request(count: int) -> bytes:
         batch = AcknowledgementBatch(acknowledge_types=[1] * count)
         partition = AcknowledgePartition(acknowledgement_batches=[batch])
@@ -226,7 +224,7 @@ def test_an_array_cannot_claim_more_than_a_million_elements() -> None:
     refuse(ShareAcknowledgeRequest, 1, "acknowledge_types claims 1000001", request(1_000_001))
 
 
-def test_a_section_cannot_claim_more_than_ten_thousand_tags() -> None:
+def test_refuses_more_than_ten_thousand_tagged_fields() -> None:
     def request(count: int) -> bytes:
         made = HeartbeatRequest()
         made.unknown_tagged_fields = tuple((tag, b"four") for tag in range(count))
@@ -237,19 +235,19 @@ def test_a_section_cannot_claim_more_than_ten_thousand_tags() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12])
-def test_hostile_counts_cost_no_memory(version: int) -> None:
-    hostile = b"\0" * 10 + b"\x7f\xff\xff\xff" * 8
+def test_huge_counts_allocate_no_memory(version: int) -> None:
+    malicious = b"\0" * 10 + b"\x7f\xff\xff\xff" * 8
     FetchResponse().encode(version)
     tracemalloc.start()
     try:
         with pytest.raises(DecodeError):
-            FetchResponse.decode(hostile, version)
+            FetchResponse.decode(malicious, version)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
 
 
-# -- what is not copied, and what is ------------------------------------------------------------
+# -- copies ---------------------------------------------------------------------------------------
 
 
 def fetch_response(records: bytes) -> FetchResponse:
@@ -257,7 +255,7 @@ def fetch_response(records: bytes) -> FetchResponse:
     return FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
 
 
-def test_records_go_out_uncopied_and_come_in_as_a_view_of_the_frame() -> None:
+def test_encodes_records_without_copy_and_decodes_them_as_view() -> None:
     records = random.Random(1).randbytes(100_000)
     response = fetch_response(records)
     parts = coalesce(response.encode_parts(16))
@@ -271,11 +269,11 @@ def test_records_go_out_uncopied_and_come_in_as_a_view_of_the_frame() -> None:
     assert view == records
 
 
-def test_small_records_are_joined_with_what_is_around_them() -> None:
+def test_joins_small_records_with_adjacent_buffers() -> None:
     assert len(encode_response(fetch_response(b"tiny"), 16, 1)) == 1
 
 
-def test_unknown_tagged_fields_survive_being_passed_on() -> None:
+def test_encodes_unknown_tagged_fields_again() -> None:
     made = HeartbeatRequest(group_id="g")
     made.unknown_tagged_fields = ((900, b"later"), (5, b""))
     body = made.encode(4)
@@ -284,11 +282,11 @@ def test_unknown_tagged_fields_survive_being_passed_on() -> None:
     assert read.encode(4) == body
 
 
-def test_a_message_may_be_empty() -> None:
+def test_encodes_and_decodes_empty_message() -> None:
     class_of_nothing = class_of("ApiVersionsRequest")
     assert class_of_nothing().encode(0) == b""
     assert class_of_nothing.decode(b"", 0) == class_of_nothing()
 
 
-def test_a_version_of_one_field_is_that_field() -> None:
+def test_encodes_message_of_one_field() -> None:
     assert EndTxnMarker(coordinator_epoch=7).encode(0) == b"\0\0\0\x07"

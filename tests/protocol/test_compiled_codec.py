@@ -1,4 +1,4 @@
-"""The compiled codec decides on all that is sound, as plain Python does, and on nothing else."""
+"""The compiled codec handles valid messages like plain Python, and falls back on all others."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from kafka_async.protocol.layouts import Layout
     from kafka_async.protocol.message import Message
 
-EVERY = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
+ALL_VERSIONS = pytest.mark.parametrize(("message", "version"), all_versions(), ids=label)
 MUTATIONS = 6
-ODD_BYTES = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
+EDGE_BYTES = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    """The compiled codec, whichever kernel the run has."""
+    """Import the compiled codec, with either kernel."""
     try:
         return importlib.import_module("kafka_async.kernel._ccodec")
     except ImportError as error:
@@ -73,20 +73,20 @@ def whole(parts: list[Any]) -> bytes:
 
 
 def mutant(body: bytes, rng: random.Random) -> bytes:
-    """The bytes cut somewhere, or with some of them replaced by others."""
+    """Truncate the bytes, or replace some of them."""
     if rng.random() < 0.2:
         return body[: rng.randrange(len(body) + 1)]
     changed = bytearray(body)
     for _ in range(rng.choice((1, 1, 2, 4)) if body else 0):
-        changed[rng.randrange(len(body))] = rng.choice((*ODD_BYTES, rng.randrange(256)))
+        changed[rng.randrange(len(body))] = rng.choice((*EDGE_BYTES, rng.randrange(256)))
     return bytes(changed)
 
 
-# -- what is sound --------------------------------------------------------------------------------
+# -- valid messages -------------------------------------------------------------------------------
 
 
-@EVERY
-def test_it_reads_what_plain_python_reads(
+@ALL_VERSIONS
+def test_decodes_like_plain_python(
     layout: Layout, message: type[Message], version: int, seeded: int
 ) -> None:
     body = sample(message, version, seeded).encode(version)
@@ -99,8 +99,8 @@ def test_it_reads_what_plain_python_reads(
         assert end == 6 + len(body)
 
 
-@EVERY
-def test_it_writes_what_plain_python_writes(
+@ALL_VERSIONS
+def test_encodes_like_plain_python(
     layout: Layout, message: type[Message], version: int, seeded: int
 ) -> None:
     sent = sample(message, version, seeded, plausible=True)
@@ -108,8 +108,8 @@ def test_it_writes_what_plain_python_writes(
     assert whole(layout.encode(message())) == message().encode(version)
 
 
-@EVERY
-def test_on_changed_bytes_it_is_never_less_strict(
+@ALL_VERSIONS
+def test_accepts_no_bytes_that_plain_python_refuses(
     module: Any, layout: Layout, message: type[Message], version: int, seeded: int
 ) -> None:
     body = sample(message, version, seeded).encode(version)
@@ -125,7 +125,7 @@ def test_on_changed_bytes_it_is_never_less_strict(
         assert repr(read) == repr(compiler.plain_decoder(message, version)(changed, 0))
 
 
-def test_large_records_are_handed_over_uncopied_and_read_as_views(module: Any) -> None:
+def test_does_not_copy_large_records_and_decodes_views(module: Any) -> None:
     layout = layout_of(module.Layout, FetchResponse, 12)
     small, large = b"s" * 4095, bytearray(b"l" * 4096)
     partitions = [PartitionData(records=small), PartitionData(records=large)]
@@ -140,7 +140,7 @@ def test_large_records_are_handed_over_uncopied_and_read_as_views(module: Any) -
     assert second.obj is frame.obj
 
 
-def test_a_default_structure_is_a_new_one_each_time(module: Any) -> None:
+def test_default_structures_are_not_shared(module: Any) -> None:
     partitions = [PartitionData(), PartitionData()]
     sent = FetchResponse(responses=[FetchableTopicResponse(partitions=partitions)])
     layout = layout_of(module.Layout, FetchResponse, 11)
@@ -150,7 +150,7 @@ def test_a_default_structure_is_a_new_one_each_time(module: Any) -> None:
     assert first.snapshot_id is not second.snapshot_id
 
 
-def test_nothing_is_leaked(module: Any) -> None:
+def test_leaks_no_memory(module: Any) -> None:
     message = sample(MetadataResponse, 13, "leak")
     layout = layout_of(module.Layout, MetadataResponse, 13)
     body = message.encode(13)
@@ -171,43 +171,43 @@ def test_nothing_is_leaked(module: Any) -> None:
     assert sys.getallocatedblocks() - before < 250
 
 
-# -- what it leaves to plain Python ---------------------------------------------------------------
+# -- fallback to plain Python ---------------------------------------------------------------------
 
 BROKER = MetadataResponseBroker(node_id=1, host="h", port=2)
 TOPIC = MetadataResponseTopic(name="t", topic_id=uuid.UUID(int=1))
 
 
 class Text(str):
-    """A string of another class."""
+    """Subclass of str."""
 
 
-class Hosts(MetadataRequest):
-    """A request with a property in the place of a slot."""
+class WithProperty(MetadataRequest):
+    """Request with a property instead of a slot."""
 
     @property
     def topics(self) -> None:  # type: ignore[override]
-        """Every topic, whatever anybody sets."""
+        """None, for all topics; setting it has no effect."""
 
     @topics.setter
     def topics(self, value: object) -> None:
         pass
 
 
-class Constant(MetadataRequest):
-    """A request with a constant in the place of a slot."""
+class WithConstant(MetadataRequest):
+    """Request with a constant instead of a slot."""
 
     include_topic_authorized_operations = True
 
 
-class Loud(MetadataRequest):
-    """A request that gives its attributes in a way of its own."""
+class WithGetattribute(MetadataRequest):
+    """Request that overrides `__getattribute__`."""
 
     def __getattribute__(self, name: str) -> Any:
         return None if name == "topics" else super().__getattribute__(name)
 
 
 class Broker(MetadataResponseBroker):
-    """A broker of another class."""
+    """Subclass of a structure."""
 
 
 def fetched(partition: PartitionData) -> FetchResponse:
@@ -217,7 +217,7 @@ def fetched(partition: PartitionData) -> FetchResponse:
 TAGGED = SnapshotId()
 TAGGED.unknown_tagged_fields = ((7, b"seven"),)
 
-UNDECIDED_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
+FALLBACK_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
     (MetadataResponse(throttle_time_ms=2**31), 13, EncodeError),
     (MetadataResponse(throttle_time_ms=2**70), 13, EncodeError),
     (MetadataResponse(throttle_time_ms="1"), 13, EncodeError),  # type: ignore[arg-type]
@@ -245,9 +245,9 @@ UNDECIDED_VALUES: list[tuple[Message, int, type[Exception] | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("value", "version", "refused"), UNDECIDED_VALUES, ids=lambda each: repr(each)[:60]
+    ("value", "version", "refused"), FALLBACK_VALUES, ids=lambda each: repr(each)[:60]
 )
-def test_an_odd_value_is_left_to_plain_python(
+def test_falls_back_on_unusual_value(
     module: Any, value: Message, version: int, refused: type[Exception] | None
 ) -> None:
     layout = layout_of(module.Layout, type(value), version)
@@ -261,7 +261,7 @@ def test_an_odd_value_is_left_to_plain_python(
             value.encode(version)
 
 
-def test_tagged_fields_that_nobody_knows_are_left_to_plain_python(module: Any) -> None:
+def test_falls_back_on_unknown_tagged_fields(module: Any) -> None:
     value = MetadataRequest(topics=None)
     value.unknown_tagged_fields = ((5, b"five"),)
     with pytest.raises(module.FallbackRequired):
@@ -269,7 +269,7 @@ def test_tagged_fields_that_nobody_knows_are_left_to_plain_python(module: Any) -
     assert MetadataRequest.decode(value.encode(12), 12) == value
 
 
-def test_a_deleted_attribute_is_left_to_plain_python(module: Any) -> None:
+def test_falls_back_on_deleted_attribute(module: Any) -> None:
     value = MetadataRequest(topics=None)
     del value.topics
     with pytest.raises(module.FallbackRequired):
@@ -278,8 +278,8 @@ def test_a_deleted_attribute_is_left_to_plain_python(module: Any) -> None:
         value.encode(12)
 
 
-@pytest.mark.parametrize("derived", [Hosts, Loud])
-def test_a_class_that_has_attributes_its_own_way_is_left_to_plain_python(
+@pytest.mark.parametrize("derived", [WithProperty, WithGetattribute])
+def test_falls_back_on_class_with_other_attribute_access(
     derived: type[MetadataRequest],
 ) -> None:
     sent = derived(topics=[MetadataRequestTopic(name="t")])
@@ -289,8 +289,8 @@ def test_a_class_that_has_attributes_its_own_way_is_left_to_plain_python(
     assert compiler.decoder(derived, 12) is compiler.plain_decoder(derived, 12)
 
 
-def test_a_class_with_a_constant_for_a_slot_is_left_to_plain_python() -> None:
-    sent = object.__new__(Constant)
+def test_falls_back_on_class_with_constant_instead_of_slot() -> None:
+    sent = object.__new__(WithConstant)
     sent.topics, sent.allow_auto_topic_creation = None, True
     sent.include_cluster_authorized_operations, sent.unknown_tagged_fields = False, ()
     same = MetadataRequest(topics=None, include_topic_authorized_operations=True)
@@ -305,10 +305,10 @@ assert CLUSTER.endswith(b"\x01\0\x03\x03ab")
 ASSIGNMENT = ConsumerGroupHeartbeatResponse(assignment=Assignment()).encode(0)
 assert ASSIGNMENT.endswith(b"\x01\x01\0\0")
 
-ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
+INVALID_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
     "nothing": (FLEXIBLE, b""),
     "bytes longer than the rest": (FLEXIBLE, b"\x05abc\0"),
-    "null where none is allowed": (FLEXIBLE, b"\0\0"),
+    "null that is not allowed": (FLEXIBLE, b"\0\0"),
     "a varint of six bytes": (FLEXIBLE, b"\x80\x80\x80\x80\x80\0\0"),
     "a varint beyond 32 bits": (FLEXIBLE, b"\x81\x80\x80\x80\x10\0"),
     "more tagged fields than bytes": (FLEXIBLE, b"\x01\x02\x01\0"),
@@ -319,19 +319,19 @@ ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
     "tags that do not ascend": (FLEXIBLE, b"\x01\x02\x05\0\x05\0"),
     "a tag of 32 bits": (FLEXIBLE, b"\x01\x01\x80\x80\x80\x80\x08\0"),
     "a tagged field longer than the rest": (FLEXIBLE, b"\x01\x01\x05\x02a"),
-    "a tagged field of another size": ((FetchRequest, 12), CLUSTER[:-6] + b"\x01\0\x04\x03abc"),
-    "a structure neither there nor null": (
+    "a tagged field of the wrong size": ((FetchRequest, 12), CLUSTER[:-6] + b"\x01\0\x04\x03abc"),
+    "an invalid marker of a structure": (
         (ConsumerGroupHeartbeatResponse, 0),
         ASSIGNMENT[:-4] + b"\x02\x01\0\0",
     ),
     "an array longer than the rest": (OFFSETS, bytes(4) + b"\0\0\0\x02" + bytes(6)),
-    "an array of -1 where none is allowed": (OFFSETS, bytes(4) + b"\xff\xff\xff\xff"),
+    "a null array that is not allowed": (OFFSETS, bytes(4) + b"\xff\xff\xff\xff"),
     "an array of -2": (OFFSETS, bytes(4) + b"\xff\xff\xff\xfe"),
     "an array of 1,000,001": (
         (MetadataResponse, 0),
         struct.pack(">i", 1_000_001) + bytes(10 * 1_000_001 + 4),
     ),
-    "a string that is no UTF-8": (OFFSETS, bytes(4) + b"\0\0\0\x01\0\x01\xff\0\0\0\0"),
+    "a string that is not UTF-8": (OFFSETS, bytes(4) + b"\0\0\0\x01\0\x01\xff\0\0\0\0"),
     "a compact string of 32,768": (
         (JoinGroupResponse, 9),
         bytes(12) + UVARINT[0x8001] + b"x" * 0x8000 + b"\0\x01\x01\0",
@@ -339,7 +339,7 @@ ODD_FRAMES: dict[str, tuple[tuple[type[Message], int], bytes]] = {
 }
 
 
-def test_nothing_is_made_for_elements_that_are_not_there(module: Any) -> None:
+def test_allocates_nothing_for_missing_elements(module: Any) -> None:
     layout = layout_of(module.Layout, ListOffsetsResponse, 4)
     frame = bytes(4) + struct.pack(">i", 1_000_000) + bytes(1000)
     tracemalloc.start()
@@ -351,9 +351,9 @@ def test_nothing_is_made_for_elements_that_are_not_there(module: Any) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ODD_FRAMES)
-def test_odd_bytes_are_left_to_plain_python(module: Any, name: str) -> None:
-    (message, version), frame = ODD_FRAMES[name]
+@pytest.mark.parametrize("name", INVALID_FRAMES)
+def test_falls_back_on_invalid_bytes(module: Any, name: str) -> None:
+    (message, version), frame = INVALID_FRAMES[name]
     layout = layout_of(module.Layout, message, version)
     with pytest.raises(ValueError):  # noqa: PT011
         layout.decode(frame, 0)
@@ -362,22 +362,22 @@ def test_odd_bytes_are_left_to_plain_python(module: Any, name: str) -> None:
 
 
 REQUEST = memoryview(bytes(6) + b"\x01\0\0\0" * 2)[3:-3]
-"""At any position, before and after it as well, a message begins or a varint that would do."""
+"""Valid at each position: a message, or a varint, begins there, and before and after it too."""
 
 
 @pytest.mark.parametrize("position", [-3, -1, len(REQUEST) + 1])
-def test_a_position_outside_is_left_to_plain_python(module: Any, position: int) -> None:
+def test_falls_back_on_position_outside_of_buffer(module: Any, position: int) -> None:
     with pytest.raises(module.FallbackRequired):
         layout_of(module.Layout, MetadataRequest, 12).decode(REQUEST, position)
 
 
 @pytest.mark.parametrize("position", [2**63, -(2**63) - 1])
-def test_a_position_beyond_64_bits_is_no_message(position: int) -> None:
+def test_refuses_position_beyond_64_bits(position: int) -> None:
     with pytest.raises(DecodeError):
         MetadataRequest.decode_from(REQUEST, position, 12)
 
 
-def test_a_sound_frame_of_each_odd_one_is_decided_on(module: Any) -> None:
+def test_decodes_valid_frame_of_each_invalid_one(module: Any) -> None:
     for value, version in (
         (SaslAuthenticateRequest(auth_bytes=b"abc"), 2),
         (ListOffsetsResponse(), 4),
@@ -388,6 +388,6 @@ def test_a_sound_frame_of_each_odd_one_is_decided_on(module: Any) -> None:
         assert layout.decode(whole(layout.encode(value)), 0)[0] == value
 
 
-def test_the_kernel_says_whether_messages_walk_a_table() -> None:
+def test_messages_use_compiled_codec_with_compiled_kernel() -> None:
     plain = compiler.decoder(MetadataRequest, 12) is compiler.plain_decoder(MetadataRequest, 12)
     assert plain == (IMPLEMENTATION == "python")

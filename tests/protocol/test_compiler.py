@@ -1,4 +1,4 @@
-"""Compiled codecs: made once, shown in tracebacks, readable, and changed only on purpose."""
+"""Generated codecs: made once, visible in tracebacks, and equal to the snapshots."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kafka_async.protocol.messages.metadata import MetadataResponse
 SNAPSHOTS = sorted((Path(__file__).parent / "data").glob("codec_*.txt"))
 
 
-def test_a_codec_is_made_once() -> None:
+def test_makes_codec_once() -> None:
     assert compiler.encoder(MetadataResponse, 9) is compiler.encoder(MetadataResponse, 9)
     assert compiler.decoder(MetadataResponse, 9) is compiler.decoder(MetadataResponse, 9)
     assert compiler.decoder(MetadataResponse, 9) is not compiler.decoder(MetadataResponse, 10)
 
 
-def test_a_traceback_shows_the_line_of_a_codec() -> None:
+def test_traceback_shows_line_of_codec() -> None:
     with pytest.raises(DecodeError) as caught:
         ListOffsetsResponse.decode(b"\0", 4)
     cause = caught.value.__cause__
@@ -34,14 +34,14 @@ def test_a_traceback_shows_the_line_of_a_codec() -> None:
     assert "m.throttle_time_ms" in last.line
 
 
-def test_sources_outlive_a_check_of_the_line_cache() -> None:
+def test_source_survives_check_of_line_cache() -> None:
     compiler.plain_encoder(ListOffsetsResponse, 4)
     linecache.checkcache()
     assert linecache.getline("<kafka_async.protocol encode_ListOffsetsResponse_v4>", 1)
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS, ids=lambda path: path.stem)
-def test_the_compiler_makes_what_it_made(
+def test_generated_source_matches_snapshot(
     snapshot: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, name, version = snapshot.stem.split("_")
@@ -49,12 +49,12 @@ def test_the_compiler_makes_what_it_made(
     assert capsys.readouterr().out == snapshot.read_text(encoding="utf-8")
 
 
-def test_there_are_snapshots() -> None:
+def test_snapshots_exist() -> None:
     assert len(SNAPSHOTS) == 4
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "error"),
     [
         ([], "usage"),
         (["FetchResponse"], "usage"),
@@ -64,16 +64,16 @@ def test_there_are_snapshots() -> None:
         (["LeaderAndIsrRequest", "0"], "removed"),
     ],
 )
-def test_wrong_arguments_are_explained(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+def test_explains_invalid_arguments(
+    arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert complaint in said.err
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert error in output.err
+    assert output.out == ""
 
 
-def test_messages_without_a_key_and_plain_api_names_are_shown(
+def test_prints_message_without_key_and_request_of_api(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["EndTxnMarker", "0"]) == 0

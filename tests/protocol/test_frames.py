@@ -1,7 +1,7 @@
-"""Frames that Kafka's own Java classes wrote, and what those classes say is in them.
+"""Frames written by Kafka's Java classes, with the fields that those classes read from them.
 
-`data/frames.jsonl` has one frame a line: requests and responses with size and header, messages
-without a key as bare bodies. Bytes are hexadecimal, field names ours. See data/README.md.
+`data/frames.jsonl` has one frame per line: requests and responses with size and header, messages
+without an API key as bodies. Bytes are hexadecimal, field names in snake case. See data/README.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def name(frame: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=name)
-def test_the_same_fields_make_the_same_bytes_and_the_other_way_round(frame: dict[str, Any]) -> None:
+def test_encodes_and_decodes_frames_of_java_classes(frame: dict[str, Any]) -> None:
     kind, version, raw = class_of(frame["message"]), frame["version"], bytes.fromhex(frame["bytes"])
     message = kind.from_dict(typed_fields(kind, frame["fields"]))
     if isinstance(message, Request):
@@ -57,7 +57,7 @@ def test_the_same_fields_make_the_same_bytes_and_the_other_way_round(frame: dict
         assert kind.decode(raw, version) == message
 
 
-def test_every_kind_of_message_is_among_them() -> None:
+def test_frames_include_requests_responses_and_messages_without_key() -> None:
     kinds = {base for frame in FRAMES for base in class_of(frame["message"]).__mro__}
     assert {Request, Response, Message} <= kinds
 
@@ -68,7 +68,7 @@ def typed_fields(kind: type[Struct], fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def typed(kind: FieldType, value: Any) -> Any:
-    """A value from JSON as the type that its field has."""
+    """Convert a JSON value to the type of its field."""
     if value is None:
         return None
     if isinstance(kind, Array):

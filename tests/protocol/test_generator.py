@@ -1,4 +1,4 @@
-"""The checked-in messages are what the generator makes of Kafka's jar, and it notices when not."""
+"""The generator reproduces the checked-in messages, and reports differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOOLS = ROOT / "tools"
 
 @pytest.fixture
 def generator(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The tool as a module."""
+    """Import the tool as a module."""
     monkeypatch.setattr(sys, "path", [str(TOOLS), *sys.path])
     spec = importlib.util.spec_from_file_location("generator", TOOLS / "generate_protocol.py")
     assert spec is not None
@@ -33,7 +33,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def jar(generator: Any, record_testsuite_property: Callable[[str, object], None]) -> Path:
-    """The jar of kafka-clients; without Maven the run's last line says that this was not tried."""
+    """Return the kafka-clients jar; skip the test, and report that, without Maven."""
     try:
         return generator.fetch_jar()
     except OSError:
@@ -44,14 +44,14 @@ def jar(generator: Any, record_testsuite_property: Callable[[str, object], None]
 
 
 @pytest.mark.slow
-def test_the_checked_in_messages_are_current(
+def test_checked_in_messages_are_up_to_date(
     generator: Any, jar: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generator.main(["--check", "--jar", str(jar)]) == 0, capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_difference_is_shown_and_writing_removes_it(
+def test_check_reports_differences_and_write_removes_them(
     generator: Any,
     jar: Path,
     tmp_path: Path,
@@ -60,37 +60,37 @@ def test_a_difference_is_shown_and_writing_removes_it(
 ) -> None:
     shutil.copy(ROOT / "kafka_async" / "protocol" / "api.py", tmp_path)
     shutil.copytree(ROOT / "kafka_async" / "protocol" / "messages", tmp_path / "messages")
-    changed, missing, strange = (
-        tmp_path / "messages" / name for name in ("heartbeat.py", "fetch.py", "strange.py")
+    changed, missing, extra = (
+        tmp_path / "messages" / name for name in ("heartbeat.py", "fetch.py", "extra.py")
     )
     changed.write_text(changed.read_text().replace("member_id", "member_name"))
     missing.unlink()
-    strange.write_text("left over\n")
+    extra.write_text("left over\n")
     monkeypatch.setattr(generator, "TARGET", tmp_path)
     arguments = ["--jar", str(jar)]
 
     assert generator.main(["--check", *arguments]) == 1
-    shown = capsys.readouterr().out
-    assert "-        self.member_name = member_name" in shown
-    assert "+        self.member_id = member_id" in shown
-    assert "+class FetchResponse(Response):" in shown
-    assert "-left over" in shown
+    diff = capsys.readouterr().out
+    assert "-        self.member_name = member_name" in diff
+    assert "+        self.member_id = member_id" in diff
+    assert "+class FetchResponse(Response):" in diff
+    assert "-left over" in diff
     assert generator.main(arguments) == 0
     assert generator.main(["--check", *arguments]) == 0
-    assert not strange.exists()
+    assert not extra.exists()
 
 
-def test_the_release_is_the_one_the_package_names(generator: Any) -> None:
+def test_release_is_that_of_package(generator: Any) -> None:
     assert generator.KAFKA_VERSION == api.KAFKA_VERSION
 
 
-def test_a_jar_without_definitions_is_refused(generator: Any, tmp_path: Path) -> None:
+def test_refuses_jar_without_definitions(generator: Any, tmp_path: Path) -> None:
     empty = Path(shutil.make_archive(str(tmp_path / "empty"), "zip", TOOLS))
-    with pytest.raises(SystemExit, match="holds no common/message/"):
+    with pytest.raises(SystemExit, match="contains no common/message/"):
         generator.read_definitions(empty)
 
 
-# -- facts ----------------------------------------------------------------------------------------
+# -- conversions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_jar_without_definitions_is_refused(generator: Any, tmp_path: Path) ->
         ("Name", "name"),
     ],
 )
-def test_names_become_snake_case(generator: Any, kafka: str, ours: str) -> None:
+def test_converts_names_to_snake_case(generator: Any, kafka: str, ours: str) -> None:
     assert generator.snake(kafka) == ours
 
 
@@ -118,10 +118,10 @@ def test_names_become_snake_case(generator: Any, kafka: str, ours: str) -> None:
         ("none", "0-5", "NEVER"),
     ],
 )
-def test_version_ranges_are_written_as_people_say_them(
+def test_converts_version_ranges_to_expressions(
     generator: Any, text: str, valid: str, literal: str
 ) -> None:
-    assert generator.Span.parse(text).literal(generator.Span.parse(valid)) == literal
+    assert generator.Versions.parse(text).literal(generator.Versions.parse(valid)) == literal
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_version_ranges_are_written_as_people_say_them(
         ({"type": "bytes"}, 'b""'),
     ],
 )
-def test_defaults_become_python(generator: Any, spec: dict[str, Any], literal: str) -> None:
+def test_converts_defaults_to_literals(generator: Any, spec: dict[str, Any], literal: str) -> None:
     assert generator.default_literal(spec) == literal

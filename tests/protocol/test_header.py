@@ -1,4 +1,4 @@
-"""Frames of both sides: sizes, header versions and their exceptions, bytes that are no frame."""
+"""Frames of clients and servers: sizes, header versions, invalid bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ API_VERSIONS, METADATA, CONTROLLED_SHUTDOWN, SASL_HANDSHAKE = 18, 3, 7, 17
 
 
 def frame(parts: list[bytes | bytearray | memoryview]) -> bytes:
-    """A frame without its size, which is checked."""
+    """Check the size of a frame, and return the frame without it."""
     whole = b"".join(parts)
     assert struct.unpack_from(">i", whole) == (len(whole) - 4,)
     return whole[4:]
@@ -60,7 +60,7 @@ def test_header_versions(key: int, version: int, request_header: int, response_h
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "\u00fcml\u00e4ut"])
 @pytest.mark.parametrize("version", [8, 9, 13])
-def test_a_request_comes_out_as_it_went_in(version: int, client_id: str | None) -> None:
+def test_encodes_and_decodes_request(version: int, client_id: str | None) -> None:
     request = MetadataRequest(topics=None)
     body = frame(encode_request(request, version, 77, client_id))
     assert decode_request(body) == (RequestHeader(METADATA, version, 77, client_id), request)
@@ -68,20 +68,20 @@ def test_a_request_comes_out_as_it_went_in(version: int, client_id: str | None) 
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])
-def test_a_response_comes_out_as_it_went_in(version: int) -> None:
+def test_encodes_and_decodes_response(version: int) -> None:
     response = MetadataResponse(controller_id=3)
     body = frame(encode_response(response, version, 78))
     assert response_correlation_id(body) == 78
     assert decode_response(body, MetadataResponse, version) == (78, response)
 
 
-def test_an_api_versions_response_has_no_tagged_fields_in_its_header() -> None:
+def test_api_versions_response_has_no_tagged_fields_in_header() -> None:
     body = frame(encode_response(ApiVersionsResponse(error_code=35), 3, 5))
     assert body[:6] == b"\0\0\0\x05\0\x23"
     assert decode_response(body, ApiVersionsResponse, 3)[1].error_code == 35
 
 
-def test_every_api_has_a_header_in_every_version() -> None:
+def test_encodes_and_decodes_frames_of_all_versions() -> None:
     for each in api.APIS:
         for version in range(each.versions.min, each.versions.max + 1):
             request, response = each.request(), each.response()
@@ -91,7 +91,7 @@ def test_every_api_has_a_header_in_every_version() -> None:
             assert decode_response(body, each.response, version) == (2, response)
 
 
-def test_records_are_not_copied_into_the_frame() -> None:
+def test_does_not_copy_records_into_frame() -> None:
     records = bytes(10_000)
     partition = PartitionProduceData(records=records)
     request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])])
@@ -102,89 +102,89 @@ def test_records_are_not_copied_into_the_frame() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_records_in_several_pieces_are_neither_copied_nor_joined(version: int) -> None:
-    pieces = b"header", b"x" * 10_000, memoryview(bytearray(b"y" * 10_000))
+def test_neither_copies_nor_joins_buffers_of_records(version: int) -> None:
+    buffers = b"header", b"x" * 10_000, memoryview(bytearray(b"y" * 10_000))
 
     def parts(records: Any) -> list[bytes | bytearray | memoryview]:
         partition = PartitionProduceData(records=records)
         topic = TopicProduceData(name="t", partition_data=[partition])
         return encode_request(ProduceRequest(topic_data=[topic]), version, 1, "me")
 
-    given = parts(pieces)
-    assert b"".join(given) == b"".join(parts(b"".join(pieces)))
-    assert given[1] is pieces[1]
-    assert memoryview(given[2]).obj is pieces[2].obj
+    given = parts(buffers)
+    assert b"".join(given) == b"".join(parts(b"".join(buffers)))
+    assert given[1] is buffers[1]
+    assert memoryview(given[2]).obj is buffers[2].obj
 
 
 @pytest.mark.parametrize("records", [(b"x", "y"), ("y",), (b"x", None)])
-def test_pieces_that_are_no_bytes_are_refused(records: Any) -> None:
+def test_refuses_records_that_are_not_bytes(records: Any) -> None:
     partition = PartitionProduceData(records=records)
     topic = TopicProduceData(name="t", partition_data=[partition])
     with pytest.raises(EncodeError, match=r"partition_data\[0\].records must be bytes"):
         encode_request(ProduceRequest(topic_data=[topic]), 9, 1, "me")
 
 
-def test_tagged_fields_in_a_header_are_passed_over() -> None:
+def test_ignores_tagged_fields_of_header() -> None:
     body = MetadataRequest(topics=None).encode(12)
     head = struct.pack(">hhih", METADATA, 12, 9, -1) + b"\x01\x07\x02hi"
     assert decode_request(head + body)[0] == RequestHeader(METADATA, 12, 9, None)
-    answer = MetadataResponse().encode(12)
+    response = MetadataResponse().encode(12)
     head = struct.pack(">i", 9) + b"\x01\x07\x02hi"
-    assert decode_response(head + answer, MetadataResponse, 12)[0] == 9
+    assert decode_response(head + response, MetadataResponse, 12)[0] == 9
 
 
-def test_a_header_of_the_first_kind_has_no_client_id() -> None:
+def test_request_header_0_has_no_client_id() -> None:
     assert decode_request_header(struct.pack(">hhi", CONTROLLED_SHUTDOWN, 0, 4)) == (
         RequestHeader(CONTROLLED_SHUTDOWN, 0, 4, None),
         8,
     )
 
 
-# -- bad frames -----------------------------------------------------------------------------------
+# -- invalid frames -------------------------------------------------------------------------------
 
 
-def test_a_request_from_the_future_still_shows_its_header() -> None:
+def test_decodes_header_of_unknown_version() -> None:
     body = struct.pack(">hhih", API_VERSIONS, 9, 4, 2) + b"me" + b"\0" + b"whatever"
     assert decode_request_header(body)[0] == RequestHeader(API_VERSIONS, 9, 4, "me")
     with pytest.raises(UnsupportedVersionError, match="ApiVersions has no version 9, only 0-5"):
         decode_request(body)
 
 
-def test_an_unknown_or_removed_api_is_refused() -> None:
+def test_refuses_unknown_or_removed_api() -> None:
     with pytest.raises(UnsupportedVersionError, match="999"):
         decode_request(struct.pack(">hhih", 999, 0, 4, -1))
     with pytest.raises(UnsupportedVersionError, match="ControlledShutdown"):
         decode_request(struct.pack(">hhi", CONTROLLED_SHUTDOWN, 0, 4))
 
 
-def test_an_unreleased_version_is_refused_by_a_server() -> None:
+def test_refuses_request_of_unreleased_version() -> None:
     body = frame(encode_request(InitProducerIdRequest(), 6, 1, None))
     with pytest.raises(UnsupportedVersionError, match="InitProducerId has no version 6, only 0-5"):
         decode_request(body)
 
 
 @pytest.mark.parametrize("version", [8, 13])
-def test_refuses_cut_frames_and_responses_with_extra_bytes(version: int) -> None:
-    asked = frame(encode_request(MetadataRequest(topics=None), version, 1, "client"))
-    answered = frame(encode_response(MetadataResponse(cluster_id="c"), version, 1))
-    for cut in range(len(asked)):
+def test_refuses_truncated_frames_and_responses_with_extra_bytes(version: int) -> None:
+    request = frame(encode_request(MetadataRequest(topics=None), version, 1, "client"))
+    response = frame(encode_response(MetadataResponse(cluster_id="c"), version, 1))
+    for cut in range(len(request)):
         with pytest.raises(DecodeError):
-            decode_request(asked[:cut])
-    for cut in range(len(answered)):
+            decode_request(request[:cut])
+    for cut in range(len(response)):
         with pytest.raises(DecodeError):
-            decode_response(answered[:cut], MetadataResponse, version)
-    assert decode_request(asked + b"\0") == decode_request(asked)  # as Kafka's brokers do
+            decode_response(response[:cut], MetadataResponse, version)
+    assert decode_request(request + b"\0") == decode_request(request)  # as Kafka's brokers do
     with pytest.raises(DecodeError, match="1 bytes after"):
-        decode_response(answered + b"\0", MetadataResponse, version)
+        decode_response(response + b"\0", MetadataResponse, version)
 
 
 @pytest.mark.parametrize("length", [-2, 50])
-def test_a_client_id_has_a_length_that_can_be(length: int) -> None:
+def test_refuses_invalid_length_of_client_id(length: int) -> None:
     with pytest.raises(DecodeError, match="client id"):
         decode_request_header(struct.pack(">hhih", METADATA, 1, 4, length) + b"short")
 
 
-def test_a_client_id_that_cannot_be_written_is_refused() -> None:
+def test_refuses_client_id_that_cannot_be_encoded() -> None:
     with pytest.raises(EncodeError, match="client_id has 40000 bytes"):
         encode_request(ApiVersionsRequest(), 0, 1, "x" * 40_000)
     with pytest.raises(EncodeError, match="client_id"):
@@ -193,7 +193,7 @@ def test_a_client_id_that_cannot_be_written_is_refused() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
-def test_random_bytes_are_a_frame_or_an_error_of_ours(junk: bytes) -> None:
+def test_random_bytes_are_frame_or_raise_our_errors(junk: bytes) -> None:
     for version in (8, 9):
         try:
             decode_response(junk, MetadataResponse, version)

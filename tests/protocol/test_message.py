@@ -1,4 +1,4 @@
-"""Messages as values: which field cannot be encoded and why; equality, repr, dictionaries."""
+"""Messages as values: errors that name a field; equality, `repr` and dictionaries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topic(**fields: Any) -> ProduceRequest:
 
 
 @pytest.mark.parametrize(
-    ("message", "version", "fault"),
+    ("message", "version", "error"),
     [
         (ProduceRequest(acks=40_000), 3, "acks must be int16, not 40000"),
         (ProduceRequest(acks=WRONG), 9, "acks must be int16"),
@@ -62,20 +62,20 @@ def topic(**fields: Any) -> ProduceRequest:
         (MetadataRequest(topics=7), 9, "topics must be a list, not int"),  # pyright: ignore[reportArgumentType]
     ],
 )
-def test_what_does_not_fit_its_field_is_named(message: Message, version: int, fault: str) -> None:
-    with pytest.raises(EncodeError, match=fault) as caught:
+def test_encode_error_names_field(message: Message, version: int, error: str) -> None:
+    with pytest.raises(EncodeError, match=error) as caught:
         message.encode(version)
     assert f"{type(message).__name__} version {version}" in str(caught.value)
-    with pytest.raises(EncodeError, match=fault):
+    with pytest.raises(EncodeError, match=error):
         message.encode_parts(version)
 
 
-def test_null_is_written_where_the_version_allows_it() -> None:
+def test_encodes_null_in_nullable_version() -> None:
     assert MetadataRequest(topics=None).encode(1) == b"\xff\xff\xff\xff"
     assert MetadataRequest(topics=[]).encode(1) == b"\0\0\0\0"
 
 
-# -- versions that lack a field -------------------------------------------------------------------
+# -- fields that a version does not have ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_null_is_written_where_the_version_allows_it() -> None:
         (FindCoordinatorRequest(coordinator_keys=["a"]), 3, "coordinator_keys"),
     ],
 )
-def test_a_field_that_the_version_lacks_must_not_be_set(
+def test_refuses_set_field_that_version_does_not_have(
     message: Message, version: int, field: str
 ) -> None:
     with pytest.raises(UnsupportedVersionError, match=f"version {version} has no .*{field}"):
@@ -95,20 +95,22 @@ def test_a_field_that_the_version_lacks_must_not_be_set(
     assert message.encode(version + 1)
 
 
-def test_a_field_set_to_its_default_counts_as_unset() -> None:
+def test_field_with_default_value_counts_as_not_set() -> None:
     plain = FindCoordinatorRequest(key="g").encode(0)
     assert FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=[]).encode(0) == plain
 
 
-def test_a_version_may_drop_a_field_that_the_schema_lets_it_drop() -> None:
+def test_drops_ignorable_field_that_version_does_not_have() -> None:
     by_name = MetadataRequestTopic(name="t")
-    asked = MetadataRequestTopic(name="t", topic_id=uuid.UUID(int=1))
+    with_id = MetadataRequestTopic(name="t", topic_id=uuid.UUID(int=1))
     first = JoinGroupRequest(reason="because").encode(7)
     assert first == JoinGroupRequest().encode(7)
-    assert MetadataRequest(topics=[by_name]).encode(9) == MetadataRequest(topics=[asked]).encode(9)
+    assert MetadataRequest(topics=[by_name]).encode(9) == MetadataRequest(topics=[with_id]).encode(
+        9
+    )
 
 
-def test_structures_that_a_version_lacks_are_compared_with_an_empty_one() -> None:
+def test_refuses_changed_structure_that_version_does_not_have() -> None:
     FetchRequest().encode(4)
     moved = FetchRequest()
     moved.replica_state.replica_epoch = 3
@@ -116,7 +118,7 @@ def test_structures_that_a_version_lacks_are_compared_with_an_empty_one() -> Non
         moved.encode(14)
 
 
-def test_a_version_that_does_not_exist_is_refused_both_ways() -> None:
+def test_refuses_to_encode_and_decode_unknown_version() -> None:
     with pytest.raises(
         UnsupportedVersionError, match="ListOffsetsRequest has no version 0, only 1-11"
     ):
@@ -130,7 +132,7 @@ def test_a_version_that_does_not_exist_is_refused_both_ways() -> None:
 # -- values ---------------------------------------------------------------------------------------
 
 
-def test_messages_are_equal_when_their_fields_are() -> None:
+def test_messages_with_equal_fields_are_equal() -> None:
     one = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     assert one == MetadataRequest(topics=(MetadataRequestTopic(name="t"),))
     assert one != MetadataRequest(topics=[MetadataRequestTopic(name="u")])
@@ -141,13 +143,13 @@ def test_messages_are_equal_when_their_fields_are() -> None:
     assert one != tagged
 
 
-def test_structures_inside_are_fresh_for_each_message() -> None:
+def test_default_structures_are_not_shared() -> None:
     one, other = PartitionProduceResponse(), PartitionProduceResponse()
     one.current_leader.leader_id = 7
     assert other.current_leader == LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
 
 
-def test_repr_shows_what_is_set_and_shortens_bytes() -> None:
+def test_repr_shows_set_fields_and_shortens_bytes() -> None:
     partition = PartitionProduceData(index=3, records=b"\0" * 1000)
     text = repr(topic(name="t", partition_data=[partition]))
     assert text.startswith("ProduceRequest(topic_data=[TopicProduceData(name='t', partition_data=[")
@@ -157,35 +159,35 @@ def test_repr_shows_what_is_set_and_shortens_bytes() -> None:
     assert "acks" not in text
 
 
-def test_repr_tells_no_secrets() -> None:
+def test_repr_hides_secrets() -> None:
     assert "hunter2" not in repr(SaslAuthenticateRequest(auth_bytes=b"\0alice\0hunter2"))
     assert "hunter2" not in repr(AlterableConfig(name="ssl.key.password", value="hunter2"))
     assert "ssl.key.password" in repr(AlterableConfig(name="ssl.key.password", value="hunter2"))
 
 
-def test_dictionaries_hold_plain_values() -> None:
+def test_to_dict_returns_plain_values() -> None:
     made = JoinGroupRequest(protocols=(JoinGroupRequestProtocol(name="range", metadata=b"m"),))
-    said = made.to_dict()
-    assert said["protocols"] == [{"name": "range", "metadata": b"m"}]
-    assert said["group_instance_id"] is None
-    assert "unknown_tagged_fields" not in said
+    fields = made.to_dict()
+    assert fields["protocols"] == [{"name": "range", "metadata": b"m"}]
+    assert fields["group_instance_id"] is None
+    assert "unknown_tagged_fields" not in fields
     view = PartitionProduceData(records=memoryview(b"abc"))
     assert view.to_dict() == {"index": 0, "records": b"abc"}
 
 
-def test_a_dictionary_may_leave_out_what_is_default_and_hold_objects() -> None:
+def test_from_dict_accepts_missing_fields_and_structures() -> None:
     made = ApiVersionsResponse.from_dict({"api_keys": [{"api_key": 3}, ApiVersion(api_key=4)]})
     assert made == ApiVersionsResponse(api_keys=[ApiVersion(api_key=3), ApiVersion(api_key=4)])
     with pytest.raises(EncodeError, match="ApiVersionsResponse has no field 'apiKeys'"):
         ApiVersionsResponse.from_dict({"apiKeys": []})
 
 
-def test_messages_have_no_other_attributes() -> None:
+def test_refuses_unknown_attribute() -> None:
     with pytest.raises(AttributeError):
         HeartbeatRequest().generation = 3  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_joining_small_buffers_keeps_order_and_large_ones() -> None:
+def test_coalesce_joins_small_buffers_and_keeps_large_ones() -> None:
     large, other = b"x" * 5000, memoryview(b"y" * 5000)
     parts = coalesce([b"a", b"b", large, b"", b"c", other, b"d"])
     assert parts == [b"ab", large, b"c", other, b"d"]

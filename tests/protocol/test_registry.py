@@ -1,4 +1,4 @@
-"""APIs by key and name, what negotiation picks, and what is not imported until it is needed."""
+"""Lookup of APIs, version negotiation and lazy imports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FETCH, INIT_PRODUCER_ID, LEADER_AND_ISR = 1, 22, 4
 
 
 @pytest.mark.parametrize("name", [1, "Fetch", "FetchRequest", "FetchResponse"])
-def test_an_api_is_found_by_key_and_by_name(name: int | str) -> None:
+def test_finds_api_by_key_and_by_name(name: int | str) -> None:
     found = api.lookup(name)
     assert found is api.lookup(FETCH)
 
 
-def test_an_api_says_what_it_is() -> None:
+def test_api_has_versions_messages_and_listeners() -> None:
     fetch = api.lookup(FETCH)
     assert (fetch.key, fetch.name, fetch.versions) == (1, "Fetch", (4, 18))
     assert (fetch.request, fetch.response) == (FetchRequest, FetchResponse)
@@ -32,17 +32,17 @@ def test_an_api_says_what_it_is() -> None:
     assert repr(fetch) == "<Api 1 Fetch 4-18>"
 
 
-def test_a_message_without_a_key_is_found_by_name() -> None:
+def test_finds_message_without_key_by_name() -> None:
     assert api.lookup("EndTxnMarker") is EndTxnMarker
 
 
 @pytest.mark.parametrize("name", [-1, 95, "fetch", "Nothing", ""])
-def test_what_is_unknown_is_refused(name: int | str) -> None:
+def test_refuses_unknown_key_or_name(name: int | str) -> None:
     with pytest.raises(UnsupportedVersionError, match=repr(name)):
         api.lookup(name)
 
 
-def test_every_key_from_the_first_to_the_last_is_there() -> None:
+def test_table_has_every_key() -> None:
     assert [each.key for each in api.APIS] == list(range(95))
     assert {each.name for each in api.APIS if each.removed} == {
         "LeaderAndIsr",
@@ -52,7 +52,7 @@ def test_every_key_from_the_first_to_the_last_is_there() -> None:
     }
 
 
-def test_classes_agree_with_the_table() -> None:
+def test_message_classes_match_table() -> None:
     for each in api.APIS:
         if each.removed:
             continue
@@ -64,7 +64,7 @@ def test_classes_agree_with_the_table() -> None:
         assert each.request().RESPONSE is each.response
 
 
-def test_a_removed_api_has_no_messages() -> None:
+def test_removed_api_has_no_messages() -> None:
     removed = api.lookup(LEADER_AND_ISR)
     assert removed.removed
     assert removed.versions.empty
@@ -80,25 +80,25 @@ def test_a_removed_api_has_no_messages() -> None:
     ("offered", "chosen"),
     [((0, 11), 11), ((4, 18), 18), ((12, 99), 18), ((0, 4), 4), ((18, 18), 18)],
 )
-def test_the_highest_common_version_is_chosen(offered: tuple[int, int], chosen: int) -> None:
+def test_negotiates_highest_common_version(offered: tuple[int, int], chosen: int) -> None:
     assert api.lookup(FETCH).negotiate(VersionRange(*offered)) == chosen
 
 
 @pytest.mark.parametrize("offered", [(0, 3), (19, 25), (0, -1)])
-def test_without_a_common_version_both_ranges_are_named(offered: tuple[int, int]) -> None:
+def test_error_without_common_version_has_both_ranges(offered: tuple[int, int]) -> None:
     theirs = VersionRange(*offered)
     with pytest.raises(UnsupportedVersionError, match=f"Fetch: we know 4-18, .* offers {theirs}"):
         api.lookup(FETCH).negotiate(theirs)
 
 
-def test_an_api_that_is_not_offered_is_refused() -> None:
+def test_refuses_api_that_broker_does_not_offer() -> None:
     with pytest.raises(UnsupportedVersionError, match=r"does not offer Fetch \(we know 4-18\)"):
         api.lookup(FETCH).negotiate(None)
     with pytest.raises(UnsupportedVersionError, match="LeaderAndIsr: we know none"):
         api.lookup(LEADER_AND_ISR).negotiate(VersionRange(0, 7))
 
 
-def test_an_unreleased_version_is_chosen_only_when_asked_for() -> None:
+def test_negotiates_unreleased_version_only_on_request() -> None:
     found = api.lookup(INIT_PRODUCER_ID)
     offered = VersionRange(0, 6)
     assert (found.versions, found.unstable) == ((0, 5), 6)
@@ -107,7 +107,7 @@ def test_an_unreleased_version_is_chosen_only_when_asked_for() -> None:
     assert api.lookup(FETCH).negotiate(VersionRange(0, 99), unstable=True) == 18
 
 
-def test_version_ranges() -> None:
+def test_version_range_contains_intersects_and_formats() -> None:
     assert str(VersionRange(3, 3)) == "3"
     assert str(VersionRange(3, 4)) == "3-4"
     assert str(VersionRange(4, 3)) == "none"
@@ -120,19 +120,19 @@ def test_version_ranges() -> None:
 
 
 def imported_by(statement: str) -> set[str]:
-    """The modules of the package that are there after `statement` in a fresh interpreter."""
+    """Return the loaded modules of the package after `statement` in a new interpreter."""
     show = "import sys; print('\\n'.join(n for n in sys.modules if n.startswith('kafka_async')))"
     command = [sys.executable, "-c", f"{statement}\n{show}"]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_the_table_of_apis_loads_no_message_and_no_compiler() -> None:
+def test_importing_table_loads_no_message_and_no_compiler() -> None:
     loaded = imported_by("import kafka_async.protocol.api")
     assert not {name for name in loaded if name.startswith("kafka_async.protocol.messages")}
     assert "kafka_async.protocol.compiler" not in loaded
 
 
-def test_an_api_loads_its_own_messages_only() -> None:
+def test_api_loads_only_its_own_messages() -> None:
     loaded = imported_by("from kafka_async.protocol import api; api.lookup('Fetch').request")
     assert {name for name in loaded if name.startswith("kafka_async.protocol.messages.")} == {
         "kafka_async.protocol.messages.fetch"

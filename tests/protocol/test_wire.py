@@ -1,4 +1,4 @@
-"""Varints and tagged sections, byte by byte."""
+"""Encoding and decoding of varints, tagged sections and buffers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_async.protocol.wire import (
     MAX_STRING,
     STRING_LENGTH,
     UVARINT,
-    octets,
+    as_buffer,
     read_tag,
     read_tag_count,
     read_unknown_tags,
@@ -23,61 +23,64 @@ TOP = 0xFFFF_FFFF
 
 
 @pytest.mark.parametrize(
-    ("value", "spelt"),
+    ("value", "encoded"),
     [(0, "00"), (1, "01"), (127, "7f"), (128, "8001"), (300, "ac02"), (TOP, "ffffffff0f")],
 )
-def test_unsigned_varints(value: int, spelt: str) -> None:
-    assert UVARINT[value].hex() == spelt
-    assert read_uvarint(bytes.fromhex(spelt), 0) == (value, len(spelt) // 2)
+def test_encodes_and_decodes_unsigned_varints(value: int, encoded: str) -> None:
+    assert UVARINT[value].hex() == encoded
+    assert read_uvarint(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
 @settings(deadline=None)
 @given(st.integers(0, TOP), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_varint_is_read_wherever_it_stands(value: int, before: bytes, after: bytes) -> None:
-    spelt = UVARINT[value]
-    assert read_uvarint(before + spelt + after, len(before)) == (value, len(before) + len(spelt))
+def test_reads_varint_at_any_position(value: int, before: bytes, after: bytes) -> None:
+    encoded = UVARINT[value]
+    assert read_uvarint(before + encoded + after, len(before)) == (
+        value,
+        len(before) + len(encoded),
+    )
 
 
 @pytest.mark.parametrize("value", [-1, TOP + 1])
-def test_no_varint_beyond_32_bits(value: int) -> None:
+def test_refuses_varint_beyond_32_bits(value: int) -> None:
     with pytest.raises(ValueError, match="out of range"):
         UVARINT[value]
 
 
-def test_the_table_of_varints_does_not_grow() -> None:
+def test_varint_table_does_not_grow() -> None:
     size = len(UVARINT)
     assert UVARINT[100_000] == b"\xa0\x8d\x06"
     assert len(UVARINT) == size
 
 
-@pytest.mark.parametrize("spelt", ["ffffffff1f", "ffffffffff", "808080808001", "808080808000"])
-def test_a_varint_that_is_too_long_is_refused(spelt: str) -> None:
+@pytest.mark.parametrize("encoded", ["ffffffff1f", "ffffffffff", "808080808001", "808080808000"])
+def test_refuses_varint_with_too_many_bytes(encoded: str) -> None:
     with pytest.raises(ValueError, match="longer than 32 bits"):
-        read_uvarint(bytes.fromhex(spelt), 0)
+        read_uvarint(bytes.fromhex(encoded), 0)
 
 
-def test_a_varint_that_ends_early_is_refused() -> None:
+def test_refuses_truncated_varint() -> None:
     with pytest.raises(IndexError):
         read_uvarint(b"\x80", 0)
 
 
-def test_string_lengths_stop_where_kafka_stops() -> None:
+def test_string_lengths_have_the_limit_of_kafka() -> None:
     assert STRING_LENGTH[MAX_STRING + 1] == UVARINT[MAX_STRING + 1]
     with pytest.raises(ValueError, match="out of range"):
         STRING_LENGTH[MAX_STRING + 2]
 
 
-def test_a_tagged_section_is_written_in_ascending_order() -> None:
+def test_writes_tagged_fields_in_ascending_order() -> None:
     assert write_tagged([(300, b"xy"), (0, b"")]) == b"\x02\x00\x00\xac\x02\x02xy"
     assert write_tagged([]) == b"\0"
 
 
-def test_a_tag_is_written_once() -> None:
+def test_refuses_to_write_duplicate_tag() -> None:
     with pytest.raises(ValueError, match="tag 3 is given twice"):
         write_tagged([(3, b"a"), (3, b"b")])
 
 
-def test_a_tagged_section_is_read_back() -> None:
+def test_reads_tagged_section() -> None:
     section = b"-" + write_tagged([(300, b"xy"), (0, b"")]) + b"rest"
     assert read_tag_count(section, 1) == (2, 2)
     assert read_unknown_tags(section, 2, 2) == (((0, b""), (300, b"xy")), len(section) - 4)
@@ -88,22 +91,22 @@ def test_a_tagged_section_is_read_back() -> None:
 @pytest.mark.parametrize(
     "section", [b"\x01\x00\x05abc", b"\x03\x00\x00\x00", b"\x91\x4e" + b"\0" * 3]
 )
-def test_a_tagged_section_holds_what_it_claims(section: bytes) -> None:
+def test_refuses_tagged_section_longer_than_buffer(section: bytes) -> None:
     with pytest.raises(ValueError, match="bytes"):
         skip_tags(section, 0)
 
 
 @pytest.mark.parametrize("tags", [b"\x03\0\x03\0", b"\x03\0\x02\0"])
-def test_tags_come_in_ascending_order(tags: bytes) -> None:
+def test_refuses_tags_that_do_not_ascend(tags: bytes) -> None:
     with pytest.raises(ValueError, match="comes after tag 3"):
         read_unknown_tags(tags, 0, 2)
     with pytest.raises(ValueError, match="comes after tag 3"):
         skip_tags(b"\x02" + tags, 0)
 
 
-def test_octets_are_counted_in_bytes_whatever_the_buffer() -> None:
+def test_length_of_buffer_is_its_size_in_bytes() -> None:
     plain = b"abcdefgh"
-    assert octets(plain) is plain
-    assert len(octets(memoryview(plain).cast("I"))) == 8
+    assert as_buffer(plain) is plain
+    assert len(as_buffer(memoryview(plain).cast("I"))) == 8
     with pytest.raises(TypeError):
-        octets("text")  # pyright: ignore[reportArgumentType]
+        as_buffer("text")  # pyright: ignore[reportArgumentType]

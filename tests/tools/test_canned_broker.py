@@ -1,4 +1,4 @@
-"""The broker of the counted paths: every produce request is answered, and none reaches a log."""
+"""The broker of the counted paths: it responds to produce requests without storing records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def request(number: int, records: bytes = b"") -> bytes:
 
 
 class Client(asyncio.BufferedProtocol):
-    """Keeps the frames that arrive."""
+    """Collects received frames."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -49,7 +49,7 @@ class Client(asyncio.BufferedProtocol):
             at += 4 + size
 
 
-async def test_a_producer_has_everything_acknowledged_and_the_cluster_sees_nothing() -> None:
+async def test_acknowledges_all_records_and_stores_none() -> None:
     async with cluster() as (address, network):
         async with Producer(address, dialer=CannedBroker(network)) as producer:
             handles = [await producer.enqueue(TOPIC, b"x" * 100_000) for _ in range(20)]
@@ -59,26 +59,26 @@ async def test_a_producer_has_everything_acknowledged_and_the_cluster_sees_nothi
             assert (await producer.send(TOPIC, b"the first")).offset == 0
 
 
-@pytest.mark.parametrize("cuts", [(), (60,), (60, 120, 500, 501), (200, 400)])
-async def test_requests_in_pieces_and_several_in_a_piece_are_each_answered_once(
-    cuts: tuple[int, ...],
+@pytest.mark.parametrize("splits", [(), (60,), (60, 120, 500, 501), (200, 400)])
+async def test_responds_once_to_each_request_in_any_segmentation(
+    splits: tuple[int, ...],
 ) -> None:
     client = Client()
     async with cluster() as (address, network):
         host, _, port = address.rpartition(":")
         transport, _ = await CannedBroker(network).dial(lambda: client, host, int(port))
         stream = b"".join(request(number, b"r" * 100) for number in (7, 8, 9, 10))
-        for begin, end in pairwise((0, *cuts, len(stream))):
+        for begin, end in pairwise((0, *splits, len(stream))):
             transport.write(stream[begin:end])
         await asyncio.sleep(1)
         transport.close()
-    answers = [decode_response(frame, ProduceResponse, VERSION) for frame in client.frames]
-    assert [number for number, _ in answers] == [7, 8, 9, 10]
-    parts = [answer.responses[0].partition_responses[0] for _, answer in answers]
+    responses = [decode_response(frame, ProduceResponse, VERSION) for frame in client.frames]
+    assert [number for number, _ in responses] == [7, 8, 9, 10]
+    parts = [response.responses[0].partition_responses[0] for _, response in responses]
     assert {(part.index, part.error_code) for part in parts} == {(0, 0)}
 
 
-async def test_other_requests_go_to_the_cluster() -> None:
+async def test_forwards_other_requests_to_cluster() -> None:
     client = Client()
     async with cluster() as (address, network):
         host, _, port = address.rpartition(":")

@@ -1,4 +1,4 @@
-"""The other Pythons of a machine: those of the PATH and of pyenv that start and are new enough."""
+"""Other installed Python versions, in the PATH and of pyenv, and their environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty PATH and an empty pyenv, in a folder."""
+    """Set an empty PATH and an empty pyenv in a temporary folder."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
@@ -23,22 +23,22 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def interpreter(path: Path, *, printed: str = "", status: int = 0) -> str:
-    """A file that starts as an interpreter does, and prints something."""
+    """Write a script that stands for an interpreter and prints a text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{printed}'\nexit {status}\n")
     path.chmod(0o755)
     return str(path)
 
 
-def test_finds_pythons_of_the_path_and_of_pyenv(machine: Path) -> None:
+def test_finds_pythons_in_path_and_of_pyenv(machine: Path) -> None:
     on_path = interpreter(machine / "bin/python3.97", printed="3.97 final")
-    interpreter(machine / "bin/python3.98", status=127)  # a shim whose version is switched off
+    interpreter(machine / "bin/python3.98", status=127)  # a shim of a version that is not enabled
     interpreter(machine / "pyenv/versions/3.97.2/bin/python", printed="3.97 final")
-    switched_off = interpreter(machine / "pyenv/versions/3.98.1/bin/python", printed="3.98 final")
-    assert pythons.find_pythons() == {"3.97": on_path, "3.98": switched_off}
+    not_enabled = interpreter(machine / "pyenv/versions/3.98.1/bin/python", printed="3.98 final")
+    assert pythons.find_pythons() == {"3.97": on_path, "3.98": not_enabled}
 
 
-def test_leaves_out_its_own_version_older_and_unreleased_ones(machine: Path) -> None:
+def test_excludes_own_older_and_unreleased_versions(machine: Path) -> None:
     interpreter(machine / f"bin/python{OWN}", printed=f"{OWN} final")
     interpreter(machine / "bin/python3.10", printed="3.10 final")
     interpreter(machine / "pyenv/versions/3.9.1/bin/python", printed="3.9 final")
@@ -47,7 +47,7 @@ def test_leaves_out_its_own_version_older_and_unreleased_ones(machine: Path) -> 
 
 
 @pytest.mark.parametrize(("status", "made"), [(0, True), (2, False)])
-def test_makes_an_environment_through_the_makefile(
+def test_makes_environment_with_makefile(
     monkeypatch: pytest.MonkeyPatch, status: int, made: bool
 ) -> None:
     calls: list[tuple[list[str], dict[str, str]]] = []

@@ -1,4 +1,4 @@
-"""A test that fails by chance fails again with the seed that it prints."""
+"""The printed seed reproduces a test that fails by chance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DICE = """
+RANDOM_TESTS = """
 import random
 from hypothesis import given, strategies as st
 
-def test_dice():
+def test_random():
     assert random.random() < 0
 
 @given(st.integers(0, 10**9))
@@ -24,17 +24,17 @@ def test_hypothesis(number):
 """
 
 
-def rolls(place: Path, **words: str) -> tuple[list[str], list[str]]:
-    """What the dice showed, and the lines that say how to see it again."""
-    test = place / "test_dice.py"
-    test.write_text(DICE)
+def run_random_tests(place: Path, **variables: str) -> tuple[list[str], list[str]]:
+    """Run the random tests; return their numbers and the printed commands that repeat them."""
+    test = place / "test_random.py"
+    test.write_text(RANDOM_TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     command += [f"--rootdir={place}", "-c", str(ROOT / "pyproject.toml"), str(test)]
     inherited = {k: v for k, v in os.environ.items() if k != "KAFKA_ASYNC_TEST_SEED"}
     done = subprocess.run(
         command,
         cwd=place,
-        env={**inherited, "PYTHONPATH": str(ROOT), **words},
+        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -45,13 +45,13 @@ def rolls(place: Path, **words: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.slow
-def test_the_same_seed_makes_the_same_choices(tmp_path: Path) -> None:
-    first, commands = rolls(tmp_path)
+def test_same_seed_makes_same_choices(tmp_path: Path) -> None:
+    first, commands = run_random_tests(tmp_path)
     assert len(first) >= 2
     assert [command.rpartition(" ")[2] for command in commands] == [
-        "'test_dice.py::test_dice'",
-        "'test_dice.py::test_hypothesis'",
+        "'test_random.py::test_random'",
+        "'test_random.py::test_hypothesis'",
     ]
     seed = commands[0].partition(" ")[0].partition("=")[2]
-    assert rolls(tmp_path, KAFKA_ASYNC_TEST_SEED=seed)[0] == first
-    assert rolls(tmp_path, KAFKA_ASYNC_TEST_SEED=str(int(seed) + 1))[0] != first
+    assert run_random_tests(tmp_path, KAFKA_ASYNC_TEST_SEED=seed)[0] == first
+    assert run_random_tests(tmp_path, KAFKA_ASYNC_TEST_SEED=str(int(seed) + 1))[0] != first

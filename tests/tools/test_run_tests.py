@@ -1,4 +1,4 @@
-"""The last line of `make test`: what ran on what, what did not and why, and the exit status."""
+"""The stages of `make test`, its last line and its exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORT = """<?xml version="1.0"?>
 </testsuite></testsuites>
 """
 
-MEETING = """#!{python} -SE
+WAITING_INTERPRETER = """#!{python} -SE
 import os, sys
 print("{mine} in stage")
 open("{mine}", "w").close()
@@ -36,7 +36,7 @@ for argument in sys.argv:
         with open(argument.partition("=")[2], "w") as report:
             report.write('<testsuite><testcase classname="a" name="b" time="0"/></testsuite>')
 """
-"""An interpreter that runs until another one has been started, and reports one passed test."""
+"""An interpreter that waits for another one to start, and reports one passed test."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def summary(*missing: str, failed: bool = False) -> Summary:
     return made
 
 
-def test_a_report_is_counted(tmp_path: Path) -> None:
+def test_reads_report_of_pytest(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
     result = read_results("unit", report, failed=True)
@@ -64,38 +64,38 @@ def test_a_report_is_counted(tmp_path: Path) -> None:
     assert result.durations["unit: a.two"] == 2.0
 
 
-def test_a_stage_without_a_report_has_failed(tmp_path: Path) -> None:
+def test_failed_stage_without_report_counts_as_failure(tmp_path: Path) -> None:
     result = read_results("unit", tmp_path / "none.xml", failed=True)
     assert (result.failed, result.failures) == (True, 1)
 
 
-def test_all_that_ran_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_last_line_names_groups_and_variants(capsys: pytest.CaptureFixture[str]) -> None:
     assert conclude(summary()) == 0
     assert capsys.readouterr().out == (
         "passed: unit on python/asyncio, c/uvloop; integration on embedded, apache 4.4.0\n"
     )
 
 
-@pytest.mark.parametrize(("ci", "verdict", "status"), [("", "passed", 0), ("true", "failed", 1)])
-def test_what_is_missing_is_named_and_fails_in_ci(
+@pytest.mark.parametrize(("ci", "outcome", "status"), [("", "passed", 0), ("true", "failed", 1)])
+def test_names_missing_requirement_and_fails_in_ci(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     ci: str,
-    verdict: str,
+    outcome: str,
     status: int,
 ) -> None:
     monkeypatch.setenv("CI", ci)
     assert conclude(summary("apache (install Maven)")) == status
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == f"{verdict}; not run: apache (install Maven)"
+    assert last == f"{outcome}; not run: apache (install Maven)"
 
 
-def test_a_stage_that_fails_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_failed_stage(capsys: pytest.CaptureFixture[str]) -> None:
     assert conclude(summary(failed=True)) == 1
     assert capsys.readouterr().out.startswith("failed: integration; ran: unit on python/asyncio")
 
 
-def test_a_stage_past_its_time_is_ended_and_has_failed(
+def test_stage_fails_at_time_limit(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
@@ -104,29 +104,29 @@ def test_a_stage_past_its_time_is_ended_and_has_failed(
     stages = [Stage("one", "unit", "not slow", arguments=["--noconftest", str(endless)])]
     results = run_tests.run(stages, "normal", "1", minutes=0)
     assert [result.failed for result in results] == [True]
-    assert "one: ended at the time limit that CI=true sets" in capfd.readouterr().out
+    assert "one: stopped at the time limit of CI=true" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(("ci", "minutes"), [("", None), ("true", 8 * run_tests.CI_PATIENCE)])
-def test_limits_the_time_in_ci_only(
+@pytest.mark.parametrize(("ci", "minutes"), [("", None), ("true", 8 * run_tests.CI_TIME_FACTOR)])
+def test_limits_time_only_in_ci(
     monkeypatch: pytest.MonkeyPatch, ci: str, minutes: float | None
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    assert run_tests.limit(run_tests.Turn(8, ())) == minutes
+    assert run_tests.limit(run_tests.Step(8, ())) == minutes
 
 
-def test_budgets_of_the_slow_tests_stay_below_40_minutes() -> None:
-    turns = run_tests.TURNS["slow"]
-    assert run_tests.PYTHON_MINUTES + sum(turn.minutes for turn in turns) < 40
+def test_time_limits_of_slow_tests_are_below_40_minutes() -> None:
+    steps = run_tests.STEPS["slow"]
+    assert run_tests.PYTHON_MINUTES + sum(step.minutes for step in steps) < 40
 
 
-def test_time_limits_of_a_whole_ci_run_stay_below_85_minutes() -> None:
-    turns = [*run_tests.TURNS["normal"], *run_tests.TURNS["slow"]]
-    minutes = run_tests.PYTHON_MINUTES + sum(turn.minutes for turn in turns)
-    assert minutes * run_tests.CI_PATIENCE < 85
+def test_time_limits_of_ci_run_are_below_85_minutes() -> None:
+    steps = [*run_tests.STEPS["normal"], *run_tests.STEPS["slow"]]
+    minutes = run_tests.PYTHON_MINUTES + sum(step.minutes for step in steps)
+    assert minutes * run_tests.CI_TIME_FACTOR < 85
 
 
-def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
+def test_runs_stages_in_parallel_and_shows_them_in_order(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(run_tests, "RESULTS", tmp_path)
@@ -135,7 +135,9 @@ def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
     for mine, other in (("one", "two"), ("two", "one")):
         python = tmp_path / f"python-{mine}"
         python.write_text(
-            MEETING.format(python=sys.executable, mine=tmp_path / mine, other=tmp_path / other)
+            WAITING_INTERPRETER.format(
+                python=sys.executable, mine=tmp_path / mine, other=tmp_path / other
+            )
         )
         python.chmod(0o755)
         stages.append(Stage(mine, "unit", "not slow", python=str(python)))
@@ -147,25 +149,24 @@ def test_stages_of_a_turn_run_at_once_and_are_shown_one_after_the_other(
     assert f"{tmp_path / 'two'} in stage" in out[second:]
 
 
-def test_every_test_belongs_to_a_stage() -> None:
-    """What UNIT leaves out, the other stages take: no test is in none of them."""
+def test_every_combination_of_marks_belongs_to_a_stage() -> None:
     marks = ("integration", "spark", "slow", "foreign", "one_kernel")
-    turns = [*run_tests.TURNS["normal"], *run_tests.TURNS["slow"]]
-    stages = [stage.select for turn in turns for stage in turn.stages]
+    steps = [*run_tests.STEPS["normal"], *run_tests.STEPS["slow"]]
+    stages = [stage.select for step in steps for stage in step.stages]
     for chosen in itertools.product((False, True), repeat=len(marks)):
         facts: dict[str, object] = dict(zip(marks, chosen, strict=True))
         assert any(eval(select, {}, facts) for select in stages), facts
 
 
-def test_both_halves_of_the_slow_tests_are_complements() -> None:
-    slow, computing = run_tests.TURNS["slow"][-1].stages
+def test_halves_of_slow_tests_are_complements() -> None:
+    slow, computing = run_tests.STEPS["slow"][-1].stages
     assert slow.select == computing.select
     assert slow.arguments == [f"--ignore={directory}" for directory in computing.arguments]
     root = Path(run_tests.__file__).parent.parent
     assert [each for each in computing.arguments if not (root / each).is_dir()] == []
 
 
-def test_ci_adds_up_both_runs_and_counts_a_part_without_tests(
+def test_ci_adds_up_runs_and_counts_failed_part_without_tests(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(test_results, "RESULTS", tmp_path)

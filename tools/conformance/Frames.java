@@ -1,6 +1,6 @@
-// How the judges talk: frames on stdin and stdout, each four bytes of size (big endian) and as many
-// bytes, one answer for every question, in order. An answer begins with a byte: 0, or 1 and then the
-// stack trace of what went wrong with the whole frame.
+// Frames on stdin and stdout: a size of four bytes (big endian) and as many bytes, one result frame for
+// each query frame, in order. A result begins with a byte: 0, or 1 and the stack trace of an exception
+// that no operation has handled.
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
@@ -22,13 +22,13 @@ public final class Frames {
     private Frames() {
     }
 
-    /** Answers one question. */
+    /** Handles one query. */
     public interface Handler {
-        /** Reads the question to its end and writes the answer. */
-        void answer(ByteBuffer question, DataOutputStream answer) throws Exception;
+        /** Reads the query to its end and writes the result. */
+        void handle(ByteBuffer query, DataOutputStream result) throws Exception;
     }
 
-    /** Answers questions until stdin ends. What the classes print goes to stderr. */
+    /** Handles queries until stdin ends. Output of Kafka's classes goes to stderr. */
     public static void serve(Handler handler) throws IOException {
         DataInputStream in = new DataInputStream(new BufferedInputStream(System.in, BUFFER));
         DataOutputStream out = new DataOutputStream(
@@ -41,43 +41,43 @@ public final class Frames {
             } catch (EOFException end) {
                 return;
             }
-            ByteBuffer question = ByteBuffer.wrap(in.readNBytes(size));
-            ByteArrayOutputStream answer = new ByteArrayOutputStream(BUFFER);
-            answer.write(0);
+            ByteBuffer query = ByteBuffer.wrap(in.readNBytes(size));
+            ByteArrayOutputStream result = new ByteArrayOutputStream(BUFFER);
+            result.write(0);
             try {
-                handler.answer(question, new DataOutputStream(answer));
+                handler.handle(query, new DataOutputStream(result));
             } catch (Exception error) {
-                answer.reset();
-                answer.write(1);
-                answer.write(trace(error).getBytes(StandardCharsets.UTF_8));
+                result.reset();
+                result.write(1);
+                result.write(trace(error).getBytes(StandardCharsets.UTF_8));
             }
-            out.writeInt(answer.size());
-            answer.writeTo(out);
+            out.writeInt(result.size());
+            result.writeTo(out);
             out.flush();
         }
     }
 
-    /** The next bytes of a question: four bytes of size, then they. */
-    public static byte[] bytes(ByteBuffer question) {
-        byte[] read = new byte[question.getInt()];
-        question.get(read);
+    /** Reads bytes with a length prefix of four bytes from a query. */
+    public static byte[] bytes(ByteBuffer query) {
+        byte[] read = new byte[query.getInt()];
+        query.get(read);
         return read;
     }
 
-    /** The next text of a question: like bytes, in UTF-8. */
-    public static String text(ByteBuffer question) {
-        return new String(bytes(question), StandardCharsets.UTF_8);
+    /** Reads a string with a length prefix, in UTF-8, from a query. */
+    public static String text(ByteBuffer query) {
+        return new String(bytes(query), StandardCharsets.UTF_8);
     }
 
-    /** Adds bytes to an answer: four bytes of size, then they. */
-    public static void write(DataOutputStream answer, byte[] bytes) throws IOException {
-        answer.writeInt(bytes.length);
-        answer.write(bytes);
+    /** Writes bytes with a length prefix of four bytes to a result. */
+    public static void write(DataOutputStream result, byte[] bytes) throws IOException {
+        result.writeInt(bytes.length);
+        result.write(bytes);
     }
 
-    /** Adds text to an answer: like bytes, in UTF-8. */
-    public static void write(DataOutputStream answer, String text) throws IOException {
-        write(answer, text.getBytes(StandardCharsets.UTF_8));
+    /** Writes a string with a length prefix, in UTF-8, to a result. */
+    public static void write(DataOutputStream result, String text) throws IOException {
+        write(result, text.getBytes(StandardCharsets.UTF_8));
     }
 
     private static String trace(Exception error) {

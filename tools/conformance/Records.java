@@ -1,5 +1,5 @@
-// Kafka's own classes as judges of record batches. A question is one operation; see
-// records_java.py, which asks, for what each takes and gives.
+// Reads and writes record batches with Kafka's classes. A query is one operation; records_java.py
+// sends them and describes their arguments and results.
 
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -41,48 +41,48 @@ public final class Records {
     }
 
     public static void main(String[] arguments) throws IOException {
-        Frames.serve(Records::answer);
+        Frames.serve(Records::handle);
     }
 
-    private static void answer(ByteBuffer question, DataOutputStream out) throws Exception {
-        byte operation = question.get();
+    private static void handle(ByteBuffer query, DataOutputStream out) throws Exception {
+        byte operation = query.get();
         switch (operation) {
-            case 'W' -> write(question, out);
-            case 'R' -> read(question, out);
-            case 'A' -> assign(question, out);
-            case 'M' -> marker(question, out);
-            case 'C' -> control(question, out);
-            case 'E' -> empty(question, out);
-            case 'F' -> filter(question, out);
+            case 'W' -> write(query, out);
+            case 'R' -> read(query, out);
+            case 'A' -> assign(query, out);
+            case 'M' -> marker(query, out);
+            case 'C' -> control(query, out);
+            case 'E' -> empty(query, out);
+            case 'F' -> filter(query, out);
             default -> throw new IllegalArgumentException("no operation " + operation);
         }
     }
 
-    /** The header's fields and the records of a batch: gives the bytes that Java writes. */
-    private static void write(ByteBuffer question, DataOutputStream out) throws IOException {
-        byte magic = question.get();
-        Compression codec = Compression.of(CompressionType.forId(question.get())).build();
-        TimestampType type = type(question.get());
-        long baseOffset = question.getLong();
-        long lastOffset = question.getLong();
-        long appendTime = question.getLong();
-        long producerId = question.getLong();
-        short producerEpoch = question.getShort();
-        int baseSequence = question.getInt();
-        boolean transactional = question.get() != 0;
-        int leaderEpoch = question.getInt();
-        long horizon = question.getLong();
+    /** Writes a batch from header fields and records. */
+    private static void write(ByteBuffer query, DataOutputStream out) throws IOException {
+        byte magic = query.get();
+        Compression codec = Compression.of(CompressionType.forId(query.get())).build();
+        TimestampType type = type(query.get());
+        long baseOffset = query.getLong();
+        long lastOffset = query.getLong();
+        long appendTime = query.getLong();
+        long producerId = query.getLong();
+        short producerEpoch = query.getShort();
+        int baseSequence = query.getInt();
+        boolean transactional = query.get() != 0;
+        int leaderEpoch = query.getInt();
+        long horizon = query.getLong();
         ByteBufferOutputStream buffer = new ByteBufferOutputStream(BUFFER);
         MemoryRecordsBuilder builder = new MemoryRecordsBuilder(
             buffer, magic, codec, type, baseOffset, appendTime, producerId, producerEpoch,
             baseSequence, transactional, false, leaderEpoch, Integer.MAX_VALUE, horizon);
-        int count = question.getInt();
+        int count = query.getInt();
         for (int n = 0; n < count; n++) {
-            long offset = question.getLong();
-            long timestamp = question.getLong();
-            byte[] key = nullable(question);
-            byte[] value = nullable(question);
-            builder.appendWithOffset(offset, timestamp, key, value, headers(question));
+            long offset = query.getLong();
+            long timestamp = query.getLong();
+            byte[] key = nullable(query);
+            byte[] value = nullable(query);
+            builder.appendWithOffset(offset, timestamp, key, value, headers(query));
         }
         if (magic >= RecordBatch.MAGIC_VALUE_V2) {
             builder.overrideLastOffset(lastOffset);
@@ -90,18 +90,18 @@ public final class Records {
         write(out, builder.build());
     }
 
-    private static Header[] headers(ByteBuffer question) {
-        Header[] headers = new Header[question.getInt()];
+    private static Header[] headers(ByteBuffer query) {
+        Header[] headers = new Header[query.getInt()];
         for (int n = 0; n < headers.length; n++) {
-            headers[n] = new RecordHeader(Frames.text(question), nullable(question));
+            headers[n] = new RecordHeader(Frames.text(query), nullable(query));
         }
         return headers;
     }
 
-    /** Batches: gives each one's header and records, read in both of Java's ways. */
-    private static void read(ByteBuffer question, DataOutputStream out) throws IOException {
+    /** Reads batches with both of Java's iterators: writes header fields and records. */
+    private static void read(ByteBuffer query, DataOutputStream out) throws IOException {
         List<MutableRecordBatch> batches = new ArrayList<>();
-        MemoryRecords.readableRecords(question.slice()).batches().forEach(batches::add);
+        MemoryRecords.readableRecords(query.slice()).batches().forEach(batches::add);
         out.writeInt(batches.size());
         for (MutableRecordBatch batch : batches) {
             batch.ensureValid();
@@ -121,7 +121,7 @@ public final class Records {
                     write(out, header.value() == null ? null : ByteBuffer.wrap(header.value()));
                 }
             }
-            said(batch, records, out);
+            writeControlFields(batch, records, out);
         }
     }
 
@@ -143,7 +143,7 @@ public final class Records {
         out.writeInt(batch.countOrNull() == null ? -1 : batch.countOrNull());
     }
 
-    /** What is read while it is decompressed must be what is read at once. */
+    /** Compares the records of the streaming iterator with those of the other one. */
     private static void check(MutableRecordBatch batch, List<Record> records) {
         try (BufferSupplier buffers = BufferSupplier.create();
              CloseableIterator<Record> streamed = batch.streamingIterator(buffers)) {
@@ -159,8 +159,8 @@ public final class Records {
         }
     }
 
-    /** The type of a control batch and the coordinator's epoch in it, each -1 if there is none. */
-    private static void said(RecordBatch batch, List<Record> records, DataOutputStream out)
+    /** Writes the type of a control batch and its coordinator epoch, -1 for a value not present. */
+    private static void writeControlFields(RecordBatch batch, List<Record> records, DataOutputStream out)
             throws IOException {
         int type = -1;
         int epoch = -1;
@@ -175,12 +175,12 @@ public final class Records {
         out.writeInt(epoch);
     }
 
-    /** A batch and what a leader sets in it, with -1 for no time: gives the changed bytes. */
-    private static void assign(ByteBuffer question, DataOutputStream out) throws IOException {
-        long baseOffset = question.getLong();
-        int leaderEpoch = question.getInt();
-        long appendTime = question.getLong();
-        MemoryRecords records = MemoryRecords.readableRecords(question.slice());
+    /** Sets the fields of a batch that a leader sets; -1 for no append time. */
+    private static void assign(ByteBuffer query, DataOutputStream out) throws IOException {
+        long baseOffset = query.getLong();
+        int leaderEpoch = query.getInt();
+        long appendTime = query.getLong();
+        MemoryRecords records = MemoryRecords.readableRecords(query.slice());
         for (MutableRecordBatch batch : records.batches()) {
             batch.setLastOffset(baseOffset + batch.lastOffset() - batch.baseOffset());
             batch.setPartitionLeaderEpoch(leaderEpoch);
@@ -191,27 +191,27 @@ public final class Records {
         write(out, records);
     }
 
-    private static void marker(ByteBuffer question, DataOutputStream out) throws IOException {
-        long baseOffset = question.getLong();
-        long timestamp = question.getLong();
-        int leaderEpoch = question.getInt();
-        long producerId = question.getLong();
-        short producerEpoch = question.getShort();
-        boolean commit = question.get() != 0;
+    private static void marker(ByteBuffer query, DataOutputStream out) throws IOException {
+        long baseOffset = query.getLong();
+        long timestamp = query.getLong();
+        int leaderEpoch = query.getInt();
+        long producerId = query.getLong();
+        short producerEpoch = query.getShort();
+        boolean commit = query.get() != 0;
         ControlRecordType type = commit ? ControlRecordType.COMMIT : ControlRecordType.ABORT;
-        EndTransactionMarker marker = new EndTransactionMarker(type, question.getInt());
+        EndTransactionMarker marker = new EndTransactionMarker(type, query.getInt());
         write(out, MemoryRecords.withEndTransactionMarker(
             baseOffset, timestamp, leaderEpoch, producerId, producerEpoch, marker));
     }
 
-    /** A control record of the Raft log, and the body of its message. */
-    private static void control(ByteBuffer question, DataOutputStream out) throws IOException {
-        ControlRecordType type = ControlRecordType.fromTypeId(question.getShort());
-        long offset = question.getLong();
-        long time = question.getLong();
-        int epoch = question.getInt();
-        ByteBufferAccessor body = new ByteBufferAccessor(question.slice());
-        ByteBuffer buffer = ByteBuffer.allocate(BUFFER + 2 * question.remaining());
+    /** Writes a control batch of the Raft log. */
+    private static void control(ByteBuffer query, DataOutputStream out) throws IOException {
+        ControlRecordType type = ControlRecordType.fromTypeId(query.getShort());
+        long offset = query.getLong();
+        long time = query.getLong();
+        int epoch = query.getInt();
+        ByteBufferAccessor body = new ByteBufferAccessor(query.slice());
+        ByteBuffer buffer = ByteBuffer.allocate(BUFFER + 2 * query.remaining());
         MemoryRecords records = switch (type) {
             case LEADER_CHANGE -> MemoryRecords.withLeaderChangeMessage(
                 offset, time, epoch, buffer, new LeaderChangeMessage(body, VERSION));
@@ -228,19 +228,19 @@ public final class Records {
         write(out, records);
     }
 
-    /** A batch that compaction has left without records, to keep its producer's sequence. */
-    private static void empty(ByteBuffer question, DataOutputStream out) throws IOException {
+    /** Writes a batch without records, as compaction leaves it to keep the producer's sequence. */
+    private static void empty(ByteBuffer query, DataOutputStream out) throws IOException {
         ByteBuffer buffer = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
-        TimestampType type = type(question.get());
-        long baseOffset = question.getLong();
-        long lastOffset = question.getLong();
-        long timestamp = question.getLong();
-        long producerId = question.getLong();
-        short producerEpoch = question.getShort();
-        int baseSequence = question.getInt();
-        boolean transactional = question.get() != 0;
-        int leaderEpoch = question.getInt();
-        boolean isControl = question.get() != 0;
+        TimestampType type = type(query.get());
+        long baseOffset = query.getLong();
+        long lastOffset = query.getLong();
+        long timestamp = query.getLong();
+        long producerId = query.getLong();
+        short producerEpoch = query.getShort();
+        int baseSequence = query.getInt();
+        boolean transactional = query.get() != 0;
+        int leaderEpoch = query.getInt();
+        boolean isControl = query.get() != 0;
         DefaultRecordBatch.writeEmptyHeader(
             buffer, RecordBatch.CURRENT_MAGIC_VALUE, producerId, producerEpoch, baseSequence,
             baseOffset, lastOffset, leaderEpoch, type, timestamp, transactional, isControl);
@@ -248,18 +248,18 @@ public final class Records {
         write(out, MemoryRecords.readableRecords(buffer));
     }
 
-    /** Batches, and the offsets of what compaction is to leave of them. */
-    private static void filter(ByteBuffer question, DataOutputStream out) throws IOException {
-        long now = question.getLong();
-        long retention = question.getLong();
-        int count = question.getInt();
+    /** Compacts batches, keeping the records of some offsets. */
+    private static void filter(ByteBuffer query, DataOutputStream out) throws IOException {
+        long now = query.getLong();
+        long retention = query.getLong();
+        int count = query.getInt();
         Set<Long> kept = new HashSet<>();
         for (int n = 0; n < count; n++) {
-            kept.add(question.getLong());
+            kept.add(query.getLong());
         }
-        // Where there is too little room it stops early, for the cleaner to go on.
-        int room = BUFFER + 2 * question.remaining();
-        MemoryRecords records = MemoryRecords.readableRecords(question.slice());
+        // With a smaller buffer filterTo would stop early and would have to be called again.
+        int room = BUFFER + 2 * query.remaining();
+        MemoryRecords records = MemoryRecords.readableRecords(query.slice());
         MemoryRecords.FilterResult result = records.filterTo(
             new Keep(now, retention, kept), ByteBuffer.allocate(room),
             BufferSupplier.NO_CACHING, Integer.MAX_VALUE);
@@ -268,7 +268,7 @@ public final class Records {
         write(out, MemoryRecords.readableRecords(filtered));
     }
 
-    /** Keeps some offsets, and every batch of version 2, be it empty. */
+    /** Keeps some offsets, and all batches of version 2, even empty ones. */
     private static final class Keep extends MemoryRecords.RecordFilter {
         private final Set<Long> kept;
 
@@ -295,13 +295,13 @@ public final class Records {
             ? TimestampType.CREATE_TIME : TimestampType.LOG_APPEND_TIME;
     }
 
-    private static byte[] nullable(ByteBuffer question) {
-        question.mark();
-        if (question.getInt() < 0) {
+    private static byte[] nullable(ByteBuffer query) {
+        query.mark();
+        if (query.getInt() < 0) {
             return null;
         }
-        question.reset();
-        return Frames.bytes(question);
+        query.reset();
+        return Frames.bytes(query);
     }
 
     private static void write(DataOutputStream out, ByteBuffer bytes) throws IOException {

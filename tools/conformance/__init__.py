@@ -1,1 +1,1 @@
-"""Kafka's own Java classes judge our wire format: what `make conformance` runs."""
+"""Compares our wire format with Kafka's Java classes: `make conformance`."""

@@ -1,9 +1,10 @@
-"""Compare our wire format with that of Kafka's own classes.
+"""Compares our wire format with that of Kafka's Java classes.
 
 python -m tools.conformance [--count N] [--seed N] [--only NAME[:VERSION] ...] [--part NAME ...]
 
-Needs Java 17 with its compiler, and Maven, which fetches Kafka's jars once. Exit status 1 means a
-difference; 2 that something is missing (with CI=true that is a 1 too), or has no such name.
+Requires a Java development kit, version 17, and Maven, which downloads Kafka's jars on first use.
+The exit status is 1 if there is a difference, and 2 if a requirement is missing (1 with CI=true) or
+if a name does not exist.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the parts asked for; returns the exit status."""
+    """Run the selected parts; return the exit status."""
     parts, options = read_arguments(arguments)
     print(f"Kafka {KAFKA_VERSION}, seed {options.seed}, count {options.count}", flush=True)
     differences = 0
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"not run: {error}")
         return 1 if in_ci() else 2
     if unknown := sorted({*options.only} - options.found):
-        print(f"not run: nothing is called {', '.join(unknown)}")
+        print(f"not run: there is no {', '.join(unknown)}")
         return 2
     print(f"again: {options.replay()}")
     print(f"failed: {differences:,} differences" if differences else "passed: no difference")
@@ -42,14 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_arguments(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
-    """The parts to run, and what of each."""
+    """Return the names of the parts to run, and the options."""
     parser = argparse.ArgumentParser(prog="python -m tools.conformance", description=__doc__)
-    parser.add_argument("--count", type=int, default=Options.count, help="of each kind and version")
-    parser.add_argument("--seed", type=int, help="the dice; a random one is printed")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="NAME[:VERSION]", help="may be given again"
+        "--count", type=int, default=Options.count, help="cases of each kind and version"
     )
-    parser.add_argument("--part", action="append", choices=list(PARTS), help="may be given again")
+    parser.add_argument("--seed", type=int, help="seed; without it a random one, which is printed")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME[:VERSION]", help="may be repeated"
+    )
+    parser.add_argument("--part", action="append", choices=list(PARTS), help="may be repeated")
     given = parser.parse_args(arguments)
     options = Options(count=given.count, only=tuple(given.only))
     if given.seed is not None:
@@ -58,17 +61,17 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[list[str], Options]
 
 
 def run(name: str, options: Options) -> int:
-    """Run one part and print what it found; returns the number of differences."""
+    """Run one part and print its result; return the number of differences."""
     begun = time.monotonic()
-    outcome = load(name)(options)
+    result = load(name)(options)
     spent = time.monotonic() - begun
-    found = f"{outcome.differences:,} differences"
-    print(f"{name:10} {outcome.summary}: {found}, {spent:.0f} s", flush=True)
-    for text in outcome.shown:
+    found = f"{result.differences:,} differences"
+    print(f"{name:10} {result.summary}: {found}, {spent:.0f} s", flush=True)
+    for text in result.shown:
         print(text)
-    if rest := outcome.differences - len(outcome.shown):
+    if rest := result.differences - len(result.shown):
         print(f"and {rest:,} more")
-    return outcome.differences
+    return result.differences
 
 
 if __name__ == "__main__":

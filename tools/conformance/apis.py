@@ -1,7 +1,7 @@
-"""Which messages Kafka has, in which versions, behind which headers; and whole frames.
+"""Compares the list of messages, their versions and header versions, and whole frames.
 
-Every message in the jar is one of ours in the same versions. A frame is its size, the header that
-Java says goes with the version (headers are messages, and proved as such), and the body.
+We must have every message of the jar in the same versions. A frame is a size, the header version
+that Java has for the version (headers are messages, compared by the part `messages`), and the body.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.messages.request_header import RequestHeader
 from kafka_async.protocol.messages.response_header import ResponseHeader
 from kafka_async.testing.backends.jars import jar_directory
-from tools.conformance.judge import Judge, Known, known_question
-from tools.conformance.parts import Outcome
+from tools.conformance.messages_java import JavaMessages, MessageVersions, versions_query
+from tools.conformance.parts import PartResult
 from tools.conformance.samples import all_classes, sample, versions
 from tools.conformance.trees import byte_difference, difference
 
@@ -40,33 +40,35 @@ CONVERTER: Final = re.compile(r"org/apache/kafka/common/message/(\w+)JsonConvert
 FRAME_SIZE: Final = struct.Struct(">i")
 
 
-def run(options: Options) -> Outcome:
-    """Compare the list of messages, the versions of those asked for, and a frame of each."""
-    outcome = Outcome()
+def run(options: Options) -> PartResult:
+    """Compare the list of messages, the versions of selected messages, and a frame of each."""
+    result = PartResult()
     for name in sorted(messages_of_the_jar() ^ {each.__name__ for each in all_classes()}):
-        outcome.differ(options, name, "is known to only one of the two")
-    asked = [each for each in all_classes() if is_wanted(options, each)]
+        result.add_difference(options, name, "exists on one side only")
+    selected = [each for each in all_classes() if is_selected(options, each)]
     frames = 0
-    with Judge() as judge:
-        for message, known in judge.known(known_question(each, each.__name__) for each in asked):
-            for fault in version_faults(message, known):
-                outcome.differ(options, message.__name__, fault)
+    with JavaMessages() as java:
+        for message, known in java.versions(
+            versions_query(each, each.__name__) for each in selected
+        ):
+            for found in version_differences(message, known):
+                result.add_difference(options, message.__name__, found)
             for version in known.headers:
                 frames += 1
-                for fault in frame_faults(message, version, known, options.seed):
-                    outcome.differ(options, f"{message.__name__}:{version}", fault)
-    outcome.summary = f"{len(asked)} kinds of messages, {frames} kinds of frames"
-    return outcome
+                for found in frame_differences(message, version, known, options.seed):
+                    result.add_difference(options, f"{message.__name__}:{version}", found)
+    result.summary = f"{len(selected)} kinds of messages, {frames} kinds of frames"
+    return result
 
 
-def is_wanted(options: Options, message: type[Message]) -> bool:
-    """Whether any version of a message is asked for."""
-    wanted = [options.wants(message.__name__, version) for version in versions(message)]
-    return any(wanted)
+def is_selected(options: Options, message: type[Message]) -> bool:
+    """Return True if any version of a message is selected."""
+    selected = [options.selects(message.__name__, version) for version in versions(message)]
+    return any(selected)
 
 
 def messages_of_the_jar() -> set[str]:
-    """The names of all messages that Kafka has a converter for."""
+    """Return the names of all messages with a JSON converter in the jar."""
     directory = jar_directory(api.KAFKA_VERSION)
     with zipfile.ZipFile(directory / f"kafka-clients-{api.KAFKA_VERSION}.jar") as jar:
         found = [CONVERTER.fullmatch(name) for name in jar.namelist()]
@@ -74,8 +76,8 @@ def messages_of_the_jar() -> set[str]:
     return {re.sub(r"(Request|Response|Header)Data$", r"\1", name) for name in classes}
 
 
-def version_faults(message: type[Message], known: Known) -> Iterator[str]:
-    """Whether a message has the same versions, and its API the same key and state."""
+def version_differences(message: type[Message], known: MessageVersions) -> Iterator[str]:
+    """Compare the versions of a message, and the key and the last stable version of its API."""
     theirs = range(known.lowest, known.highest + 1)
     if versions(message) != theirs:
         yield f"has versions {message.VERSIONS}, Java's {theirs.start}-{theirs.stop - 1}"
@@ -86,33 +88,35 @@ def version_faults(message: type[Message], known: Known) -> Iterator[str]:
         yield f"is released up to {api.lookup(key).versions.max}, Java's up to {known.stable}"
 
 
-def frame_faults(message: type[Message], version: int, known: Known, seed: int) -> Iterator[str]:
-    """Whether a frame of a message has Java's header, and is read again with unknown tags in it."""
+def frame_differences(
+    message: type[Message], version: int, known: MessageVersions, seed: int
+) -> Iterator[str]:
+    """Compare the header version of a frame, and decode a header with unknown tags."""
     rng = random.Random(f"{message.__name__} {version} {seed}")
     body = sample(message, version, seed)
     number = rng.choice((0, 2**31 - 1, -(2**31), rng.randrange(2**31)))
-    header, written = headed(body, version, number, rng)
-    shape = known.headers[version][isinstance(body, Response)]
-    expected = header.encode(shape) + body.encode(version)
+    header, written = encode_frame(body, version, number, rng)
+    header_version = known.headers[version][isinstance(body, Response)]
+    expected = header.encode(header_version) + body.encode(version)
     size = FRAME_SIZE.pack(len(expected))
-    if fault := byte_difference(b"".join(written), size + expected):
-        yield f"the frames, ours and Java's, differ at {fault}"
-    if header.FLEXIBLE_FROM is not None and shape >= header.FLEXIBLE_FROM:
+    if found := byte_difference(b"".join(written), size + expected):
+        yield f"the frames, ours and Java's, differ at {found}"
+    if header.FLEXIBLE_FROM is not None and header_version >= header.FLEXIBLE_FROM:
         header.unknown_tagged_fields = ((7, b"seven"), (900, b""))
-    frame = header.encode(shape) + body.encode(version)
+    frame = header.encode(header_version) + body.encode(version)
     try:
-        read = read_frame(frame, header, body, version)
+        read = decode_frame(frame, header, body, version)
     except KafkaError as error:
-        yield f"we do not read a frame as Java would write it: {error}"
+        yield f"we refuse a frame as Java would write it: {error}"
         return
-    if fault := difference(read, (number, body)):
-        yield f"we read a frame, as Java would write it, as something else at {fault}"
+    if found := difference(read, (number, body)):
+        yield f"we decode a frame, as Java would write it, differently at {found}"
 
 
-def headed(
+def encode_frame(
     body: Message, version: int, number: int, rng: random.Random
 ) -> tuple[RequestHeader | ResponseHeader, list[BytesLike]]:
-    """The header of a message, and the frame that clients and brokers would write."""
+    """Return the header of a message, and the frame that our client or broker code encodes."""
     if isinstance(body, Response):
         return ResponseHeader(correlation_id=number), encode_response(body, version, number)
     request = cast("Request[Any]", body)
@@ -126,15 +130,15 @@ def headed(
     return header, encode_request(request, version, number, name)
 
 
-def read_frame(
+def decode_frame(
     frame: bytes, header: RequestHeader | ResponseHeader, body: Message, version: int
 ) -> tuple[int, Message]:
-    """The correlation id and the body of a frame, by the functions that clients and brokers use."""
+    """Decode the correlation id and the body of a frame with our client or broker code."""
     if isinstance(body, Response):
         return decode_response(frame, type(body), version)
     read, start = decode_request_header(frame)
     assert isinstance(header, RequestHeader)
     expected = (header.request_api_key, version, header.correlation_id, header.client_id)
     if read != expected:
-        raise DecodeError(f"the header is read as {read}, not {expected}")
+        raise DecodeError(f"the header is decoded as {read}, not {expected}")
     return read.correlation_id, type(body).decode(frame[start:], version)

@@ -1,4 +1,4 @@
-"""Our codecs for messages: the one in plain Python, and the compiled one where there is one."""
+"""Our codecs of messages: plain Python, and the compiled one if it is built."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 CODECS: Final = ("compiled", "plain") if compiled_codec() else ("plain",)
-"""Their names; the first is the one in use."""
+"""Names of the available codecs; messages use the first one."""
 
 
 @contextmanager
 def plain_codec() -> Generator[None]:
-    """Messages use the codec in plain Python as long as the `with` block lasts."""
+    """Make messages use the codec in plain Python within the `with` block."""
     before = compiler.encoder, compiler.decoder
     encoders, decoders = dict(compiler.ENCODERS), dict(compiler.DECODERS)
     compiler.encoder, compiler.decoder = compiler.plain_encoder, compiler.plain_decoder
-    compiler.ENCODERS.clear()  # messages look there first
+    compiler.ENCODERS.clear()  # messages read these dictionaries first
     compiler.DECODERS.clear()
     try:
         yield

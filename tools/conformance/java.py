@@ -1,9 +1,9 @@
-"""Java for the judges: their class path, their compiler, and a process that answers questions.
+"""Compiles and runs Java programs that result queries over pipes.
 
-    with JavaProcess("Judge", compile_java("Judge.java")) as java:
-        answer = java.ask(question)
+    with JavaProcess("Messages", compile_java("Messages.java")) as java:
+        result = java.call(query)
 
-Frames.java is the other end of the pipe and is compiled into every program.
+Every program includes Frames.java, the other end of the pipe.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ FLAGS: Final = ("-Xmx2g", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class JavaError(RuntimeError):
-    """The Java program failed on a whole question, or ended; the message has what it said."""
+    """The Java program failed on a query, or ended; the message has its output."""
 
 
 def class_path(version: str = KAFKA_VERSION) -> str:
-    """Every jar a broker of `version` runs from: kafka-clients, Jackson, the codecs' libraries.
+    """Return the class path of a broker of `version`: kafka-clients, Jackson, codec libraries.
 
     Raises:
-        BackendUnavailableError: Maven is missing, or could not resolve them.
+        BackendUnavailableError: Maven is missing, or cannot resolve the jars.
     """
     return os.pathsep.join(sorted(map(str, jar_directory(version).glob("*.jar"))))
 
 
 def compile_java(*sources: str, version: str = KAFKA_VERSION) -> Path:
-    """The directory of the classes of programs beside this file, compiled unless they are there.
+    """Compile programs of this directory, unless that is done; return the directory of the classes.
 
     Raises:
-        BackendUnavailableError: no Java, no Java compiler, or no jars.
-        JavaError: the compiler refuses them.
+        BackendUnavailableError: Java, its compiler or the jars are missing.
+        JavaError: the compiler reports errors.
     """
     return compile_files([HERE / name for name in ("Frames.java", *sources)], class_path(version))
 
 
 def compile_files(files: Sequence[Path], jars: str) -> Path:
-    """The directory of the classes of these sources, compiled against `jars` unless it is there.
+    """Compile sources against `jars`, unless that is done; return the directory of the classes.
 
     Raises:
-        BackendUnavailableError: no Java, or no Java compiler.
-        JavaError: the compiler refuses them.
+        BackendUnavailableError: Java or its compiler is missing.
+        JavaError: the compiler reports errors.
     """
     java = find_java()
-    known = hashlib.sha256("\0".join([java.description, jars]).encode())
+    digest = hashlib.sha256("\0".join([java.description, jars]).encode())
     for file in files:
-        known.update(file.read_bytes())
-    target = cache_directory() / "judges" / known.hexdigest()[:16]
+        digest.update(file.read_bytes())
+    target = cache_directory() / "conformance" / digest.hexdigest()[:16]
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,13 +86,13 @@ def compile_files(files: Sequence[Path], jars: str) -> Path:
         try:
             classes.rename(target)
         except OSError:
-            if not target.is_dir():  # else another run was faster, and its classes are as good
+            if not target.is_dir():  # otherwise another run has compiled the same sources
                 raise
     return target
 
 
 def _compiler(java: str) -> str:
-    """The compiler that belongs to a Java."""
+    """Return the compiler of the same installation as `java`, else the one in the path."""
     beside = Path(java).resolve().with_name("javac")
     found = str(beside) if beside.exists() else shutil.which("javac")
     if found is None:
@@ -101,31 +101,31 @@ def _compiler(java: str) -> str:
 
 
 class JavaProcess:
-    """A Java program that answers questions in order, as long as the `with` block lasts.
+    """Java program that answers queries in order, until the end of the `with` block.
 
-    Any number of questions may be sent ahead: answers are read as they come.
+    Any number of queries may be pending: a thread reads the results as they arrive.
 
     Raises:
-        BackendUnavailableError: no Java, or no jars.
+        BackendUnavailableError: Java or the jars are missing.
     """
 
     def __init__(
         self, main: str, classes: Path, *arguments: str, version: str = KAFKA_VERSION
     ) -> None:
         paths = os.pathsep.join([str(classes), class_path(version)])
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [find_java().command, *FLAGS, "-cp", paths, main, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._complaints,
+            stderr=self._stderr,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in: IO[bytes] = self._process.stdin
         self._out: IO[bytes] = self._process.stdout
-        self._answers: SimpleQueue[bytes | None] = SimpleQueue()
-        self._reader = threading.Thread(target=self._read, name=f"answers of {main}", daemon=True)
+        self._results: SimpleQueue[bytes | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name=f"results of {main}", daemon=True)
         self._reader.start()
 
     def __enter__(self) -> Self:
@@ -141,43 +141,43 @@ class JavaProcess:
             self._process.kill()
         self.close()
 
-    def ask(self, question: bytes) -> bytes:
-        """The answer to a question.
+    def call(self, query: bytes) -> bytes:
+        """Send a query and return its result.
 
         Raises:
-            JavaError: the program failed on it, or ended.
+            JavaError: the program failed on the query, or ended.
         """
-        self.send(question)
+        self.send(query)
         return self.receive()
 
-    def send(self, question: bytes) -> None:
-        """Ask, and fetch the answer later with `receive`.
+    def send(self, query: bytes) -> None:
+        """Send a query, whose result `receive` returns later.
 
         Raises:
             JavaError: the program has ended.
         """
         try:
-            self._in.write(SIZE.pack(len(question)))
-            self._in.write(question)
+            self._in.write(SIZE.pack(len(query)))
+            self._in.write(query)
             self._in.flush()
         except BrokenPipeError:
             raise self._ended() from None
 
     def receive(self) -> bytes:
-        """The answer to the oldest question that has none yet.
+        """Return the result of the oldest pending query.
 
         Raises:
-            JavaError: the program failed on it, or ended.
+            JavaError: the program failed on the query, or ended.
         """
-        answer = self._answers.get()
-        if answer is None:
+        result = self._results.get()
+        if result is None:
             raise self._ended()
-        if answer[0]:
-            raise JavaError(answer[1:].decode(errors="replace"))
-        return answer[1:]
+        if result[0]:
+            raise JavaError(result[1:].decode(errors="replace"))
+        return result[1:]
 
     def close(self) -> None:
-        """Let the program come to its end, and wait for it."""
+        """Close the program's input, and wait until it ends; kill it after 10 seconds."""
         try:
             self._in.close()
         except BrokenPipeError:
@@ -189,19 +189,19 @@ class JavaProcess:
             self._process.wait()
         self._reader.join()
         self._out.close()
-        self._complaints.close()
+        self._stderr.close()
 
     def _read(self) -> None:
         while len(head := self._out.read(SIZE.size)) == SIZE.size:
             (size,) = SIZE.unpack(head)
-            answer = self._out.read(size)
-            if len(answer) < size:
+            result = self._out.read(size)
+            if len(result) < size:
                 break
-            self._answers.put(answer)
-        self._answers.put(None)
+            self._results.put(result)
+        self._results.put(None)
 
     def _ended(self) -> JavaError:
         status = self._process.wait()
-        self._complaints.seek(0)
-        said = self._complaints.read().decode(errors="replace")[-4000:]
-        return JavaError(f"the Java program ended with status {status}: {said or 'without a word'}")
+        self._stderr.seek(0)
+        output = self._stderr.read().decode(errors="replace")[-4000:]
+        return JavaError(f"the Java program ended with status {status}: {output or 'no output'}")

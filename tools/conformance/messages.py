@@ -1,6 +1,6 @@
-"""Random messages of every version, as Kafka's classes write and read them and as ours do.
+"""Compares random messages of every version as Kafka's classes and ours encode and decode them.
 
-Of each message: the bytes are equal, Java reads ours as an equal message, and we read Java's so.
+The bytes must be equal, Java must decode ours to an equal message, and we Java's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kafka_async.errors import KafkaError
 from tools.conformance.codecs import CODECS, plain_codec
-from tools.conformance.judge import Judge, Question, judge_question
-from tools.conformance.parts import Outcome
+from tools.conformance.messages_java import JavaMessages, Query, message_query
+from tools.conformance.parts import PartResult
 from tools.conformance.samples import all_versions, sample
 from tools.conformance.trees import byte_difference, difference, tree_of
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafka_async.protocol.message import Message
-    from tools.conformance.judge import Judged
+    from tools.conformance.messages_java import MessageResult
     from tools.conformance.parts import Options
 
 
 @dataclass
 class Case:
-    """One random message."""
+    """Random message, with our encoding of it or the error."""
 
     message: type[Message]
     version: int
@@ -35,54 +35,54 @@ class Case:
     ours: bytes = b""
     refusal: str = ""
 
-    def faults(self, judged: Judged) -> Iterator[str]:
-        """Whatever the two sides do not agree in."""
+    def differences(self, java_result: MessageResult) -> Iterator[str]:
+        """Yield the differences from Java's result."""
         if self.refusal:
-            yield f"we do not write it: {self.refusal}"
+            yield f"we refuse to encode it: {self.refusal}"
             return
-        if judged.fault:
-            yield f"Java {judged.fault}"
+        if java_result.failure:
+            yield f"Java {java_result.failure}"
             return
-        if fault := byte_difference(self.ours, judged.encoded):
-            yield f"the bytes, ours and Java's, differ at {fault}"
-        if self.tree != judged.tree and (fault := difference(self.tree, judged.tree)):
-            yield f"Java reads our bytes as something else at {fault}"
-        elif not judged.equal and self.sent == self.sent:  # which a number that is none is not
-            yield "Java reads our bytes as a message that does not equal the one from the JSON"
-        if fault := self._read(judged.encoded):
-            yield fault
+        if found := byte_difference(self.ours, java_result.encoded):
+            yield f"the bytes, ours and Java's, differ at {found}"
+        if self.tree != java_result.tree and (found := difference(self.tree, java_result.tree)):
+            yield f"Java decodes our bytes differently at {found}"
+        elif not java_result.equal and self.sent == self.sent:  # false with a NaN
+            yield "Java decodes our bytes to a message that does not equal the one from the JSON"
+        if found := self._read(java_result.encoded):
+            yield found
         if "compiled" in CODECS:
             with plain_codec():
-                yield from self._plain_faults(judged)
+                yield from self._plain_differences(java_result)
 
-    def _plain_faults(self, judged: Judged) -> Iterator[str]:
-        """The same of the codec that is not in use."""
-        if fault := byte_difference(self.sent.encode(self.version), judged.encoded):
-            yield f"the bytes, those of plain Python and Java's, differ at {fault}"
-        if fault := self._read(judged.encoded):
-            yield f"in plain Python {fault}"
+    def _plain_differences(self, java_result: MessageResult) -> Iterator[str]:
+        """Yield the differences of the codec in plain Python."""
+        if found := byte_difference(self.sent.encode(self.version), java_result.encoded):
+            yield f"the bytes, those of plain Python and Java's, differ at {found}"
+        if found := self._read(java_result.encoded):
+            yield f"in plain Python {found}"
 
     def _read(self, encoded: bytes) -> str | None:
-        """What is wrong with how we read Java's bytes."""
+        """Decode Java's bytes; return the error or the difference, if any."""
         try:
             read = self.message.decode(encoded, self.version)
         except KafkaError as error:
-            return f"we do not read Java's bytes: {error}"
-        if read != self.sent and (fault := difference(self.sent, read)):
-            return f"we read Java's bytes as something else at {fault}"
+            return f"we refuse Java's bytes: {error}"
+        if read != self.sent and (found := difference(self.sent, read)):
+            return f"we decode Java's bytes differently at {found}"
         return None
 
 
 @dataclass
 class Tally:
-    """How much has been compared."""
+    """Counts messages, bytes and versions."""
 
     messages: int = 0
     bytes: int = 0
     versions: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
     def add(self, case: Case) -> None:
-        """Count one message."""
+        """Count a message."""
         self.messages += 1
         self.bytes += len(case.ours)
         self.versions.add((case.message.__name__, case.version))
@@ -95,33 +95,33 @@ class Tally:
         )
 
 
-def run(options: Options) -> Outcome:
-    """Compare random messages of every version asked for."""
-    tally, outcome = Tally(), Outcome()
-    with Judge() as judge:
-        for case, judged in judge.judged(questions(options)):
+def run(options: Options) -> PartResult:
+    """Compare random messages of every selected version."""
+    tally, result = Tally(), PartResult()
+    with JavaMessages() as java:
+        for case, java_result in java.messages(queries(options)):
             tally.add(case)
-            for fault in case.faults(judged):
+            for found in case.differences(java_result):
                 name = f"{case.message.__name__}:{case.version}"
-                outcome.differ(options, name, f"message {case.number}: {fault}")
-    outcome.summary = str(tally)
-    return outcome
+                result.add_difference(options, name, f"message {case.number}: {found}")
+    result.summary = str(tally)
+    return result
 
 
-def questions(options: Options) -> Iterator[Question[Case]]:
-    """Every random message that the options ask for, as it is put to Java."""
+def queries(options: Options) -> Iterator[Query[Case]]:
+    """Yield the queries for all selected messages."""
     for message, version in all_versions():
-        if options.wants(message.__name__, version):
+        if options.selects(message.__name__, version):
             for number in range(options.count):
-                yield question(message, version, number, options.seed)
+                yield query(message, version, number, options.seed)
 
 
-def question(message: type[Message], version: int, number: int, seed: int) -> Question[Case]:
-    """One random message, as it is put to Java."""
+def query(message: type[Message], version: int, number: int, seed: int) -> Query[Case]:
+    """Return the query for one random message."""
     sent = sample(message, version, f"{seed} {number}", nan=True)
     case = Case(message, version, number, sent, tree_of(sent, version))
     try:
         case.ours = sent.encode(version)
     except KafkaError as error:
         case.refusal = str(error)
-    return judge_question(case, message.__name__, version, case.tree, case.ours)
+    return message_query(case, message.__name__, version, case.tree, case.ours)

@@ -1,4 +1,4 @@
-"""What `make conformance` runs: a list of parts, functions from options to an outcome."""
+"""The parts of `make conformance`: functions from options to a result."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ PARTS: Final = {
     "refusals": "tools.conformance.refusals:run",
     "records": "tools.conformance.records:run",
 }
-"""Every part by name: `module:function`, loaded when it runs."""
+"""`module:function` of each part by name; the module is imported when the part runs."""
 
-SHOWN: Final = 20
-"""Differences of one part that are printed; the rest are counted."""
+MAX_SHOWN: Final = 20
+"""Maximum number of differences to print per part; the rest are counted."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for.
+    """Options of the command line.
 
     Attributes:
-        count: how many random things of each kind and version.
-        seed: the dice of the whole run.
-        only: names to be looked at, as NAME or NAME:VERSION; empty for all.
-        found: those of them that there were.
+        count: number of random cases of each kind and version.
+        seed: seed of the random cases.
+        only: selected names, as NAME or NAME:VERSION; empty for all.
+        found: the names in `only` that exist.
     """
 
     count: int = 200
@@ -38,41 +38,41 @@ class Options:
     only: tuple[str, ...] = ()
     found: set[str] = field(default_factory=set[str], compare=False)
 
-    def wants(self, name: str, version: int) -> bool:
-        """Whether a message, or another thing with a name and versions, is asked for."""
-        asked = {name, f"{name}:{version}"}.intersection(self.only)
-        self.found.update(asked)
-        return not self.only or bool(asked)
+    def selects(self, name: str, version: int) -> bool:
+        """Return True if a version of a message, or of another kind of case, is selected."""
+        selected = {name, f"{name}:{version}"}.intersection(self.only)
+        self.found.update(selected)
+        return not self.only or bool(selected)
 
     def replay(self, *only: str) -> str:
-        """The command that runs everything, or one thing only, again with the same dice."""
+        """Return the command that repeats the run, or only some cases, with the same seed."""
         words = [f"--seed {self.seed} --count {self.count}"]
         words += [f"--only {name}" for name in only or self.only]
         return f'make conformance CONFORMANCE_ARGS="{" ".join(words)}"'
 
 
 @dataclass
-class Outcome:
-    """What a part has found.
+class PartResult:
+    """Result of a part.
 
     Attributes:
-        summary: one line for people: how much was compared.
-        differences: how many there are.
-        shown: the first of them, each with the command that replays it.
+        summary: one line that tells how much was compared.
+        differences: number of differences.
+        shown: the first differences, each with the command that repeats the case.
     """
 
     summary: str = ""
     differences: int = 0
     shown: list[str] = field(default_factory=list[str])
 
-    def differ(self, options: Options, name: str, what: str) -> None:
-        """Note a difference in the thing called `name`, such as FetchRequest:12."""
+    def add_difference(self, options: Options, name: str, what: str) -> None:
+        """Add a difference in the case `name`, for example FetchRequest:12."""
         self.differences += 1
-        if len(self.shown) < SHOWN:
+        if len(self.shown) < MAX_SHOWN:
             self.shown.append(f"{name} {what}\n  again: {options.replay(name)}")
 
 
-def load(part: str) -> Callable[[Options], Outcome]:
-    """The function of a part."""
+def load(part: str) -> Callable[[Options], PartResult]:
+    """Import the function of a part."""
     module, _, function = PARTS[part].partition(":")
     return getattr(import_module(module), function)

@@ -1,8 +1,8 @@
-"""Random record batches, as Kafka's classes write and read them and as both of our kernels do.
+"""Compares random record batches as Kafka's classes and both of our kernels write and read them.
 
-Version 2 goes both ways: uncompressed, the bytes are equal; compressed, what is inside is, and each
-reads the other's. What only brokers write (control batches, compacted ones, message sets of magic 0
-and 1) is read as Java reads it.
+Batches of version 2 are written and read by both sides: uncompressed bytes must be equal, as must
+the contents of compressed batches. Batches that only brokers write (control batches, compacted
+batches, message sets of magic 0 and 1) must be read as Java reads them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafka_async.records.compression import Codec, decompress
 from kafka_async.records.control import encode_control_batch
 from tools.conformance import records_ours
 from tools.conformance.java import JavaError
-from tools.conformance.parts import Outcome
+from tools.conformance.parts import PartResult
 from tools.conformance.records_columns import read_columns
-from tools.conformance.records_control import control_samples
+from tools.conformance.records_control import random_control_batch
 from tools.conformance.records_framing import framing
-from tools.conformance.records_java import EmptyBatch, ReadBatch, RecordsJudge
+from tools.conformance.records_java import EmptyBatch, JavaRecords, ReadBatch
 from tools.conformance.records_ours import KERNELS, kernel
 from tools.conformance.records_plan import (
     MAX_INT32,
@@ -51,52 +51,52 @@ LEVELS: Final[dict[Codec, tuple[int, int]]] = {
 
 @dataclass
 class Case:
-    """One random batch: its dice, Java, and the faults that were found."""
+    """Random batch, with the differences that were found."""
 
-    dice: random.Random
-    java: RecordsJudge
-    faults: list[str] = field(default_factory=list[str])
+    rng: random.Random
+    java: JavaRecords
+    differences: list[str] = field(default_factory=list[str])
     records: int = 0
     bytes: int = 0
     traits: Counter[str] = field(default_factory=Counter[str])
 
-    def same_bytes(self, what: str, ours: bytes, theirs: bytes) -> None:
-        """Two ways to write a batch give the same bytes."""
-        if fault := byte_difference(ours, theirs):
-            self.faults.append(f"{what}: {fault}")
+    def compare_bytes(self, what: str, ours: bytes, theirs: bytes) -> None:
+        """Compare two encodings of a batch."""
+        if found := byte_difference(ours, theirs):
+            self.differences.append(f"{what}: {found}")
 
-    def same_batches(self, what: str, ours: list[ReadBatch], theirs: list[ReadBatch]) -> None:
-        """Two ways to read batches give the same."""
-        if fault := difference(_comparable(ours), _comparable(theirs)):
-            self.faults.append(f"{what}: {fault}")
+    def compare_batches(self, what: str, ours: list[ReadBatch], theirs: list[ReadBatch]) -> None:
+        """Compare two decodings of batches."""
+        if found := difference(_comparable(ours), _comparable(theirs)):
+            self.differences.append(f"{what}: {found}")
 
-    def read_as_java_does(self, batches: bytes) -> list[ReadBatch]:
-        """Read with both kernels, and compare; what Java reads."""
+    def read_and_compare(self, batches: bytes) -> list[ReadBatch]:
+        """Read batches with both kernels and compare with Java; return what Java reads."""
         theirs = self.java.read(batches)
         plain = [batch for batch in theirs if batch.magic == 2 and not batch.control]
         rows = [row for batch in plain for row in batch.records]
         for name in KERNELS:
-            with self.refusals(f"we ({name}) do not read what Java wrote"), kernel(name):
+            with self.catch_errors(f"we ({name}) refuse a batch of Java"), kernel(name):
                 ours = records_ours.read(batches)
-                self.same_batches(f"read by us ({name}), by Java", ours, theirs)
-                if fault := difference(read_columns(batches), rows):
-                    self.faults.append(f"read as columns by us ({name}), by Java: {fault}")
+                self.compare_batches(f"read by us ({name}), by Java", ours, theirs)
+                if found := difference(read_columns(batches), rows):
+                    self.differences.append(f"read as columns by us ({name}), by Java: {found}")
         self.bytes += len(batches)
         self.records += sum(len(batch.records) for batch in theirs)
         self.traits.update(_traits(theirs))
         return theirs
 
     @contextmanager
-    def refusals(self, what: str) -> Generator[None]:
-        """An error, of ours or of Java, which is a fault."""
+    def catch_errors(self, what: str) -> Generator[None]:
+        """Add an error, ours or Java's, to the differences."""
         try:
             yield
         except (KafkaError, JavaError) as error:
-            self.faults.append(f"{what}: {error}")
+            self.differences.append(f"{what}: {error}")
 
 
 def _traits(batches: list[ReadBatch]) -> Iterator[str]:
-    """What is rare in batches, and must not be missing."""
+    """Yield the rare properties of batches, which the summary counts."""
     for batch in batches:
         if not batch.records:
             yield "without records"
@@ -110,18 +110,18 @@ def _traits(batches: list[ReadBatch]) -> Iterator[str]:
 
 
 def _comparable(batches: list[ReadBatch]) -> list[dict[str, Any]]:
-    """A compressed message set of magic 0 or 1 has two base offsets: ours is the wrapper's."""
+    """Return the fields of batches, without those in which readers of magic 0 and 1 may differ."""
     fields = [batch._asdict() for batch in batches]
     for row in fields:
-        if row["magic"] < 2:
+        if row["magic"] < 2:  # the base offset of the wrapper (ours) or of the first record (Java)
             row["base_offset"] = row["last_offset"]
-        if row["magic"] == 0:  # which has no timestamps, for which Java has a third type
+        if row["magic"] == 0:  # no timestamps, for which Java has a third type
             row["timestamp_type"] = 0
     return fields
 
 
 def expected(plan: Plan, size: int) -> ReadBatch:
-    """What whoever reads the planned batch must find."""
+    """Return the planned batch as a reader must decode it."""
     stamped = plan.append_time >= 0
     latest = max(NONE, *(record.timestamp for record in plan.records))
     return ReadBatch(
@@ -155,107 +155,109 @@ def expected(plan: Plan, size: int) -> ReadBatch:
     )
 
 
-# -- what is compared -----------------------------------------------------------------------------
+# -- comparisons ----------------------------------------------------------------------------------
 
 
-def both_ways(case: Case, codec: Codec, append_time: bool, sender: str) -> None:
-    """A batch of version 2: ours read by Java, Java's by us, the same bytes where they can be."""
-    dice, java = case.dice, case.java
-    plan = random_plan(dice, codec=codec, append_time=append_time, sender=sender)
-    level = dice.choice([None, dice.randint(*LEVELS[codec])]) if codec in LEVELS else None
-    sent = replace(plan.moved(0), append_time=NONE, leader_epoch=NONE)
+def producer_batch(case: Case, codec: Codec, append_time: bool, sender: str) -> None:
+    """Compare a batch of version 2, written by us and read by Java, and the reverse."""
+    rng, java = case.rng, case.java
+    plan = random_plan(rng, codec=codec, append_time=append_time, sender=sender)
+    level = rng.choice([None, rng.randint(*LEVELS[codec])]) if codec in LEVELS else None
+    sent = replace(plan.with_base_offset(0), append_time=NONE, leader_epoch=NONE)
     theirs = java.write(sent)
     place = plan.base_offset, plan.leader_epoch
     ours = b""
     for name in KERNELS:
         with kernel(name):
             ours = records_ours.write(plan, level)
-        _same_writing(case, f"written by us ({name}), by Java", codec, ours, theirs)
+        _compare_writing(case, f"written by us ({name}), by Java", codec, ours, theirs)
     stored = assign_offsets(ours, *place, plan.append_time if append_time else None)
-    case.same_bytes("assigned by us, by Java", stored, java.assign(ours, *place, plan.append_time))
-    case.same_batches(
+    case.compare_bytes(
+        "assigned by us, by Java", stored, java.assign(ours, *place, plan.append_time)
+    )
+    case.compare_batches(
         "planned, ours read by Java", [expected(plan, len(stored))], java.read(stored)
     )
-    gaps = with_gaps(dice, plan)
-    if dice.random() < 0.3:
-        gaps = replace(gaps, horizon=NOW + dice.randrange(1 << 30))
+    gaps = with_gaps(rng, plan)
+    if rng.random() < 0.3:
+        gaps = replace(gaps, horizon=NOW + rng.randrange(1 << 30))
     written = java.write(gaps)
-    read = case.read_as_java_does(written)
-    case.same_batches("planned, Java's read by Java", [expected(gaps, len(written))], read)
+    read = case.read_and_compare(written)
+    case.compare_batches("planned, Java's read by Java", [expected(gaps, len(written))], read)
 
 
-def _same_writing(case: Case, what: str, codec: Codec, ours: bytes, theirs: bytes) -> None:
+def _compare_writing(case: Case, what: str, codec: Codec, ours: bytes, theirs: bytes) -> None:
     if codec is Codec.none:
-        case.same_bytes(what, ours, theirs)
+        case.compare_bytes(what, ours, theirs)
         return
     inside, expected = ours[HEADER_SIZE:], theirs[HEADER_SIZE:]
     unpacked = bytes(decompress(codec, inside)), bytes(decompress(codec, expected))
-    case.same_bytes(f"{what}, inside", *unpacked)
-    # Of the header, all but the length and the CRC, which depend on how well was compressed.
+    case.compare_bytes(f"{what}, inside", *unpacked)
+    # The header without the length and the CRC, which depend on the compression.
     head, model = ours[:8] + ours[12:17] + ours[21:61], theirs[:8] + theirs[12:17] + theirs[21:61]
-    case.same_bytes(f"{what}, header", head, model)
-    if fault := difference(framing(codec, inside), framing(codec, expected)):
-        case.faults.append(f"{what}, {codec.name} framing: {fault}")
+    case.compare_bytes(f"{what}, header", head, model)
+    if found := difference(framing(codec, inside), framing(codec, expected)):
+        case.differences.append(f"{what}, {codec.name} framing: {found}")
 
 
 def compacted(case: Case, codec: Codec, magic: int) -> None:
-    """What Java's log cleaner leaves of some batches, one of them perhaps without records."""
-    dice, java = case.dice, case.java
+    """Compare batches after Java's log cleaner, some of them without records."""
+    rng, java = case.rng, case.java
     written = b""
     offsets: list[int] = []
-    base = dice.randrange(1 << 40)
-    for _ in range(dice.randrange(1, 4)):
-        sender = dice.choice(SENDERS) if magic == 2 else "plain"
-        plan = random_plan(dice, codec=codec, magic=magic, sender=sender).moved(base)
+    base = rng.randrange(1 << 40)
+    for _ in range(rng.randrange(1, 4)):
+        sender = rng.choice(SENDERS) if magic == 2 else "plain"
+        plan = random_plan(rng, codec=codec, magic=magic, sender=sender).with_base_offset(base)
         base = plan.last_offset + 1
         offsets += [record.offset for record in plan.records]
         written += java.write(plan)
-    share = dice.choice([0.1, 0.5, 0.9])
-    kept = [offset for offset in offsets if dice.random() < share]
-    left = java.compact(written, kept, NOW, dice.randrange(1 << 40))
-    read = case.read_as_java_does(left)
+    share = rng.choice([0.1, 0.5, 0.9])
+    kept = [offset for offset in offsets if rng.random() < share]
+    left = java.compact(written, kept, NOW, rng.randrange(1 << 40))
+    read = case.read_and_compare(left)
     found = [record[0] for batch in read for record in batch.records]
     if found != kept:
-        case.faults.append(f"compaction has kept {len(kept)} offsets, {len(found)} were read")
+        case.differences.append(f"compaction kept {len(kept)} offsets, {len(found)} were read")
 
 
-def old(case: Case, codec: Codec, magic: int, append_time: bool) -> None:
-    """A message set of magic 0 or 1."""
-    plan = random_plan(case.dice, codec=codec, magic=magic, append_time=append_time)
-    plan = replace(with_gaps(case.dice, plan), leader_epoch=NONE)
-    read = case.read_as_java_does(case.java.write(plan))
+def message_set(case: Case, codec: Codec, magic: int, append_time: bool) -> None:
+    """Compare a message set of magic 0 or 1."""
+    plan = random_plan(case.rng, codec=codec, magic=magic, append_time=append_time)
+    plan = replace(with_gaps(case.rng, plan), leader_epoch=NONE)
+    read = case.read_and_compare(case.java.write(plan))
     wanted = expected(plan, 0).records
     if magic == 0:
         wanted = [(offset, NONE, *rest) for offset, _, *rest in wanted]
     found = [record for batch in read for record in batch.records]
-    if fault := difference(wanted, found):
-        case.faults.append(f"planned, Java's read by Java: {fault}")
+    if found := difference(wanted, found):
+        case.differences.append(f"planned, Java's read by Java: {found}")
 
 
-def marker(case: Case, commit: bool) -> None:
-    """The end of a transaction."""
-    dice = case.dice
+def transaction_marker(case: Case, commit: bool) -> None:
+    """Compare a transaction marker."""
+    rng = case.rng
     fields: dict[str, int] = {
-        "base_offset": dice.choice([0, dice.randrange(1 << 62)]),
-        "timestamp": dice.choice([0, NOW, dice.randrange(1 << 62)]),
-        "leader_epoch": dice.choice([0, dice.randrange(1 << 31)]),
-        "producer_id": dice.choice([0, dice.randrange(1 << 62)]),
-        "producer_epoch": dice.choice([0, dice.randrange(1 << 15)]),
-        "coordinator_epoch": dice.choice([-1, 0, dice.randrange(1 << 31), MAX_INT32]),
+        "base_offset": rng.choice([0, rng.randrange(1 << 62)]),
+        "timestamp": rng.choice([0, NOW, rng.randrange(1 << 62)]),
+        "leader_epoch": rng.choice([0, rng.randrange(1 << 31)]),
+        "producer_id": rng.choice([0, rng.randrange(1 << 62)]),
+        "producer_epoch": rng.choice([0, rng.randrange(1 << 15)]),
+        "coordinator_epoch": rng.choice([-1, 0, rng.randrange(1 << 31), MAX_INT32]),
     }
     theirs = case.java.marker(**fields, commit=commit)
     for name in KERNELS:
         with kernel(name):
             ours = encode_control_batch("commit" if commit else "abort", **fields)
-        case.same_bytes(f"written by us ({name}), by Java", ours, theirs)
-    [read] = case.read_as_java_does(theirs)
+        case.compare_bytes(f"written by us ({name}), by Java", ours, theirs)
+    [read] = case.read_and_compare(theirs)
     if (read.control_type, read.coordinator_epoch) != (int(commit), fields["coordinator_epoch"]):
-        case.faults.append(f"the marker says {read.control_type}, {read.coordinator_epoch}")
+        case.differences.append(f"the marker has {read.control_type}, {read.coordinator_epoch}")
 
 
-def raft(case: Case, kind: int) -> None:
-    """A control batch of the Raft log: written by both, read by both."""
-    sample = control_samples(case.dice, kind)
+def raft_control_batch(case: Case, kind: int) -> None:
+    """Compare a control batch of the Raft log."""
+    sample = random_control_batch(case.rng, kind)
     theirs = case.java.control(
         kind,
         sample.body,
@@ -265,36 +267,38 @@ def raft(case: Case, kind: int) -> None:
     )
     for name in KERNELS:
         with kernel(name):
-            case.same_bytes(f"written by us ({name}), by Java", sample.write(), theirs)
-    [read] = case.read_as_java_does(theirs)
+            case.compare_bytes(f"written by us ({name}), by Java", sample.write(), theirs)
+    [read] = case.read_and_compare(theirs)
     if (read.control_type, read.records[0][3]) != (kind, sample.body):
-        case.faults.append(f"the batch says {read.control_type}, and holds {read.records[0][3]!r}")
+        case.differences.append(
+            f"the batch has type {read.control_type} and value {read.records[0][3]!r}"
+        )
 
 
-def empty(case: Case) -> None:
-    """A batch that only keeps its producer's sequence, alone and between two others."""
-    dice = case.dice
-    before = random_plan(dice, codec=dice.choice(list(Codec)))
-    before = before.moved(dice.randrange(1 << 40))
+def empty_batch(case: Case) -> None:
+    """Compare a batch without records, alone and between two others."""
+    rng = case.rng
+    before = random_plan(rng, codec=rng.choice(list(Codec)))
+    before = before.with_base_offset(rng.randrange(1 << 40))
     base = before.last_offset + 1
     batch = EmptyBatch(
-        timestamp_type=dice.choice([0, 1]),
+        timestamp_type=rng.choice([0, 1]),
         base_offset=base,
-        last_offset=base + dice.choice([0, 1, dice.randrange(1 << 30)]),
-        timestamp=dice.choice([NONE, NOW]),
-        producer_id=dice.randrange(1 << 40),
-        producer_epoch=dice.randrange(1 << 15),
-        base_sequence=dice.randrange(1 << 31),
-        transactional=dice.choice([True, False]),
-        leader_epoch=dice.choice([NONE, 5]),
-        control=dice.choice([True, False]),
+        last_offset=base + rng.choice([0, 1, rng.randrange(1 << 30)]),
+        timestamp=rng.choice([NONE, NOW]),
+        producer_id=rng.randrange(1 << 40),
+        producer_epoch=rng.randrange(1 << 15),
+        base_sequence=rng.randrange(1 << 31),
+        transactional=rng.choice([True, False]),
+        leader_epoch=rng.choice([NONE, 5]),
+        control=rng.choice([True, False]),
     )
     alone = case.java.empty(batch)
-    [read] = case.read_as_java_does(alone)
+    [read] = case.read_and_compare(alone)
     if read.records:
-        case.faults.append("Java reads records in an empty batch")
-    after = random_plan(dice, codec=dice.choice(list(Codec))).moved(batch.last_offset + 1)
-    case.read_as_java_does(case.java.write(before) + alone + case.java.write(after))
+        case.differences.append("Java reads records in an empty batch")
+    after = random_plan(rng, codec=rng.choice(list(Codec))).with_base_offset(batch.last_offset + 1)
+    case.read_and_compare(case.java.write(before) + alone + case.java.write(after))
 
 
 # -- the combinations -----------------------------------------------------------------------------
@@ -309,55 +313,57 @@ _RAFT_KINDS: Final = {
 
 
 def combinations() -> dict[str, Callable[[Case], None]]:
-    """What is compared, by name."""
+    """Return the comparisons by name."""
     found: dict[str, Callable[[Case], None]] = {}
     for codec in Codec:
         for append_time in (False, True):
             for sender in SENDERS:
                 time = "append-time" if append_time else "create-time"
-                check = partial(both_ways, codec=codec, append_time=append_time, sender=sender)
+                check = partial(producer_batch, codec=codec, append_time=append_time, sender=sender)
                 found[f"v2-{codec.name}-{time}-{sender}"] = check
         found[f"v2-{codec.name}-compacted"] = partial(compacted, codec=codec, magic=2)
     for magic in (0, 1):
         for codec in list(Codec)[: Codec.zstd]:
             for append_time in (False, True)[: magic + 1]:
                 name = f"v{magic}-{codec.name}" + ("-append-time" if append_time else "")
-                found[name] = partial(old, codec=codec, magic=magic, append_time=append_time)
+                found[name] = partial(
+                    message_set, codec=codec, magic=magic, append_time=append_time
+                )
             name = f"v{magic}-{codec.name}-compacted"
             found[name] = partial(compacted, codec=codec, magic=magic)
     for kind, name in _RAFT_KINDS.items():
-        found[name] = partial(raft, kind=kind)
+        found[name] = partial(raft_control_batch, kind=kind)
     return {
         **found,
-        "commit": partial(marker, commit=True),
-        "abort": partial(marker, commit=False),
-        "empty": empty,
+        "commit": partial(transaction_marker, commit=True),
+        "abort": partial(transaction_marker, commit=False),
+        "empty": empty_batch,
     }
 
 
-def run(options: Options) -> Outcome:
-    """Compare random batches of every combination asked for."""
-    outcome = Outcome()
+def run(options: Options) -> PartResult:
+    """Compare random batches of every selected combination."""
+    result = PartResult()
     batches = records = size = used = 0
     traits: Counter[str] = Counter()
-    with RecordsJudge() as java:
+    with JavaRecords() as java:
         for name, check in combinations().items():
-            numbers = [n for n in range(options.count) if options.wants(name, n)]
+            numbers = [n for n in range(options.count) if options.selects(name, n)]
             used += bool(numbers)
             for number in numbers:
                 case = Case(random.Random(f"{options.seed} {name} {number}"), java)
-                with case.refusals("one of us refuses it"):
+                with case.catch_errors("one side refuses it"):
                     check(case)
                 batches += 1
                 records += case.records
                 size += case.bytes
                 traits += case.traits
-                for fault in case.faults:
-                    outcome.differ(options, f"{name}:{number}", fault)
-    outcome.summary = (
+                for found in case.differences:
+                    result.add_difference(options, f"{name}:{number}", found)
+    result.summary = (
         f"{batches:,} batches of {used} kinds on {len(KERNELS)} kernels, "
         f"{records:,} records, {size:,} bytes ("
         + ", ".join(f"{number:,} {trait}" for trait, number in sorted(traits.items()))
         + ")"
     )
-    return outcome
+    return result

@@ -1,4 +1,4 @@
-"""Batches as columns, taken apart again into records: what Arrow and Spark are given."""
+"""Reads batches as columns, as for Arrow and Spark, and converts the columns back to records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def read_columns(batches: bytes) -> list[ReadRecord]:
-    """The records of all batches of version 2 that are no control batches.
+    """Return the records of all batches of version 2, except control batches.
 
     Raises:
-        CorruptRecordError: we refuse them.
+        CorruptRecordError: a batch is corrupt.
     """
     views = iter_batches(batches, topic="t", partition=0)
     sections = [view.section() for view in views if view.header.magic == 2 and not view.is_control]

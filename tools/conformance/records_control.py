@@ -1,4 +1,4 @@
-"""Random control batches of the Raft log, and how they are written with what we have."""
+"""Random control batches of the Raft log, and our encoding of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MESSAGES: Final = {
 
 @dataclass(frozen=True)
 class ControlSample:
-    """A control batch of the type `kind` around an encoded message."""
+    """Control batch of the type `kind` with an encoded message."""
 
     kind: int
     body: bytes
@@ -40,7 +40,7 @@ class ControlSample:
     leader_epoch: int
 
     def write(self) -> bytes:
-        """The whole batch."""
+        """Return the encoded batch."""
         section = kafka_async.kernel.OpenBatch(None, 1 << 30)
         section.append(self.timestamp, _KEY.pack(_VERSION, self.kind), self.body)
         return encode_batch(
@@ -55,13 +55,13 @@ class ControlSample:
         )
 
 
-def control_samples(dice: random.Random, kind: int) -> ControlSample:
-    """A random batch of that type of control record."""
+def random_control_batch(rng: random.Random, kind: int) -> ControlSample:
+    """Return a random batch with a control record of type `kind`."""
     message = cast("type[Message]", api.lookup(_MESSAGES[kind]))
     return ControlSample(
         kind,
-        sample(message, _VERSION, str(dice.random())).encode(_VERSION),
-        base_offset=dice.choice([0, dice.randrange(1 << 62)]),
-        timestamp=dice.choice([0, NOW]),
-        leader_epoch=dice.choice([0, dice.randrange(1 << 31)]),
+        sample(message, _VERSION, str(rng.random())).encode(_VERSION),
+        base_offset=rng.choice([0, rng.randrange(1 << 62)]),
+        timestamp=rng.choice([0, NOW]),
+        leader_epoch=rng.choice([0, rng.randrange(1 << 31)]),
     )

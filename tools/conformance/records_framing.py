@@ -1,7 +1,7 @@
-"""The framing that codecs put around their blocks, as far as every writer must agree on it.
+"""Extracts the framing of compressed data, as far as all writers must agree on it.
 
-How well a block is compressed is each writer's own affair; in what blocks, and with which header,
-decides whether other clients can read it.
+The compression of a block may differ between writers. The headers and the sizes of blocks may not:
+other clients depend on them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ZSTD_MAGIC: Final = 4
 
 
 def framing(codec: Codec, data: bytes) -> dict[str, Any]:
-    """What must be equal in two writers' data of the same contents."""
+    """Return the properties that must be equal in two writers' compressed data."""
     return _FRAMINGS[codec](data)
 
 
 def _snappy(data: bytes) -> dict[str, Any]:
-    """Snappy-java's header, and the size of what each of its blocks holds."""
+    """Return the header of snappy-java and the uncompressed size of each block."""
     sizes: list[int] = []
     at = _XERIAL_HEADER
     while at < len(data):
@@ -42,7 +42,7 @@ def _snappy(data: bytes) -> dict[str, Any]:
 
 
 def _varint(data: bytes, at: int) -> int:
-    """The size that a block of snappy begins with."""
+    """Read the uncompressed size at the beginning of a snappy block."""
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift
@@ -52,21 +52,21 @@ def _varint(data: bytes, at: int) -> int:
 
 
 def _lz4(data: bytes) -> dict[str, Any]:
-    """The frame's magic and flags, and that block size and header checksum are legal.
+    """Return the frame's magic and flags, and the validity of block size and header checksum.
 
-    Readers take blocks of any of the four sizes: Java writes 64 KiB, we 256 where a batch has more.
+    Readers accept all four block sizes: Java writes 64 KiB, we write 256 KiB in larger batches.
     """
     block_size, checksum = data[_LZ4_BLOCK_SIZE_AT : _LZ4_BLOCK_SIZE_AT + 2]
     return {
         "header": data[:_LZ4_BLOCK_SIZE_AT],
-        "legal block size": block_size in _LZ4_BLOCK_SIZES,
-        "right checksum": checksum
+        "valid block size": block_size in _LZ4_BLOCK_SIZES,
+        "valid checksum": checksum
         == xxh32(data[_LZ4_FLAGS_AT : _LZ4_BLOCK_SIZE_AT + 1]) >> 8 & 0xFF,
     }
 
 
 def _gzip(data: bytes) -> dict[str, Any]:
-    """Magic, method and flags; the rest says who wrote it and when."""
+    """Return magic, method and flags; the rest of the header depends on the writer and the time."""
     return {"header": data[:_GZIP_HEADER]}
 
 

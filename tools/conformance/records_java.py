@@ -1,8 +1,8 @@
-"""Questions to Records.java about batches, and its answers.
+"""Queries to Records.java about batches, and their results.
 
-A question is a letter and fields in network order; byte strings have four bytes of size before
-them, -1 for null. Operations: W writes a batch, A assigns what a leader assigns, M, C and E write
-markers, other control batches and empty ones, F compacts, R reads.
+A query is a letter and fields in network byte order; byte strings have a length prefix of four
+bytes, -1 for null. The operations: W writes a batch, A assigns offsets like a leader, M, C and E
+write transaction markers, other control batches and empty batches, F compacts, R reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONTROL: Final = struct.Struct(">chqqi")
 _EMPTY: Final = struct.Struct(">cbqqqqhi?i?")
 _FILTER: Final = struct.Struct(">cqqi")
 _HEADER: Final = struct.Struct(">ibbb??qqqqhiiqi")
-_SAID: Final = struct.Struct(">ii")
+_CONTROL_FIELDS: Final = struct.Struct(">ii")
 _INT: Final = struct.Struct(">i")
 
 ReadRecord = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -34,7 +34,7 @@ ReadRecord = tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes 
 
 
 class ReadBatch(NamedTuple):
-    """A batch as somebody has read it; what is not there is -1."""
+    """Decoded batch; fields that are not present are -1."""
 
     size: int
     magic: int
@@ -58,7 +58,7 @@ class ReadBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class EmptyBatch:
-    """What the header of a batch without records says."""
+    """Header fields of a batch without records."""
 
     timestamp_type: int
     base_offset: int
@@ -72,14 +72,14 @@ class EmptyBatch:
     control: bool
 
 
-class RecordsJudge(JavaProcess):
-    """Kafka's record classes, in a process that lasts as long as the `with` block."""
+class JavaRecords(JavaProcess):
+    """Kafka's record classes in a Java process, until the end of the `with` block."""
 
     def __init__(self) -> None:
         super().__init__("Records", compile_java("Records.java"))
 
     def write(self, plan: Plan) -> bytes:
-        """The batch as Java writes it."""
+        """Return the planned batch as Java writes it."""
         parts = [
             _WRITE.pack(
                 b"W",
@@ -108,7 +108,7 @@ class RecordsJudge(JavaProcess):
     def assign(
         self, batch: bytes, base_offset: int, leader_epoch: int, append_time: int = -1
     ) -> bytes:
-        """The batch as a leader writes it into its log."""
+        """Return the batch as a leader writes it to its log."""
         return self._bytes(_ASSIGN.pack(b"A", base_offset, leader_epoch, append_time) + batch)
 
     def marker(
@@ -122,7 +122,7 @@ class RecordsJudge(JavaProcess):
         commit: bool,
         coordinator_epoch: int,
     ) -> bytes:
-        """The control batch that ends a transaction."""
+        """Return the control batch that ends a transaction."""
         place = base_offset, timestamp, leader_epoch
         return self._bytes(
             _MARKER.pack(b"M", *place, producer_id, producer_epoch, commit, coordinator_epoch)
@@ -131,66 +131,66 @@ class RecordsJudge(JavaProcess):
     def control(
         self, kind: int, body: bytes, *, base_offset: int, timestamp: int, leader_epoch: int
     ) -> bytes:
-        """A control batch of the Raft log, with an encoded message in it."""
+        """Return a control batch of the Raft log with an encoded message."""
         return self._bytes(_CONTROL.pack(b"C", kind, base_offset, timestamp, leader_epoch) + body)
 
     def empty(self, batch: EmptyBatch) -> bytes:
-        """A batch without records."""
+        """Return a batch without records."""
         return self._bytes(_EMPTY.pack(b"E", *vars(batch).values()))
 
     def compact(self, batches: bytes, kept: Iterable[int], now: int, retention: int) -> bytes:
-        """What Java's log cleaner leaves of batches, if only those offsets are kept."""
+        """Return the batches after Java's log cleaner has kept only the offsets `kept`."""
         offsets = list(kept)
         head = _FILTER.pack(b"F", now, retention, len(offsets))
         return self._bytes(head + struct.pack(f">{len(offsets)}q", *offsets) + batches)
 
     def read(self, batches: bytes) -> list[ReadBatch]:
-        """The batches as Java reads them; raises JavaError if it refuses them."""
-        answer = _Answer(self.ask(b"R" + batches))
-        return [_batch(answer) for _ in range(answer.number())]
+        """Return the batches as Java reads them; raise JavaError if it refuses them."""
+        result = _Result(self.call(b"R" + batches))
+        return [_batch(result) for _ in range(result.int32())]
 
-    def _bytes(self, question: bytes) -> bytes:
-        written = _Answer(self.ask(question)).sized()
+    def _bytes(self, query: bytes) -> bytes:
+        written = _Result(self.call(query)).sized()
         assert written is not None
         return written
 
 
-class _Answer:
-    """An answer, read from its beginning to its end."""
+class _Result:
+    """Reads a result from its beginning."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
+        self._position = 0
 
-    def take(self, what: struct.Struct) -> tuple[Any, ...]:
-        taken = what.unpack_from(self._data, self._at)
-        self._at += what.size
-        return taken
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        fields = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return fields
 
-    def number(self) -> int:
-        return self.take(_INT)[0]
+    def int32(self) -> int:
+        return self.unpack(_INT)[0]
 
     def sized(self) -> bytes | None:
-        size = self.number()
+        size = self.int32()
         if size < 0:
             return None
-        self._at += size
-        return self._data[self._at - size : self._at]
+        self._position += size
+        return self._data[self._position - size : self._position]
 
 
-def _batch(answer: _Answer) -> ReadBatch:
-    header: list[Any] = [*answer.take(_HEADER)]
+def _batch(result: _Result) -> ReadBatch:
+    header: list[Any] = [*result.unpack(_HEADER)]
     records: list[ReadRecord] = []
-    for _ in range(answer.number()):
-        offset, timestamp = answer.take(_PLACE)
-        key, value = answer.sized(), answer.sized()
+    for _ in range(result.int32()):
+        offset, timestamp = result.unpack(_PLACE)
+        key, value = result.sized(), result.sized()
         headers: list[tuple[str, bytes | None]] = []
-        for _ in range(answer.number()):
-            name = answer.sized()
+        for _ in range(result.int32()):
+            name = result.sized()
             assert name is not None
-            headers.append((name.decode(), answer.sized()))
+            headers.append((name.decode(), result.sized()))
         records.append((offset, timestamp, key, value, tuple(headers)))
-    kind, epoch = answer.take(_SAID)
+    kind, epoch = result.unpack(_CONTROL_FIELDS)
     return ReadBatch._make([*header, records, kind, epoch])
 
 

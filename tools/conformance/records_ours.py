@@ -1,4 +1,4 @@
-"""What our two kernels make of batches, in the words in which Java's judge answers."""
+"""Writes and reads batches with our kernels, in the representation of Records.java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Final = {"abort": 0, "commit": 1}
 
 @contextmanager
 def kernel(name: str) -> Generator[None]:
-    """The rooms above the kernel use this one as long as the `with` block lasts."""
+    """Make the package use this kernel within the `with` block."""
     module = import_module(f"kafka_async.kernel.{_MODULES[name]}")
     before = {name: getattr(kafka_async.kernel, name) for name in _REPLACED}
     try:
@@ -37,7 +37,7 @@ def kernel(name: str) -> Generator[None]:
 
 
 def write(plan: Plan, level: int | None = None) -> bytes:
-    """The batch as our producer frames it: offsets from 0, no leader epoch, CreateTime."""
+    """Return the batch as our producer writes it: base offset 0, no leader epoch, CreateTime."""
     batch = RecordBatch.build(plan.records, plan.codec.name, level=level)
     return batch.frame(
         producer_id=plan.producer_id,
@@ -48,10 +48,10 @@ def write(plan: Plan, level: int | None = None) -> bytes:
 
 
 def read(batches: bytes) -> list[ReadBatch]:
-    """The batches as we read them.
+    """Return the batches as we read them.
 
     Raises:
-        CorruptRecordError: we refuse them.
+        CorruptRecordError: a batch is corrupt.
     """
     return [_batch(view) for view in iter_batches(batches, topic="t", partition=0)]
 
@@ -88,12 +88,12 @@ def _record(record: kafka_async.kernel.Record) -> Any:
 
 
 def _control(view: BatchView) -> tuple[int, int]:
-    """The type of a control batch and the coordinator's epoch in it, each -1 if there is none."""
+    """Return the type of a control batch and its coordinator epoch, -1 for a value not present."""
     records = view.records() if view.is_control else []
     if not records:
         return -1, -1
     marker = view.control()
-    if marker.kind == "other":  # the type is for brokers: the second field of the key
+    if marker.kind == "other":  # a type for brokers: the second field of the key
         assert records[0].key is not None
         return int.from_bytes(records[0].key[2:4], "big", signed=True), -1
     return _KINDS[marker.kind], marker.coordinator_epoch

@@ -1,4 +1,4 @@
-"""Random batches, planned: what is to be written, before anybody has written it."""
+"""Random batches, as plans that our kernels and Java write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafka_async.records.compression import Codec
 
 NONE: Final = -1
-"""No timestamp, producer, sequence, leader epoch or delete horizon."""
+"""Value for no timestamp, producer, sequence, leader epoch or delete horizon."""
 SENDERS: Final = ("plain", "idempotent", "transactional")
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
@@ -22,7 +22,7 @@ _WORDS: Final = b"the log is an append only sequence of records ordered by offse
 
 @dataclass(frozen=True, slots=True)
 class PlannedRecord:
-    """One record; it has what `RecordBatch.build` asks of one."""
+    """Record with the attributes that `RecordBatch.build` reads."""
 
     offset: int
     timestamp: int
@@ -33,9 +33,9 @@ class PlannedRecord:
 
 @dataclass(frozen=True)
 class Plan:
-    """A batch: its header's fields and its records.
+    """Header fields and records of a batch.
 
-    `append_time` makes it one of LogAppendTime; `horizon` is compaction's delete horizon.
+    An `append_time` gives the batch LogAppendTime; `horizon` is the delete horizon of compaction.
     """
 
     magic: int
@@ -52,11 +52,11 @@ class Plan:
 
     @property
     def base_offset(self) -> int:
-        """The first offset of a batch without a gap before its first record."""
+        """Offset of the first record, which is the base offset: no plan has a gap before it."""
         return self.records[0].offset
 
-    def moved(self, base_offset: int) -> Self:
-        """The same batch, its records one after the other from there on."""
+    def with_base_offset(self, base_offset: int) -> Self:
+        """Return the same batch with consecutive offsets from `base_offset` on."""
         records = tuple(
             replace(record, offset=base_offset + n) for n, record in enumerate(self.records)
         )
@@ -64,96 +64,96 @@ class Plan:
 
 
 def random_plan(
-    dice: random.Random,
+    rng: random.Random,
     *,
     codec: Codec,
     magic: int = 2,
     append_time: bool = False,
     sender: str = "plain",
 ) -> Plan:
-    """A batch without gaps of that kind."""
-    count = _count(dice)
-    timestamps = _timestamps(dice, count)
-    large = count < 100 and dice.random() < 0.03
+    """Return a random batch without gaps between offsets."""
+    count = _count(rng)
+    timestamps = _timestamps(rng, count)
+    large = count < 100 and rng.random() < 0.03
     records = [
         PlannedRecord(
             n,
             timestamps[n],
-            _data(dice, 20),
-            _data(dice, 3_000_000 if large and dice.random() < 0.1 else 200),
-            _headers(dice) if magic == 2 else (),
+            _data(rng, 20),
+            _data(rng, 3_000_000 if large and rng.random() < 0.1 else 200),
+            _headers(rng) if magic == 2 else (),
         )
         for n in range(count)
     ]
     plan = Plan(magic, codec, tuple(records), count - 1)
     if append_time:
-        plan = replace(plan, append_time=NOW + dice.randrange(1_000_000))
+        plan = replace(plan, append_time=NOW + rng.randrange(1_000_000))
     if sender != "plain":
         plan = replace(
             plan,
-            producer_id=dice.choice([0, 1, dice.randrange(1 << 40), MAX_INT64]),
-            producer_epoch=dice.choice([0, 1, dice.randrange(1 << 15), (1 << 15) - 1]),
-            base_sequence=dice.choice([0, 1, dice.randrange(1 << 31), MAX_INT32]),
+            producer_id=rng.choice([0, 1, rng.randrange(1 << 40), MAX_INT64]),
+            producer_epoch=rng.choice([0, 1, rng.randrange(1 << 15), (1 << 15) - 1]),
+            base_sequence=rng.choice([0, 1, rng.randrange(1 << 31), MAX_INT32]),
             transactional=sender == "transactional",
         )
-    base = dice.choice([0, 1, dice.randrange(1 << 31), dice.randrange(1 << 62)])
-    return replace(plan.moved(base), leader_epoch=dice.choice([NONE, 0, 7, MAX_INT32]))
+    base = rng.choice([0, 1, rng.randrange(1 << 31), rng.randrange(1 << 62)])
+    return replace(plan.with_base_offset(base), leader_epoch=rng.choice([NONE, 0, 7, MAX_INT32]))
 
 
-def with_gaps(dice: random.Random, plan: Plan) -> Plan:
-    """The same batch with offsets left out between its records, and after the last.
+def with_gaps(rng: random.Random, plan: Plan) -> Plan:
+    """Return the same batch with gaps between the offsets of records, and after the last.
 
-    Not before the first: Java's writer takes its offset for the batch's.
+    There is no gap before the first record, because Java's writer uses its offset as base offset.
     """
     offset = plan.base_offset
     records: list[PlannedRecord] = []
     for record in plan.records:
         records.append(replace(record, offset=offset))
-        offset += dice.choice([1, 1, 1, 2, 1 + dice.randrange(300)])
-    last = records[-1].offset + dice.choice([0, 0, 1, dice.randrange(1 << 20)])
+        offset += rng.choice([1, 1, 1, 2, 1 + rng.randrange(300)])
+    last = records[-1].offset + rng.choice([0, 0, 1, rng.randrange(1 << 20)])
     return replace(plan, records=tuple(records), last_offset=last)
 
 
-def _count(dice: random.Random) -> int:
-    kind = dice.random()
+def _count(rng: random.Random) -> int:
+    kind = rng.random()
     if kind < 0.01:
-        return dice.randrange(1000, 4000)
-    return 1 if kind < 0.2 else dice.randrange(2, 40)
+        return rng.randrange(1000, 4000)
+    return 1 if kind < 0.2 else rng.randrange(2, 40)
 
 
-def _timestamps(dice: random.Random, count: int) -> list[int]:
-    """Of one time, near to each other, in no order, or at the ends of what is legal."""
-    kind = dice.randrange(4)
+def _timestamps(rng: random.Random, count: int) -> list[int]:
+    """Return equal, ascending, unordered or extreme timestamps."""
+    kind = rng.randrange(4)
     if kind == 0:
         return [NOW] * count
     if kind == 1:
-        return [NOW + n * dice.randrange(5) for n in range(count)]
+        return [NOW + n * rng.randrange(5) for n in range(count)]
     if kind == 2:
-        return [NOW + dice.randrange(-(10**9), 10**9) for _ in range(count)]
-    return [dice.choice([NONE, 0, NOW, dice.randrange(1 << 62)]) for _ in range(count)]
+        return [NOW + rng.randrange(-(10**9), 10**9) for _ in range(count)]
+    return [rng.choice([NONE, 0, NOW, rng.randrange(1 << 62)]) for _ in range(count)]
 
 
-def _data(dice: random.Random, size: int) -> bytes | None:
-    """A key or value: null, empty, noise, or text that compresses."""
-    kind = dice.random()
+def _data(rng: random.Random, size: int) -> bytes | None:
+    """Return a key or value: null, empty, random, or compressible text."""
+    kind = rng.random()
     if kind < 0.15:
         return None
     if kind < 0.25:
         return b""
-    size = dice.randrange(1, size)
+    size = rng.randrange(1, size)
     if kind < 0.6:
-        return dice.randbytes(size)
-    words = b" ".join(dice.choice(_WORDS) for _ in range(min(200, 1 + size // 4)))
+        return rng.randbytes(size)
+    words = b" ".join(rng.choice(_WORDS) for _ in range(min(200, 1 + size // 4)))
     return (words * (1 + size // len(words)))[:size]
 
 
-def _headers(dice: random.Random) -> tuple[tuple[str, bytes | None], ...]:
-    if dice.random() < 0.6:
+def _headers(rng: random.Random) -> tuple[tuple[str, bytes | None], ...]:
+    if rng.random() < 0.6:
         return ()
-    return tuple((_name(dice), _data(dice, 30)) for _ in range(dice.randrange(1, 5)))
+    return tuple((_name(rng), _data(rng, 30)) for _ in range(rng.randrange(1, 5)))
 
 
-def _name(dice: random.Random) -> str:
-    """Of all of unicode but the surrogates, which UTF-8 cannot say."""
-    points = (dice.randrange(0x11_0000 - 0x800) for _ in range(dice.choice([0, 1, 5, 70])))
+def _name(rng: random.Random) -> str:
+    """Return a header name of any code points except surrogates, which UTF-8 cannot encode."""
+    points = (rng.randrange(0x11_0000 - 0x800) for _ in range(rng.choice([0, 1, 5, 70])))
     return "".join(chr(point if point < 0xD800 else point + 0x800) for point in points)

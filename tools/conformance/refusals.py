@@ -1,14 +1,15 @@
-"""What can be said in one version and not in another: both sides write it, or both refuse.
+"""Compares which messages can be encoded in a version: both sides encode a message, or both refuse.
 
-Each case is a message that holds one thing, somewhere, at the edge of what a version can say:
+Each case is a message with one unusual value:
 
-- a field that the version lacks, set, at its default, and None;
-- None in a field that must not be None in this version;
-- a text of the longest size, and one byte longer.
+- a value, the default, or None in a field that the version does not have;
+- None in a field that is not nullable in the version;
+- a string of the maximum size, or one byte longer.
 
-Java gets the message as JSON in a version that can say it, and writes it in the other. What no
-version can say is set by the field's setter. Where Java refuses we must refuse, and name the field;
-where it drops a value, so must we. Numbers are never None in Java, and so not here.
+Java reads the message as JSON of a version that can represent it (the source version), and encodes
+it in the other. A value that no version can represent is set by the field's setter. If Java refuses
+a message, we must refuse it and name the field; if Java drops a value, we must drop it. Java has no
+null for numbers, so no case has None in a number.
 """
 
 from __future__ import annotations
@@ -22,194 +23,194 @@ from kafka_async.errors import EncodeError, UnsupportedVersionError
 from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Field, Fixed, Sized
 from kafka_async.protocol.wire import MAX_STRING
 from tools.conformance.codecs import plain_codec
-from tools.conformance.judge import Judge, encode_question
-from tools.conformance.parts import Outcome
+from tools.conformance.messages_java import JavaMessages, encode_query
+from tools.conformance.parts import PartResult
 from tools.conformance.samples import all_classes, any_value, versions
-from tools.conformance.trees import ASIDE, byte_difference, camel, tree_of
+from tools.conformance.trees import SETTERS, byte_difference, camel, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafka_async.protocol.message import Message, Struct
-    from tools.conformance.judge import Question, Verdict
+    from tools.conformance.messages_java import EncodeResult, Query
     from tools.conformance.parts import Options
 
-ABSENT: Final = "a field that the version lacks"
-FORBIDDEN_NULL: Final = "None where it is forbidden"
-LONG_TEXT: Final = "the longest texts"
+ABSENT: Final = "fields that the version does not have"
+FORBIDDEN_NULL: Final = "None in fields that are not nullable"
+LONG_STRING: Final = "longest strings"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A field of a message by the way to it: the last of these fields, inside the others."""
+class FieldPath:
+    """Path to a field of a message: each field contains the next one."""
 
-    way: tuple[Field, ...]
+    fields: tuple[Field, ...]
 
     @property
     def field(self) -> Field:
-        """The field itself."""
-        return self.way[-1]
+        """The last field of the path."""
+        return self.fields[-1]
 
-    def reached(self, version: int) -> bool:
-        """Whether a version carries everything around the field."""
-        return all(each.versions.contains(version) for each in self.way[:-1])
+    def is_reachable(self, version: int) -> bool:
+        """Return True if a version has all structures on the path."""
+        return all(each.versions.contains(version) for each in self.fields[:-1])
 
-    def carried(self, version: int) -> bool:
-        """Whether a version carries the field, and everything around it."""
-        return all(each.versions.contains(version) for each in self.way)
+    def is_present(self, version: int) -> bool:
+        """Return True if a version has the field and all structures on the path."""
+        return all(each.versions.contains(version) for each in self.fields)
 
-    def nullable(self, version: int) -> bool:
-        """Whether the field may be None in a version."""
-        return self.carried(version) and self.field.nullable.contains(version)
+    def is_nullable(self, version: int) -> bool:
+        """Return True if the field may be None in a version."""
+        return self.is_present(version) and self.field.nullable.contains(version)
 
     def __str__(self) -> str:
-        return ".".join(each.name for each in self.way)
+        return ".".join(each.name for each in self.fields)
 
 
 @dataclass
 class Case:
-    """A message that holds `value` in one place, to be written in `version`."""
+    """Message with `value` in one field, to be encoded in `version`."""
 
     kind: str
     message: type[Message]
     version: int
-    place: Place
+    path: FieldPath
     value: object
-    said_in: int
-    """The version in which Java is told of it: if possible one that can say it."""
+    source_version: int
+    """Version of the JSON for Java: one that can represent the value, if there is one."""
 
     def __post_init__(self) -> None:
-        self.whole = build(self.message, self.place.way, self.value, self.said_in)
+        self.whole = build(self.message, self.path.fields, self.value, self.source_version)
         self.ours, self.refusal = self._encoded()
         with plain_codec():
             self.plain = self._encoded()
 
     def _encoded(self) -> tuple[bytes | None, str]:
-        """Our bytes, or our refusal."""
+        """Return our bytes, or None and the error."""
         try:
             return self.whole.encode(self.version), ""
         except (EncodeError, UnsupportedVersionError) as error:
             return None, str(error)
 
-    def question(self) -> Question[Case]:
-        """How it is put to Java."""
-        field, name = self.place.field, self.message.__name__
-        if self.sayable:
-            tree = tree_of(self.whole, self.said_in)
+    def query(self) -> Query[Case]:
+        """Return the query to Java."""
+        field, name = self.path.field, self.message.__name__
+        if self.representable:
+            tree = tree_of(self.whole, self.source_version)
         else:
             default = b"" if field.type is RECORDS else field.default
-            ordinary = build(self.message, self.place.way, default, self.said_in)
-            tree = tree_of(ordinary, self.said_in)
-            self._set_aside(tree)
-        return encode_question(self, name, self.said_in, self.version, tree)
+            ordinary = build(self.message, self.path.fields, default, self.source_version)
+            tree = tree_of(ordinary, self.source_version)
+            self._add_setter_argument(tree)
+        return encode_query(self, name, self.source_version, self.version, tree)
 
     @property
-    def sayable(self) -> bool:
-        """Whether the JSON of the version it is said in has a place for the value."""
+    def representable(self) -> bool:
+        """True if the JSON of the source version can represent the value."""
         if self.value is None:
-            return self.place.nullable(self.said_in)
-        return self.place.carried(self.said_in)
+            return self.path.is_nullable(self.source_version)
+        return self.path.is_present(self.source_version)
 
-    def _set_aside(self, tree: Any) -> None:
-        """Say beside the JSON what no version of it can say."""
+    def _add_setter_argument(self, tree: Any) -> None:
+        """Add the value to the JSON as an argument for the field's setter."""
         at = tree
-        for field in self.place.way[:-1]:
+        for field in self.path.fields[:-1]:
             inner = structure(field)
             assert inner is not None
-            # A tagged structure at its default was left out.
-            at = at.setdefault(camel(field.name), tree_of(inner(), self.said_in))
+            # The tree has no tagged structures that have their default.
+            at = at.setdefault(camel(field.name), tree_of(inner(), self.source_version))
             at = at[0] if isinstance(field.type, Array) else at
-        at[ASIDE] = {camel(self.place.field.name): self.value}
+        at[SETTERS] = {camel(self.path.field.name): self.value}
 
-    def faults(self, verdict: Verdict) -> Iterator[str]:
-        """Whatever the two sides do not agree in."""
+    def differences(self, java_result: EncodeResult) -> Iterator[str]:
+        """Yield the differences from Java's result."""
         if self.plain != (self.ours, self.refusal):
             yield f"our codecs differ, in plain Python: {self.plain}"
-        if verdict.broken:
-            yield f"Java {verdict.broken}"
-        elif verdict.encoded is None and self.ours is not None:
-            yield f"Java refuses it, we do not: {verdict.refusal}"
-        elif verdict.encoded is not None and self.ours is None:
+        if java_result.failure:
+            yield f"Java {java_result.failure}"
+        elif java_result.encoded is None and self.ours is not None:
+            yield f"Java refuses it, we do not: {java_result.refusal}"
+        elif java_result.encoded is not None and self.ours is None:
             yield f"we refuse it, Java does not: {self.refusal}"
-        elif verdict.encoded is not None and self.ours is not None:
-            if fault := byte_difference(self.ours, verdict.encoded):
-                yield f"the bytes, ours and Java's, differ at {fault}"
+        elif java_result.encoded is not None and self.ours is not None:
+            if found := byte_difference(self.ours, java_result.encoded):
+                yield f"the bytes, ours and Java's, differ at {found}"
         else:
-            yield from self._names(verdict)
+            yield from self._check_names(java_result)
 
-    def _names(self, verdict: Verdict) -> Iterator[str]:
-        """Whether both refusals are about this field: Java names it unless it met its own null."""
-        name = self.place.field.name
+    def _check_names(self, java_result: EncodeResult) -> Iterator[str]:
+        """Check that both errors name the field; Java's NullPointerException does not."""
+        name = self.path.field.name
         if name not in self.refusal:
             yield f"our refusal does not name {name}: {self.refusal}"
-        if camel(name) not in verdict.refusal and "NullPointer" not in verdict.refusal:
-            yield f"Java refuses something else: {verdict.refusal}"
+        if camel(name) not in java_result.refusal and "NullPointer" not in java_result.refusal:
+            yield f"Java refuses something else: {java_result.refusal}"
 
 
-def run(options: Options) -> Outcome:
-    """Compare the verdicts on all cases of the versions asked for."""
-    outcome = Outcome()
-    asked, refused = Counter[str](), Counter[str]()
-    with Judge() as judge:
-        wanted = (case.question() for case in cases(options.seed) if is_wanted(options, case))
-        for case, verdict in judge.verdicts(wanted):
-            asked[case.kind] += 1
-            refused[case.kind] += verdict.encoded is None
-            for fault in case.faults(verdict):
+def run(options: Options) -> PartResult:
+    """Compare the results of all cases of the selected versions."""
+    result = PartResult()
+    compared, refused = Counter[str](), Counter[str]()
+    with JavaMessages() as java:
+        queries = (case.query() for case in cases(options.seed) if is_selected(options, case))
+        for case, java_result in java.encodings(queries):
+            compared[case.kind] += 1
+            refused[case.kind] += java_result.encoded is None
+            for found in case.differences(java_result):
                 shown = repr(case.value)[:60]
                 name = f"{case.message.__name__}:{case.version}"
-                outcome.differ(options, name, f"{case.place} = {shown}: {fault}")
-    said = [f"{kind} {asked[kind]:,} ({refused[kind]:,} refused)" for kind in sorted(asked)]
-    outcome.summary = f"{asked.total():,} cases: {', '.join(said) or 'none'}"
-    return outcome
+                result.add_difference(options, name, f"{case.path} = {shown}: {found}")
+    counts = [f"{kind} {compared[kind]:,} ({refused[kind]:,} refused)" for kind in sorted(compared)]
+    result.summary = f"{compared.total():,} cases: {', '.join(counts) or 'none'}"
+    return result
 
 
-def is_wanted(options: Options, case: Case) -> bool:
-    """Whether the command line asks for a case."""
-    return options.wants(case.message.__name__, case.version)
+def is_selected(options: Options, case: Case) -> bool:
+    """Return True if a case is selected."""
+    return options.selects(case.message.__name__, case.version)
 
 
 def cases(seed: int) -> Iterator[Case]:
-    """Every case of every message."""
+    """Yield all cases of all messages."""
     for message in all_classes():
         rng = random.Random(f"{message.__name__} {seed}")
-        for place in places(message):
+        for path in paths(message):
             for version in versions(message):
-                yield from _cases(message, place, version, rng)
+                yield from _cases(message, path, version, rng)
 
 
 def _cases(
-    message: type[Message], place: Place, version: int, rng: random.Random
+    message: type[Message], path: FieldPath, version: int, rng: random.Random
 ) -> Iterator[Case]:
-    field = place.field
-    if not place.reached(version):
+    field = path.field
+    if not path.is_reachable(version):
         return
     every = versions(message)
-    nullable = nearest(every, version, place.nullable)
-    carrying = nearest(every, version, place.carried)
+    nullable = nearest(every, version, path.is_nullable)
+    present = nearest(every, version, path.is_present)
     if not field.versions.contains(version):
-        elsewhere = version if carrying is None else carrying
-        for value in values(field, elsewhere, rng):
-            yield Case(ABSENT, message, version, place, value, elsewhere)
+        source = version if present is None else present
+        for value in values(field, source, rng):
+            yield Case(ABSENT, message, version, path, value, source)
         if may_be_none(field):
-            said_in = elsewhere if nullable is None else nullable
-            yield Case(ABSENT, message, version, place, None, said_in)
+            source_version = source if nullable is None else nullable
+            yield Case(ABSENT, message, version, path, None, source_version)
         return
     if field.type is STRING:
         for text in ("x" * MAX_STRING, "x" * MAX_STRING + "x"):
-            yield Case(LONG_TEXT, message, version, place, text, version)
+            yield Case(LONG_STRING, message, version, path, text, version)
     if may_be_none(field) and not field.nullable.contains(version):
-        said_in = version if nullable is None else nullable
-        yield Case(FORBIDDEN_NULL, message, version, place, None, said_in)
+        source_version = version if nullable is None else nullable
+        yield Case(FORBIDDEN_NULL, message, version, path, None, source_version)
 
 
 def may_be_none(field: Field) -> bool:
-    """Whether Java holds a field as something that can be null."""
+    """Return True if the field's type in Java can be null."""
     return field.type is UUID or not isinstance(field.type, Fixed)
 
 
 def values(field: Field, version: int, rng: random.Random) -> list[object]:
-    """A value other than the default, and the default unless that is None."""
+    """Return a value other than the default, and the default unless it is None."""
     made = any_value(field, version, rng)
     while made == field.default or (isinstance(field.type, Array) and not made):
         made = any_value(field, version, rng)
@@ -217,48 +218,50 @@ def values(field: Field, version: int, rng: random.Random) -> list[object]:
 
 
 def nearest(every: Iterable[int], version: int, fits: Callable[[int], bool]) -> int | None:
-    """Of the versions that fit, the one next to `version`."""
+    """Return the version closest to `version` for which `fits` is true, None if there is none."""
     return min(filter(fits, every), key=lambda other: abs(other - version), default=None)
 
 
-def places(message: type[Message]) -> Iterator[Place]:
-    """Every field of a message and of the structures in it."""
-    return _places(message, ())
+def paths(message: type[Message]) -> Iterator[FieldPath]:
+    """Yield the path of every field of a message and of its structures."""
+    return _paths(message, ())
 
 
-def _places(struct: type[Struct], way: tuple[Field, ...]) -> Iterator[Place]:
+def _paths(struct: type[Struct], outer: tuple[Field, ...]) -> Iterator[FieldPath]:
     for field in struct.SPEC.fields:
-        here = (*way, field)
-        yield Place(here)
+        fields = (*outer, field)
+        yield FieldPath(fields)
         inner = structure(field)
         if inner is not None:
-            yield from _places(inner, here)
+            yield from _paths(inner, fields)
 
 
 def structure(field: Field) -> type[Struct] | None:
-    """The structure that a field holds, by itself or in an array."""
+    """Return the structure type of a field or of its elements, None for other types."""
     kind = field.type.element if isinstance(field.type, Array) else field.type
     return None if isinstance(kind, Fixed | Sized | Array) else kind
 
 
-def build(message: type[Message], way: tuple[Field, ...], value: object, version: int) -> Message:
-    """A message that is all default but for one place."""
+def build(
+    message: type[Message], fields: tuple[Field, ...], value: object, version: int
+) -> Message:
+    """Return a message with default values except for one field."""
     whole = message()
     at: Struct = whole
-    fill(at, version)
-    for field in way[:-1]:
+    set_required_fields(at, version)
+    for field in fields[:-1]:
         inner = structure(field)
         assert inner is not None
         made = inner()
-        fill(made, version)
+        set_required_fields(made, version)
         setattr(at, field.name, [made] if isinstance(field.type, Array) else made)
         at = made
-    setattr(at, way[-1].name, value)
+    setattr(at, fields[-1].name, value)
     return whole
 
 
-def fill(struct: Struct, version: int) -> None:
-    """Give a value to what has None as its default although the version forbids that."""
+def set_required_fields(struct: Struct, version: int) -> None:
+    """Set the fields whose default is None although the version does not allow None."""
     for field in struct.SPEC.fields:
         if field.default is not None or field.nullable.contains(version):
             continue

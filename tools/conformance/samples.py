@@ -1,8 +1,8 @@
-"""Random messages of any class and version, made from the class's own SPEC and a seed.
+"""Random messages of any class and version, from the class's `SPEC` and a seed.
 
-What tests and `make conformance` feed to codecs. A message has a mood: most are mixed, some hold
-nothing but nulls and emptiness, some nothing but extreme numbers, some have collections, texts and
-tagged sections beyond the sizes at which their length takes more bytes.
+For tests and `make conformance`. Each message has a profile: most have mixed values, some only
+nulls and empty values, some only extreme numbers, and some have arrays, strings and tagged sections
+on both sides of the sizes at which a length prefix takes more bytes.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ ALPHABETS: Final[tuple[Sequence[int], ...]] = (
     range(0x10000, sys.maxunicode + 1),
     tuple(map(ord, 'a"\\\0\x7f\x80\u07ff\u0800\ud7ff\ue000\ufeff\uffff\U00010000\U0010ffff')),
 )
-"""Code points that a text is made of, one row a text: of one byte to four, all planes."""
+"""Sets of code points, one of which a string consists of: one to four bytes, all planes."""
 
 UNKNOWN_TAGS: Final = (100, 127, 128, 10_000, 16_383, 16_384, 2**21, 2**28 - 1, 2**28, 2**31 - 2)
-"""No schema has a tag this high; the last is the largest that Java writes."""
+"""Tags that no schema has; the last is the largest that Java can write."""
 
 DOUBLES: Final = (0.0, -0.0, 5e-324, -1.5, 0.1, sys.float_info.max, float("inf"), float("-inf"))
 
 SMALL: Final = (0, 1, 1, 2, 3)
-TEXT_SIZES: Final = (0, 1, 7, 20, 130)
+STRING_SIZES: Final = (0, 1, 7, 20, 130)
 BYTES_SIZES: Final = (0, 1, 126, 127, 128, 300)
 RECORDS_SIZES: Final = (0, 1, 126, 127, 128, 20_000)
 TAGS_SIZES: Final = (0, 3, 127, 128)
 
 LARGE_ARRAYS: Final = (126, 127, 128, 300)
 LARGE_PLAIN_ARRAYS: Final = (126, 127, 128, 16_382, 16_383, 16_384)
-LARGE_TEXTS: Final = (126, 127, 128, 16_382, 16_383, 16_384, MAX_STRING)
+LARGE_STRINGS: Final = (126, 127, 128, 16_382, 16_383, 16_384, MAX_STRING)
 LARGE_BYTES: Final = (16_382, 16_383, 16_384, 70_000)
 LARGE_RECORDS: Final = (16_383, 300_000)
 LARGEST: Final = 2**21
-"""One byte more than what a length of three bytes can say of a compact field."""
+"""Bytes. The compact length of this size takes four bytes."""
 
 
 @dataclass(frozen=True)
-class Mood:
-    """How the values of one message fall.
+class Profile:
+    """Distribution of the values of a message.
 
     Attributes:
-        weight: how often, compared with the other moods.
-        null: how often a field that may be None is.
-        unset: how often a tagged field has its default, and so is not written.
-        tags: how often a structure has tagged fields that nobody knows.
-        empty: whether collections, texts and numbers are.
-        extreme: whether numbers are at their limits.
-        large: how many large things the message may have.
+        weight: relative frequency of the profile.
+        null: probability of None in a nullable field.
+        unset: probability of the default in a tagged field, which is not encoded then.
+        tags: probability of unknown tagged fields in a structure.
+        empty: arrays and strings are empty, and numbers zero.
+        extreme: numbers are at their limits.
+        large: maximum number of large values in a message.
     """
 
     weight: int
@@ -82,20 +82,20 @@ class Mood:
     large: int = 0
 
 
-MOODS: Final = (
-    Mood(weight=12),
-    Mood(weight=2, null=0.6, unset=0.6),
-    Mood(weight=1, null=1.0, unset=1.0, tags=0.0, empty=True),
-    Mood(weight=1, null=0.0, unset=0.0, tags=1.0, empty=True),
-    Mood(weight=2, null=0.1, unset=0.1, extreme=True),
-    Mood(weight=2, null=0.1, unset=0.1, large=3),
+PROFILES: Final = (
+    Profile(weight=12),
+    Profile(weight=2, null=0.6, unset=0.6),
+    Profile(weight=1, null=1.0, unset=1.0, tags=0.0, empty=True),
+    Profile(weight=1, null=0.0, unset=0.0, tags=1.0, empty=True),
+    Profile(weight=2, null=0.1, unset=0.1, extreme=True),
+    Profile(weight=2, null=0.1, unset=0.1, large=3),
 )
 
-PLAIN: Final = Mood(weight=0, null=0.0, unset=0.0, tags=0.0)
+PLAIN: Final = Profile(weight=0, null=0.0, unset=0.0, tags=0.0)
 
 
 def class_of(name: str) -> type[Message]:
-    """The class of that name."""
+    """Return the message class of that name."""
     found = api.lookup(name)
     if not isinstance(found, Api):
         return found
@@ -103,19 +103,19 @@ def class_of(name: str) -> type[Message]:
 
 
 def all_classes() -> list[type[Message]]:
-    """Every message of the protocol."""
+    """Return all message classes of the protocol."""
     kept = [each.name for each in api.APIS if not each.removed]
     with_key = [name + kind for name in kept for kind in ("Request", "Response")]
     return [*map(class_of, with_key), *map(class_of, api.KEYLESS)]
 
 
 def all_versions() -> list[tuple[type[Message], int]]:
-    """Every message of the protocol in every version, unreleased ones as well."""
+    """Return all message classes in all versions, including unreleased ones."""
     return [(each, version) for each in all_classes() for version in versions(each)]
 
 
 def versions(message: type[Message]) -> range:
-    """Every version of one message."""
+    """Return all versions of a message class."""
     return range(message.VERSIONS.min, message.VERSIONS.max + 1)
 
 
@@ -127,25 +127,25 @@ def sample(
     plausible: bool = False,
     nan: bool = False,
 ) -> Message:
-    """A message with any values in the fields that the version carries.
+    """Return a message with random values in the fields of a version.
 
     Args:
-        message: its class.
-        version: which fields it has.
-        seed: the dice.
-        plausible: error codes that exist, times of this age and no tags that nobody knows.
-        nan: whether a number may be one that does not equal itself.
+        message: the class of the message.
+        version: the version.
+        seed: the seed of the values.
+        plausible: use existing error codes, small times and no unknown tags.
+        nan: allow NaN as a number.
     """
     rng = random.Random(f"{message.__name__} {version} {seed}")
     flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
-    mood = rng.choices(MOODS, [each.weight for each in MOODS])[0]
-    made = _Sampler(version, rng, mood, flexible, plausible=plausible, nan=nan).struct(message)
+    profile = rng.choices(PROFILES, [each.weight for each in PROFILES])[0]
+    made = _Sampler(version, rng, profile, flexible, plausible=plausible, nan=nan).struct(message)
     assert isinstance(made, Message)
     return made
 
 
 def any_value(field: Field, version: int, rng: random.Random) -> object:
-    """A small value of a field's type, never None."""
+    """Return a small random value of a field's type, never None."""
     return _Sampler(version, rng, PLAIN, False, plausible=True, nan=False).value(field.type)
 
 
@@ -154,7 +154,7 @@ class _Sampler:
         self,
         version: int,
         rng: random.Random,
-        mood: Mood,
+        profile: Profile,
         flexible: bool,
         *,
         plausible: bool,
@@ -162,8 +162,8 @@ class _Sampler:
     ) -> None:
         self.version = version
         self.rng = rng
-        self.mood = mood
-        self.large = mood.large
+        self.profile = profile
+        self.large = profile.large
         self.flexible = flexible
         self.plausible = plausible
         self.doubles = (*DOUBLES, float("nan")) if nan else DOUBLES
@@ -173,14 +173,14 @@ class _Sampler:
         for field in kind.SPEC.fields:
             if field.versions.contains(self.version):
                 setattr(made, field.name, self.field(field))
-        if self.flexible and not self.plausible and self.rng.random() < self.mood.tags:
+        if self.flexible and not self.plausible and self.rng.random() < self.profile.tags:
             made.unknown_tagged_fields = self.unknown_tags(kind)
         return made
 
     def field(self, field: Field) -> object:
-        if field.nullable.contains(self.version) and self.rng.random() < self.mood.null:
+        if field.nullable.contains(self.version) and self.rng.random() < self.profile.null:
             return None
-        if field.tag is not None and self.rng.random() < self.mood.unset:
+        if field.tag is not None and self.rng.random() < self.profile.unset:
             return field.default
         if self.plausible and isinstance(field.type, Fixed) and field.type.size > 1:
             if field.name.endswith("error_code"):
@@ -201,7 +201,7 @@ class _Sampler:
         return self.struct(kind)
 
     def size(self, ordinary: Sequence[int], large: Sequence[int]) -> int:
-        if self.mood.empty:
+        if self.profile.empty:
             return 0
         if self.large and self.rng.random() < 0.3:
             self.large -= 1
@@ -209,7 +209,7 @@ class _Sampler:
         return self.rng.choice(ordinary)
 
     def fixed(self, kind: Fixed) -> object:
-        if self.mood.empty:
+        if self.profile.empty:
             return kind.zero
         if kind is FLOAT64:
             return self.rng.choice((*self.doubles, self.rng.uniform(-1e9, 1e9)))
@@ -221,7 +221,7 @@ class _Sampler:
         return struct.unpack(f">{kind.format}", raw)[0]
 
     def bits(self, size: int) -> bytes:
-        """All zeros, all ones, the largest and the smallest signed number, 1, or by chance."""
+        """Return the bytes of 0, -1, 1, the largest, the smallest or a random integer."""
         rest = size - 1
         edges = (
             bytes(size),
@@ -230,13 +230,13 @@ class _Sampler:
             b"\x80" + bytes(rest),
             bytes(rest) + b"\1",
         )
-        if self.mood.extreme or self.rng.random() < 0.5:
+        if self.profile.extreme or self.rng.random() < 0.5:
             return self.rng.choice(edges)
         return self.rng.randbytes(size)
 
     def sized(self, kind: Sized) -> object:
         if kind is STRING:
-            return self.text(self.size(TEXT_SIZES, LARGE_TEXTS))
+            return self.text(self.size(STRING_SIZES, LARGE_STRINGS))
         if self.large and self.rng.random() < 0.02:
             self.large = 0
             return self.rng.randbytes(LARGEST)
@@ -245,13 +245,13 @@ class _Sampler:
         return self.rng.randbytes(self.size(BYTES_SIZES, LARGE_BYTES))
 
     def text(self, size: int) -> str:
-        """A text of so many characters if it is short, else of so many bytes."""
+        """Return a string of `size` characters if it is short, else of `size` bytes."""
         alphabet = self.rng.choice(ALPHABETS)
         text = "".join(map(chr, self.rng.choices(alphabet, k=size)))
-        if size in TEXT_SIZES:
+        if size in STRING_SIZES:
             return text
-        cut = text.encode()[:size].decode(errors="ignore")
-        return cut + "~" * (size - len(cut.encode()))
+        truncated = text.encode()[:size].decode(errors="ignore")
+        return truncated + "~" * (size - len(truncated.encode()))
 
     def unknown_tags(self, kind: type[Struct]) -> tuple[tuple[int, bytes], ...]:
         known = {field.tag for field in kind.SPEC.fields if field.tag is not None}

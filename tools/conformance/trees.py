@@ -1,7 +1,7 @@
-"""Messages as the trees that Kafka's generated JSON converters read and write, and comparisons.
+"""Converts messages to the trees that Kafka's JSON converters read and write, and compares them.
 
-A tree has what JSON has. Two things that the converters leave out stand beside theirs: unknown
-tagged fields, under a name of their own, and the bytes of records (Judge.java knows both).
+A tree consists of JSON values. It has two additions that the converters do not support and that
+Messages.java handles: unknown tagged fields, under a special name, and the bytes of records.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from kafka_async.protocol.spec import Field, FieldType
 
 UNKNOWN: Final = "_unknownTaggedFields"
-ASIDE: Final = "_aside"
-"""Numbers and nulls to be set by a structure's setters: what the JSON of no version can say."""
+SETTERS: Final = "_setters"
+"""Name of the values that a structure's setters set: those that no version's JSON can represent."""
 
 
 def camel(name: str) -> str:
-    """Kafka's name in JSON for one of ours: `topic_id` is `topicId`."""
+    """Convert a field name to Kafka's name in JSON: `topic_id` to `topicId`."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 def tree_of(struct: Struct, version: int) -> dict[str, Any]:
-    """The tree of a message in a version: tagged fields at their default are left out."""
+    """Return the tree of a message in a version, without tagged fields that have their default."""
     tree: dict[str, Any] = {}
     for entry in _entries(type(struct), version):
-        held = getattr(struct, entry.name)
-        if entry.tagged and is_same(held, entry.default):
+        value = getattr(struct, entry.name)
+        if entry.tagged and is_same(value, entry.default):
             continue
-        tree[entry.json_name] = None if held is None else entry.convert(held)
+        tree[entry.json_name] = None if value is None else entry.convert(value)
     if struct.unknown_tagged_fields:
-        tree[UNKNOWN] = [[tag, _text(payload)] for tag, payload in struct.unknown_tagged_fields]
+        tree[UNKNOWN] = [[tag, _base64(payload)] for tag, payload in struct.unknown_tagged_fields]
     return tree
 
 
@@ -69,17 +69,17 @@ def _entry(field: Field, version: int) -> _Entry:
 def _converter(kind: FieldType, version: int) -> Callable[[Any], Any]:
     if isinstance(kind, Array):
         element = _converter(kind.element, version)
-        return list if element is _as_it_is else lambda items: [element(item) for item in items]
+        return list if element is _identity else lambda items: [element(item) for item in items]
     if kind is UUID:
         return _uuid
     if isinstance(kind, Fixed) or kind is STRING:
-        return _as_it_is
+        return _identity
     if isinstance(kind, Sized):
-        return _text
+        return _base64
     return lambda struct: tree_of(struct, version)
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -87,7 +87,7 @@ def _uuid(value: Uuid) -> str:
     return base64.urlsafe_b64encode(value.bytes)[:-2].decode()
 
 
-def _text(value: Any) -> str:
+def _base64(value: Any) -> str:
     return b2a_base64(value, newline=False).decode()
 
 
@@ -95,14 +95,14 @@ def _text(value: Any) -> str:
 
 
 def is_same(ours: Any, theirs: Any) -> bool:
-    """Whether two values are equal; an array may be a list or a tuple."""
+    """Return True if two values are equal; a list equals a tuple with equal elements."""
     return ours == theirs or difference(ours, theirs) is None
 
 
 def difference(ours: Any, theirs: Any, path: str = "") -> str | None:
-    """Where two messages, or two trees, differ first and in what; None where they are equal.
+    """Return the path and the values of the first difference of two messages or trees, else None.
 
-    A number that is no number equals another such; 0.0 and -0.0 are two things.
+    NaN equals NaN, and 0.0 does not equal -0.0.
     """
     parts = _parts(ours, theirs)
     if parts is None:
@@ -110,20 +110,20 @@ def difference(ours: Any, theirs: Any, path: str = "") -> str | None:
     if isinstance(parts, str):
         return f"{path or '.'}: {parts}"
     for name, one, other in parts:
-        if fault := difference(one, other, f"{path}{name}"):
-            return fault
+        if found := difference(one, other, f"{path}{name}"):
+            return found
     return None
 
 
 def _parts(ours: Any, theirs: Any) -> list[tuple[str, Any, Any]] | str | None:
-    """What two values consist of, by name; how their shapes differ; None if they are simple."""
+    """Return the pairs of parts of two values, or how they differ; None for simple values."""
     if isinstance(ours, Struct) and type(ours) is type(theirs):
         names = [*(field.name for field in ours.SPEC.fields), "unknown_tagged_fields"]
         return [(f".{name}", getattr(ours, name), getattr(theirs, name)) for name in names]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         one, other = cast("dict[str, Any]", ours), cast("dict[str, Any]", theirs)
-        if odd := sorted(one.keys() ^ other.keys()):
-            return f"only one of them has {', '.join(odd)}"
+        if unmatched := sorted(one.keys() ^ other.keys()):
+            return f"only one of them has {', '.join(unmatched)}"
         return [(f".{name}", one[name], other[name]) for name in one]
     if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple):
         one, other = cast("Sequence[Any]", ours), cast("Sequence[Any]", theirs)
@@ -142,13 +142,13 @@ def _equal(ours: Any, theirs: Any) -> bool:
     return ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool)
 
 
-def _short(value: Any, most: int = 60) -> str:
+def _short(value: Any, limit: int = 60) -> str:
     text = repr(bytes(cast("memoryview", value)) if isinstance(value, memoryview) else value)
-    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
 
 
 def byte_difference(ours: bytes, theirs: bytes, around: int = 8) -> str | None:
-    """The first byte in which two buffers differ, with some around it; None if they are equal."""
+    """Return the first different byte of two buffers, with adjacent bytes, else None."""
     if ours == theirs:
         return None
     pairs = enumerate(zip(ours, theirs, strict=False))

@@ -1,12 +1,12 @@
-"""make instructions: count the instructions of the hot paths, and compare them with their budget.
+"""make instructions: count the instructions of the hot paths, and compare them with the budget.
 
-    python -m tools.instructions                          a table; exit status 1 if one is off
-    python -m tools.instructions --only enqueue --top 20  of one path, and where they go
-    python -m tools.instructions --write                  the counts are the budget from now on
+    python -m tools.instructions                          print a table
+    python -m tools.instructions --only enqueue --top 20  one path, with its functions
+    python -m tools.instructions --write                  write the counts as the new budget
 
-Counted is what one operation (a record, unless the path says otherwise) takes in this process, by
-callgrind: a figure that does not depend on what else the machine does. Exit status 2: this machine
-cannot count.
+callgrind counts the instructions of one operation (a record, unless the path's name says otherwise)
+in this process, which do not depend on the load of the machine. The exit status is 1 if a count
+differs from the budget, and 2 if this machine cannot count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = valgrind.ROOT / "artifacts" / "instructions"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count and compare; returns the exit status."""
+    """Count and compare; return the exit status."""
     options = _parser().parse_args(arguments)
     paths = [path for path in PATHS if not options.only or path.name in options.only]
     try:
@@ -36,17 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_functions(counts, options.top)
     counted = {path: count.total for path, count in counts.items()}
     tables = budget.load()
-    rows = tables.get(budget.python(), {})
+    rows = tables.get(budget.python_version(), {})
     whole = not options.only
     if options.write:
-        tables[budget.python()] = budget.renewed(counted, rows, whole=whole)
+        tables[budget.python_version()] = budget.updated(counted, rows, whole=whole)
         budget.save(tables)
-        rows = tables[budget.python()]
-    verdicts = budget.judge(counted, rows, whole=whole)
-    print(budget.table(verdicts))
-    problems = [verdict for verdict in verdicts if verdict.problem]
-    for verdict in problems:
-        print(f"{verdict.path}: {verdict.problem}")
+        rows = tables[budget.python_version()]
+    comparisons = budget.compare(counted, rows, whole=whole)
+    print(budget.table(comparisons))
+    problems = [comparison for comparison in comparisons if comparison.problem]
+    for comparison in problems:
+        print(f"{comparison.path}: {comparison.problem}")
     return 1 if problems else 0
 
 
@@ -60,21 +60,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     names = [path.name for path in PATHS]
     parser.add_argument(
-        "--only", action="append", choices=names, metavar="PATH", help="may be given again"
+        "--only", action="append", choices=names, metavar="PATH", help="may be repeated"
     )
     parser.add_argument(
-        "--top", type=int, default=0, metavar="N", help="list the N dearest functions"
+        "--top", type=int, default=0, metavar="N", help="list the N most expensive functions"
     )
-    parser.add_argument("--write", action="store_true", help="make the counts the budget")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="of callgrind's files")
+    parser.add_argument("--write", action="store_true", help="write the counts as the budget")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="folder for callgrind's files")
     return parser
 
 
 def _print_functions(counts: Mapping[str, valgrind.Count], top: int) -> None:
     for path, count in counts.items():
         print(f"{path}: {count.total:,.0f}")
-        dearest = sorted(count.functions.items(), key=lambda row: -row[1])[:top]
-        for function, instructions in dearest:
+        functions = sorted(count.functions.items(), key=lambda row: -row[1])[:top]
+        for function, instructions in functions:
             print(f"{instructions:12,.0f}  {function}")
         print()
 

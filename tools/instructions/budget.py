@@ -1,4 +1,4 @@
-"""The budget: what each path may take, for each version of Python; and what a count says of it."""
+"""The instruction budget of each path and Python version, and comparisons with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 FILE = Path(__file__).parent / "budget.toml"
 TOLERANCE = 0.02
-"""Of a new row: twice what a count differs by between two directories of one machine."""
+"""Tolerance of a new row: twice the difference of counts between two directories of a machine."""
 
 HEADER = """\
 # Instructions that one operation of each path may take on the compiled kernel, by version of
@@ -22,15 +22,15 @@ HEADER = """\
 
 @dataclass(frozen=True)
 class Row:
-    """What a path may take."""
+    """Budget of a path: instructions per operation, and the allowed difference as a share."""
 
     instructions: float
     tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A path, what was counted, what it may take, and what is wrong; nothing if that is empty."""
+class Comparison:
+    """Comparison of a path's count with its budget; `problem` is empty if there is none."""
 
     path: str
     counted: float | None
@@ -39,19 +39,19 @@ class Verdict:
 
     @property
     def share(self) -> float | None:
-        """How much more than its budget it takes, as a share of it."""
+        """Difference from the budget, as a share of it; None without a count or a budget."""
         if self.counted is None or self.row is None:
             return None
         return self.counted / self.row.instructions - 1
 
 
-def python() -> str:
-    """The version that a table of the budget is for."""
+def python_version() -> str:
+    """Return the running Python version, the name of a table of the budget."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def load(file: Path = FILE) -> dict[str, dict[str, Row]]:
-    """The rows by version of Python and path."""
+    """Read the rows by Python version and path."""
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return {
         version: {path: Row(**row) for path, row in table.items()}
@@ -73,47 +73,49 @@ def save(tables: Mapping[str, Mapping[str, Row]], file: Path = FILE) -> None:
     file.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
-def judge(
+def compare(
     counted: Mapping[str, float], rows: Mapping[str, Row], *, whole: bool = True
-) -> list[Verdict]:
-    """A verdict a path. If the `whole` was counted, a row without a path is a problem too."""
-    verdicts = [_judge(path, number, rows.get(path)) for path, number in counted.items()]
+) -> list[Comparison]:
+    """Compare counts with their rows; with `whole`, a row without a count is a problem too."""
+    comparisons = [_compare(path, number, rows.get(path)) for path, number in counted.items()]
     if whole:
-        gone = "no such path: take the row out of the budget"
-        verdicts += [
-            Verdict(path, None, row, gone) for path, row in rows.items() if path not in counted
+        removed = "no such path: remove the row from the budget"
+        comparisons += [
+            Comparison(path, None, row, removed)
+            for path, row in rows.items()
+            if path not in counted
         ]
-    return verdicts
+    return comparisons
 
 
-def _judge(path: str, counted: float, row: Row | None) -> Verdict:
-    verdict = Verdict(path, counted, row, "")
+def _compare(path: str, counted: float, row: Row | None) -> Comparison:
+    comparison = Comparison(path, counted, row, "")
     if row is None:
-        return Verdict(path, counted, None, "has no budget: write one")
-    share = verdict.share or 0.0
+        return Comparison(path, counted, None, "has no budget: write one")
+    share = comparison.share or 0.0
     if share > row.tolerance:
-        problem = f"{share:+.1%}: over its budget; make it cheaper, or say why it may cost more"
+        problem = f"{share:+.1%}: over the budget; make it cheaper, or explain the cost"
     elif share < -row.tolerance:
-        problem = f"{share:+.1%}: cheaper than its budget; lower the budget, so that it stays so"
+        problem = f"{share:+.1%}: below the budget; lower the budget to keep the gain"
     else:
-        return verdict
-    return Verdict(path, counted, row, problem)
+        return comparison
+    return Comparison(path, counted, row, problem)
 
 
-def renewed(
+def updated(
     counted: Mapping[str, float], rows: Mapping[str, Row], *, whole: bool
 ) -> dict[str, Row]:
-    """The rows with what was counted; each keeps its tolerance. A `whole` count drops others."""
+    """Return rows with the new counts and the old tolerances; without `whole`, keep other rows."""
     kept = {} if whole else dict(rows)
     for path, number in counted.items():
         kept[path] = Row(round(number), rows[path].tolerance if path in rows else TOLERANCE)
     return kept
 
 
-def table(verdicts: list[Verdict]) -> str:
-    """The verdicts for people: path, counted, budget, difference."""
+def table(comparisons: list[Comparison]) -> str:
+    """Return a table of comparisons: path, count, budget, difference."""
     lines = [f"{'path':42}{'counted':>12}{'budget':>12}"]
-    for each in verdicts:
+    for each in comparisons:
         counted = "-" if each.counted is None else f"{each.counted:,.0f}"
         budget = "-" if each.row is None else f"{each.row.instructions:,.0f}"
         share = "" if each.share is None else f"{each.share:+8.1%}"

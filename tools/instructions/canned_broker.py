@@ -1,7 +1,7 @@
-"""A broker in memory that takes produce requests for a few instructions, always as many.
+"""Broker in memory that handles produce requests with a small constant number of instructions.
 
-It answers them with bytes that were prepared when the first one came, so that what is counted is
-the client. Everything else goes to the embedded cluster.
+It sends a response that it encoded at the first request, so that the instructions are those of the
+client. All other requests go to the embedded cluster.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from kafka_async.protocol.wire import BytesLike
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
-_HEAD: Final = Struct(">ihhi")
-"""A request's size, API, version and number."""
-_NUMBER: Final = Struct(">i")
+_HEADER: Final = Struct(">ihhi")
+"""Size, API key, version and correlation id of a request."""
+_CORRELATION_ID: Final = Struct(">i")
 _SIZE: Final = 4
 
 
 class CannedBroker:
-    """A `Dialer` to a cluster in memory whose produce requests are answered here."""
+    """`Dialer` to a cluster in memory that handles produce requests itself."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self._network = network
@@ -47,20 +47,20 @@ class CannedBroker:
         ssl: ssl_module.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to the cluster's listener; ConnectionRefusedError if there is none."""
+        """Connect to a listener of the cluster; raise ConnectionRefusedError if there is none."""
         transport, protocol = await self._network.dial(
             protocol_factory, host, port, ssl=ssl, server_hostname=server_hostname
         )
         assert isinstance(protocol, asyncio.BufferedProtocol)
         connection = _Connection(transport.write, protocol)
-        setattr(transport, "write", connection.write)  # noqa: B010  # a method's place
+        setattr(transport, "write", connection.write)  # noqa: B010  # replaces a method
         return transport, protocol
 
 
 class _Connection:
-    """What a client writes: produce requests are dropped and answered, the others go on.
+    """Handles the bytes that a client writes: responds to produce requests, forwards others.
 
-    A request may come in pieces, and a piece may hold several; its first bytes come together.
+    A write may contain a part of a request or several, but never only a part of a header.
     """
 
     def __init__(
@@ -68,41 +68,41 @@ class _Connection:
     ) -> None:
         self._forward = forward
         self._protocol: Any = protocol
-        self._soon = asyncio.get_running_loop().call_soon
-        self._answer = bytearray()
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._response = bytearray()
         self._first = bytearray()
-        self._left = 0
-        self._number = 0
+        self._remaining = 0
+        self._correlation_id = 0
 
     def write(self, data: BytesLike) -> None:
-        """Take some bytes of requests; an answer comes with the loop's next turn."""
+        """Handle bytes of requests; send responses in the next event loop iteration."""
         at, end = 0, len(data)
         while at < end:
-            if not self._left:
-                size, key, _, self._number = _HEAD.unpack_from(data, at)
+            if not self._remaining:
+                size, key, _, self._correlation_id = _HEADER.unpack_from(data, at)
                 if key != ProduceRequest.API_KEY:
-                    assert at == 0, "other requests have connections of their own"
+                    assert at == 0, "other requests have separate connections"
                     self._forward(data)
                     return
-                self._left = _SIZE + size
-            step = min(self._left, end - at)
-            if not self._answer:
+                self._remaining = _SIZE + size
+            step = min(self._remaining, end - at)
+            if not self._response:
                 self._first += data[at : at + step]
-            self._left -= step
+            self._remaining -= step
             at += step
-            if not self._left:
-                self._answer = self._answer or answer_to(self._first)
-                self._soon(self._reply, self._number)
+            if not self._remaining:
+                self._response = self._response or encode_success(self._first)
+                self._call_soon(self._send_response, self._correlation_id)
 
-    def _reply(self, number: int) -> None:
-        answer = self._answer
-        _NUMBER.pack_into(answer, _SIZE, number)
-        self._protocol.get_buffer(len(answer))[: len(answer)] = answer
-        self._protocol.buffer_updated(len(answer))
+    def _send_response(self, correlation_id: int) -> None:
+        response = self._response
+        _CORRELATION_ID.pack_into(response, _SIZE, correlation_id)
+        self._protocol.get_buffer(len(response))[: len(response)] = response
+        self._protocol.buffer_updated(len(response))
 
 
-def answer_to(frame: BytesLike) -> bytearray:
-    """The frame of an answer that says all is well, to be used for all requests of that shape."""
+def encode_success(frame: BytesLike) -> bytearray:
+    """Return a successful response frame for a request, which fits all requests of that shape."""
     header, request = decode_request(frame[_SIZE:])
     assert isinstance(request, ProduceRequest)
     topics = [

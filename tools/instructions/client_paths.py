@@ -1,7 +1,7 @@
-"""What a producer and a consumer do for a record, against a cluster in memory on virtual time.
+"""Paths of a producer and a consumer, with a cluster in memory on virtual time.
 
-Where a path ends with an acknowledgement, it is a `CannedBroker` that gives it; a consumer has
-fetched everything before its path begins.
+A `CannedBroker` acknowledges the records of a producer. A consumer has fetched all records before
+its path begins.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tools.instructions.kernel_paths import FEW, HUNDRED, KEY, MANY, RECORDS, TI
 from tools.instructions.path import Path, Work
 
 LARGE = 1 << 24
-"""Bytes of a batch that never fills."""
+"""Batch size in bytes that no path reaches."""
 TOPIC = "clicks"
 TASKS = 50
 DELIVERED = 5263
-"""Records that are 4.3 batches of the default size, and twice as many 8.6: a record that takes a
-byte more does not make another batch of them."""
+"""Number of records in 4.3 batches of the default size; twice as many are in 8.6, so that one more
+byte per record does not need another batch."""
 
 Write = Callable[[Producer, int], Awaitable[object]]
 Read = Callable[[Consumer, int], Awaitable[object]]
@@ -35,18 +35,18 @@ Read = Callable[[Consumer, int], Awaitable[object]]
 
 @asynccontextmanager
 async def cluster() -> AsyncGenerator[tuple[str, MemoryNetwork]]:
-    """A broker in memory, with an empty topic of one partition; its address and its network."""
+    """Start a broker in memory with an empty topic of one partition; yield address and network."""
     network = MemoryNetwork()
     async with EmbeddedCluster(network=network) as made:
         await made.create_topic(TOPIC, 1)
         yield made.bootstrap_servers, network
 
 
-# -- writing --------------------------------------------------------------------------------------
+# -- producer -------------------------------------------------------------------------------------
 
 
 def writing(name: str, write: Write, operations: int = MANY, **options: Any) -> Path:
-    """A path of a producer, which is connected and has sent a record before."""
+    """Return a path of a connected producer that has sent a record."""
 
     @asynccontextmanager
     async def prepare(count: int) -> AsyncGenerator[Work]:
@@ -62,34 +62,34 @@ def writing(name: str, write: Write, operations: int = MANY, **options: Any) -> 
 
 
 async def enqueue(producer: Producer, count: int) -> None:
-    """Records without a key, one a call."""
+    """Enqueue records without a key, one per call."""
     call = producer.enqueue
     for _ in range(count):
         await call(TOPIC, VALUE)
 
 
 async def enqueue_keyed(producer: Producer, count: int) -> None:
-    """Records with a key, one a call."""
+    """Enqueue records with a key, one per call."""
     call = producer.enqueue
     for _ in range(count):
         await call(TOPIC, VALUE, key=KEY)
 
 
 async def deliver(producer: Producer, count: int) -> None:
-    """Records, one a call, until all are acknowledged: batches are closed, framed and sent."""
+    """Enqueue records, one per call, and wait until all are acknowledged."""
     await enqueue(producer, count)
     await producer.flush()
 
 
 async def send_many(producer: Producer, count: int) -> None:
-    """Records, a hundred a call."""
+    """Send records, a hundred per call."""
     values = [VALUE] * HUNDRED
     for _ in range(count // HUNDRED):
         await producer.send_many(TOPIC, values)
 
 
 async def send_batches(producer: Producer, count: int) -> None:
-    """Ready-made batches, until all are acknowledged."""
+    """Send encoded batches, and wait until all are acknowledged."""
     batch = RecordBatch.build([ProducerRecord("", VALUE)] * RECORDS, timestamp=TIME)
     for _ in range(count):
         await producer.send_batch(TopicPartition(TOPIC, 0), batch)
@@ -97,13 +97,13 @@ async def send_batches(producer: Producer, count: int) -> None:
 
 
 async def round_trips(producer: Producer, count: int) -> None:
-    """One record after the other, each acknowledged."""
+    """Send records one after the other, waiting for each acknowledgement."""
     for _ in range(count):
         await producer.send(TOPIC, VALUE)
 
 
 async def concurrent_sends(producer: Producer, count: int) -> None:
-    """Tasks that each wait for their record's acknowledgement, as in a web service."""
+    """Send records in tasks that wait for each acknowledgement, as in a web service."""
 
     async def one() -> None:
         for _ in range(count // TASKS):
@@ -114,11 +114,11 @@ async def concurrent_sends(producer: Producer, count: int) -> None:
             group.create_task(one())
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- consumer -------------------------------------------------------------------------------------
 
 
 def reading(name: str, read: Read, operations: int = MANY) -> Path:
-    """A path of a consumer, which has fetched all records before."""
+    """Return a path of a consumer that has fetched all records."""
 
     @asynccontextmanager
     async def prepare(count: int) -> AsyncGenerator[Work]:
@@ -131,20 +131,20 @@ def reading(name: str, read: Read, operations: int = MANY) -> Path:
             async with Consumer(
                 address, dialer=network, partitions=[partition], auto_offset_reset="earliest"
             ) as consumer:
-                await asyncio.sleep(1)  # of virtual time: until it has fetched what there is
+                await asyncio.sleep(1)  # virtual time, in which the consumer fetches all records
                 yield lambda: read(consumer, count)
 
     return Path(name, prepare, operations)
 
 
 async def poll(consumer: Consumer, count: int) -> None:
-    """Lists of records."""
+    """Poll lists of records."""
     while count:
         count -= len(await consumer.poll(max_records=RECORDS))
 
 
 async def iterate(consumer: Consumer, count: int) -> None:
-    """One record after the other."""
+    """Iterate over records."""
     async for _ in consumer:
         count -= 1
         if not count:
@@ -152,7 +152,7 @@ async def iterate(consumer: Consumer, count: int) -> None:
 
 
 async def poll_batches(consumer: Consumer, count: int) -> None:
-    """Batches as they came, as columns."""
+    """Poll batches and convert them to columns."""
     while count:
         for batch in await consumer.poll_batches():
             count -= batch.to_arrow().num_rows

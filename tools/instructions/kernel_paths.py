@@ -1,4 +1,4 @@
-"""What the kernel, the batches and the codec of messages do, without a client around them."""
+"""Paths of the kernel, of batches and of message codecs, without a client."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ KEY = b"key-000042"
 HEADERS = (("trace-id", b"0123456789abcdef"), ("kind", b"click"))
 ROOM = 1 << 30
 RECORDS = 1000
-"""Of a batch: so many of 100 bytes as the default batch_size has."""
+"""Records of 100 bytes per batch, as in a full batch of the default batch_size."""
 HUNDRED = 100
-"""Records of a call that takes or gives many: few enough that their memory is used again."""
+"""Records per call of functions for many records; few enough that their memory is reused."""
 MANY, FEW = 2000, 100
 PRODUCE_VERSION, FETCH_VERSION = 13, 17
 
@@ -45,7 +45,7 @@ Function = Callable[[int], Callable[[], object]]
 
 
 def path(name: str, make: Function, operations: int = MANY) -> Path:
-    """A path of a function that has nothing to wait for."""
+    """Return a path of a function that does not wait."""
 
     @asynccontextmanager
     async def prepare(count: int) -> AsyncGenerator[Work]:
@@ -80,7 +80,7 @@ def appending(
 
 
 def append_many(count: int) -> Callable[[], object]:
-    """Append records, a hundred a call."""
+    """Append records, a hundred per call."""
     batches, values = TopicOpenBatches(), [VALUE] * HUNDRED
     batches.partitions = 1
     batches.open(0, OpenBatch(None, ROOM))
@@ -93,7 +93,7 @@ def append_many(count: int) -> Callable[[], object]:
 
 
 def full_batches(count: int) -> list[OpenBatch]:
-    """Batches that are ready to be closed."""
+    """Return full open batches."""
     batches = [OpenBatch(None, ROOM) for _ in range(count)]
     for batch in batches:
         for _ in range(RECORDS):
@@ -113,7 +113,7 @@ def seal(count: int) -> Callable[[], object]:
 
 
 def frame(count: int) -> Callable[[], object]:
-    """Give batches their header and CRC."""
+    """Write the headers of batches with their CRC."""
     batches = [RecordBatch.seal(batch, Codec.none) for batch in full_batches(count)]
 
     def run() -> None:
@@ -137,7 +137,7 @@ def partition_keys(count: int) -> Callable[[], object]:
 
 
 def written(count: int, key: bytes | None, headers: tuple[tuple[str, bytes], ...]) -> bytes:
-    """A batch with so many records."""
+    """Return an encoded batch with `count` records."""
     records = [ProducerRecord("", VALUE, key=key, headers=headers)] * count
     return RecordBatch.build(records, timestamp=TIME).frame()
 
@@ -145,7 +145,7 @@ def written(count: int, key: bytes | None, headers: tuple[tuple[str, bytes], ...
 def section(
     count: int, key: bytes | None = None, headers: tuple[tuple[str, bytes], ...] = ()
 ) -> Section:
-    """The records of such a batch, as the kernel is given them."""
+    """Return the record section of a batch, the input of the kernel."""
     (view,) = iter_batches(written(count, key, headers))
     return view.section()
 
@@ -153,7 +153,7 @@ def section(
 def parsing(
     key: bytes | None = None, headers: tuple[tuple[str, bytes], ...] = ()
 ) -> Callable[[int], Callable[[], object]]:
-    """Make records of batches."""
+    """Parse batches into records."""
 
     def make(count: int) -> Callable[[], object]:
         records = section(HUNDRED, key, headers)
@@ -168,7 +168,7 @@ def parsing(
 
 
 def attributes(count: int) -> Callable[[], object]:
-    """Look at what each record has."""
+    """Read the attributes of records."""
     records = parse_records(section(count, KEY, HEADERS), "clicks", 3)
 
     def run() -> None:
@@ -179,7 +179,7 @@ def attributes(count: int) -> Callable[[], object]:
 
 
 def columns(count: int) -> Callable[[], object]:
-    """Make columns of batches."""
+    """Parse batches into columns."""
     sections = [section(HUNDRED, KEY)]
 
     def run() -> None:
@@ -190,7 +190,7 @@ def columns(count: int) -> Callable[[], object]:
 
 
 def batches(count: int) -> Callable[[], object]:
-    """Walk over fetched buffers of a batch each, and check its CRC."""
+    """Iterate over fetched buffers of one batch each, checking the CRC."""
     data = memoryview(written(RECORDS, None, ()))
 
     def run() -> None:
@@ -205,7 +205,7 @@ def batches(count: int) -> Callable[[], object]:
 
 
 def encode_produce(count: int) -> Callable[[], object]:
-    """Write a request with a batch for each of six partitions, without copying them."""
+    """Encode a produce request with a batch for each of six partitions."""
     data = [PartitionProduceData(index=at, records=VALUE) for at in range(6)]
     topic = TopicProduceData(topic_id=uuid.UUID(int=7), partition_data=data)
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
@@ -218,7 +218,7 @@ def encode_produce(count: int) -> Callable[[], object]:
 
 
 def decode_fetch(count: int) -> Callable[[], object]:
-    """Read an answer with records of six partitions."""
+    """Decode a fetch response with records of six partitions."""
     rows = [
         PartitionData(partition_index=at, high_watermark=99, aborted_transactions=[], records=VALUE)
         for at in range(6)

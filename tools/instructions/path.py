@@ -1,4 +1,4 @@
-"""What a counted path is."""
+"""The description of a counted path."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Work: TypeAlias = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Path:
-    """Something that is done for every record, batch or message.
+    """Operation on a record, a batch or a message, whose instructions are counted.
 
     Attributes:
-        name: what is done, as the budget lists it.
-        prepare: makes ready what so many operations need, and gives the function that does them;
-            only that function is counted.
-        operations: how many are done; twice as many are done too, and the difference counts.
+        name: the name in the budget.
+        prepare: prepares a number of operations, and yields the function that performs them; only
+            that function is counted.
+        operations: the number of operations; the count is the difference from twice as many.
     """
 
     name: str

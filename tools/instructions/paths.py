@@ -1,4 +1,4 @@
-"""The paths that have a budget: the kernel's functions, messages, and the clients' ways."""
+"""All paths with a budget: the kernel's functions, messages, producer and consumer."""
 
 from __future__ import annotations
 

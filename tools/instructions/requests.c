@@ -1,5 +1,5 @@
-/* What a program can ask of callgrind, which runs it, as functions that ctypes can call. Each is a
-   few instructions that do nothing where no valgrind is. */
+/* Requests to callgrind as functions for ctypes. Each is a few instructions, which have no effect
+   without valgrind. */
 
 #include <valgrind/callgrind.h>
 

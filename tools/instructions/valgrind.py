@@ -1,8 +1,8 @@
-"""valgrind: found, installed where that is possible, or asked for; and a program run under it.
+"""Finds or installs valgrind, and runs programs under callgrind.
 
-The program (`tools.instructions.worker`) says itself when a path begins and ends, and callgrind
-writes a file for each. Nothing is instrumented before the first path, so that the start of Python
-takes a second or two, not half a minute.
+The program (`tools.instructions.worker`) marks the begin and the end of a path, and callgrind
+writes a file for each. Instrumentation starts with the first path, so that Python starts in a
+second or two instead of half a minute.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
 HERE = FilePath(__file__).parent
 ROOT = HERE.parents[1]
-SECONDS = 300
-"""After which a path is given up: most take three."""
+TIME_LIMIT = 300
+"""Time limit of a path in seconds; most take three."""
 PATHS = "tools.instructions.paths"
-"""The module with the table of the paths."""
+"""Module with the table of paths."""
 
-# Nothing of the caller's environment, which would lie in the program's memory and move it; and the
-# C library copies with the instructions that every x86-64 processor has, not with the best ones of
-# the one at hand.
+# The environment is constant, because its size shifts the addresses of the program. The C library
+# uses the instructions of all x86-64 processors instead of the best ones of this processor.
 ENVIRONMENT = {
     "PATH": os.defpath,
     "PYTHONHASHSEED": "0",
@@ -41,24 +40,24 @@ ENVIRONMENT = {
 
 
 class ToolError(Exception):
-    """Nothing can be counted on this machine; the message says why and what to install."""
+    """This machine cannot count instructions; the message has the reason and what to install."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """Instructions: all of them, and those of each function by itself."""
+    """Instructions per operation, in total and by function."""
 
     total: float
     functions: Mapping[str, float]
 
 
 def require_valgrind() -> None:
-    """See to it that there is a valgrind; root on a Debian gets it installed.
+    """Check that valgrind is installed; as root on Debian, install it.
 
     Raises:
-        ToolError: there is none, and it stays so.
+        ToolError: valgrind or a C compiler is missing.
     """
-    if not _complete() and os.geteuid() == 0 and shutil.which("apt-get"):
+    if not _is_installed() and os.geteuid() == 0 and shutil.which("apt-get"):
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", "valgrind"]):
             subprocess.run(
                 ["apt-get", "-q", *arguments],
@@ -67,14 +66,14 @@ def require_valgrind() -> None:
                 stdout=subprocess.DEVNULL,
                 check=False,
             )
-    if not _complete():
+    if not _is_installed():
         raise ToolError(
             "install valgrind with its C headers, and a C compiler "
             "(on Debian: apt-get install valgrind gcc)"
         )
 
 
-def _complete() -> bool:
+def _is_installed() -> bool:
     if not shutil.which("valgrind") or not shutil.which("cc"):
         return False
     include = subprocess.run(
@@ -87,15 +86,15 @@ def _complete() -> bool:
 
 
 def count(paths: Iterable[Path], folder: FilePath, module: str = PATHS) -> dict[str, Count]:
-    """The instructions that one operation of each path takes, each path in a process of its own.
+    """Count the instructions of one operation of each path, each in a separate process.
 
     Args:
-        paths: what to count; as many at once as there are processors.
-        folder: for callgrind's files and a small library; what lies there is replaced.
-        module: whose table `PATHS` the paths are in.
+        paths: the paths; as many run at the same time as there are processors.
+        folder: the folder for callgrind's files and a small library; existing files are replaced.
+        module: the module with the table `PATHS` that contains the paths.
 
     Raises:
-        ToolError: a program failed; the message is what it said.
+        ToolError: a program failed; the message has its output.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("callgrind.out*"):
@@ -131,11 +130,11 @@ def _run(command: list[str], environment: Mapping[str, str] | None = None) -> No
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=TIME_LIMIT,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ToolError(f"{command[0]} was ended: it took longer than {SECONDS} s") from None
+        raise ToolError(f"{command[0]} was stopped: it took longer than {TIME_LIMIT} s") from None
     if done.returncode:
         raise ToolError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
 
@@ -144,7 +143,7 @@ _NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 
 
 def _read(path: FilePath) -> Count:
-    """What a file of callgrind's says."""
+    """Read a file of callgrind."""
     total = 0
     functions: Counter[str] = Counter()
     names: dict[str, str] = {}
@@ -152,11 +151,11 @@ def _read(path: FilePath) -> Count:
     function = ""
     for line in lines:
         if line.startswith("fn="):
-            function = _named(line.removeprefix("fn="), names)
+            function = _function_name(line.removeprefix("fn="), names)
         elif line.startswith("cfn="):
-            _named(line.removeprefix("cfn="), names)
+            _function_name(line.removeprefix("cfn="), names)
         elif line.startswith("calls="):
-            next(lines)  # what the call cost, which is the other function's
+            next(lines)  # the cost of the call, which belongs to the called function
         elif line.startswith("totals: "):
             total = int(line.removeprefix("totals: "))
         elif line and line[0] in "+-*0123456789":
@@ -164,10 +163,10 @@ def _read(path: FilePath) -> Count:
     return Count(total, functions)
 
 
-def _named(text: str, names: dict[str, str]) -> str:
+def _function_name(text: str, names: dict[str, str]) -> str:
     found = _NAME.fullmatch(text)
     if found is None:
         return text
     number, name = found.groups()
-    # A function that is entered again has another name there, which ends with '2.
+    # callgrind appends '2 to the name of a recursive call.
     return names.setdefault(number, (name or "?").removesuffix("'2"))

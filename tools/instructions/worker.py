@@ -1,10 +1,10 @@
-"""The program that callgrind counts: does a path's work, and marks where it begins and ends.
+"""Program that runs under callgrind: runs a path and marks its begin and end.
 
     python -m tools.instructions.worker LIBRARY MODULE PATH
 
-The path is done once to warm it up, then with N operations and with 2 N: what both have in common
-(the call, the mark itself) drops out of the difference. Time is virtual and chance is seeded, so
-that the same work is done each time.
+Runs the path once as a warm-up, then with N and with 2 N operations: the difference excludes what
+both have in common, such as the call and the marks. Time is virtual and random numbers are seeded,
+so that each run does the same work.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class CountingLoop(VirtualClockEventLoop):
-    """Virtual time, told by a function in C, as a real loop's is to the hot paths."""
+    """Event loop with virtual time whose `time` is a C function, as in real event loops."""
 
     def __init__(self) -> None:
         super().__init__()
-        setattr(self, "time", partial(attrgetter("_now"), self))  # noqa: B010  # a method's place
+        setattr(self, "time", partial(attrgetter("_now"), self))  # noqa: B010  # replaces a method
 
 
 async def main(library: str, module: str, name: str) -> None:
-    """Do the path of this name."""
+    """Run the path of this name."""
     requests = ctypes.CDLL(library)
     paths: tuple[Path, ...] = importlib.import_module(module).PATHS
     (path,) = [path for path in paths if path.name == name]

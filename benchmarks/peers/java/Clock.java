@@ -4,19 +4,19 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** What the process has used so far. */
+/** CPU time and memory of the process. */
 final class Clock {
     private static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
     private Clock() {}
 
-    /** CPU time of all threads, in nanoseconds: the compiler's and the collector's too. */
+    /** CPU time of all threads in nanoseconds, including compiler and garbage collector. */
     static long cpu() {
         return SYSTEM.getProcessCpuTime();
     }
 
-    /** The most memory that was resident, in kB. */
+    /** Peak resident memory in kB. */
     static long peak() {
         try (var lines = Files.lines(Path.of("/proc/self/status"))) {
             return lines.filter(line -> line.startsWith("VmHWM:"))

@@ -10,13 +10,14 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * What kafka-producer-perf-test does not do: records with keys, and one record at a time. The loop
- * is the tool's: a send with a callback for each record, then flush.
+ * Cases that kafka-producer-perf-test does not support: records with keys, and single records. The
+ * loop is that of the tool: a send with a callback for each record, then flush.
  *
- * <p>Arguments: mode (produce or round_trip), topic, file of values, bytes a value, records,
- * records of warm-up, how many keys (0: none), operations a second (0: back to back), when the first
- * is due in milliseconds since the epoch (0: at once), and properties as name=value. It prints nanoseconds, CPU nanoseconds and peak kB; for round trips the
- * nanoseconds of each of them on a second line.
+ * <p>Arguments: mode (produce or round_trip), topic, file of values, bytes per value, records,
+ * warm-up records, number of keys (0: none), operations per second (0: back to back), time of the
+ * first one in milliseconds since the epoch (0: now), and properties as name=value. Prints
+ * nanoseconds, CPU nanoseconds and peak kB; for round trips, also the nanoseconds of each one on a
+ * second line.
  */
 final class Sender {
     private static final byte[] WARM_UP = "warm-up".getBytes();
@@ -96,14 +97,14 @@ final class Sender {
         return taken;
     }
 
-    /** Nanoseconds until the first turn; who is late waits for the next. */
+    /** Nanoseconds until the first operation: at the start, or at the next multiple of the interval. */
     private static long delay(long start, double rate) {
         long left = start == 0 ? 0 : start - System.currentTimeMillis();
         long each = rate > 0 ? (long) (1e3 / rate) : 1;
         return 1_000_000 * (left >= 0 ? left : Math.floorMod(left, each));
     }
 
-    /** A callback a record, as the tool has them: it notes when the record was sent. */
+    /** Callback of a record, which stores the time of sending, as in the tool. */
     private static final class Report implements Callback {
         private final long begin = System.nanoTime();
         private long taken;

@@ -3,8 +3,8 @@ import java.io.PrintStream;
 import java.util.Arrays;
 
 /**
- * Runs a command-line tool of Kafka's, with what the process has used in front of each line that it
- * prints: CPU nanoseconds, peak kB, a tab. Arguments: its class, and its own.
+ * Runs a command-line tool of Kafka. Prefixes each line of its output with CPU nanoseconds, peak kB
+ * and a tab. Arguments: the class of the tool, and the arguments of the tool.
  */
 final class Tool {
     private Tool() {}

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class AddRaftVoterResponse(Response):
-    """The response of AddRaftVoter (key 80). Versions 0 to 1."""
+    """AddRaftVoter response (API key 80), versions 0 to 1."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -59,7 +59,7 @@ class AddRaftVoterResponse(Response):
 
 
 class Listener(Struct):
-    """What `AddRaftVoterRequest.listeners` holds."""
+    """Structure in `AddRaftVoterRequest.listeners`."""
 
     __slots__ = ("name", "host", "port")
 
@@ -77,7 +77,7 @@ class Listener(Struct):
 
 
 class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
-    """A request of AddRaftVoter (key 80). Versions 0 to 1."""
+    """AddRaftVoter request (API key 80), versions 0 to 1."""
 
     __slots__ = (
         "cluster_id",

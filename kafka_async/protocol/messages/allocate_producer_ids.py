@@ -15,7 +15,7 @@ __all__ = [
 
 
 class AllocateProducerIdsResponse(Response):
-    """The response of AllocateProducerIds (key 67). Version 0."""
+    """AllocateProducerIds response (API key 67), version 0."""
 
     __slots__ = ("throttle_time_ms", "error_code", "producer_id_start", "producer_id_len")
 
@@ -45,7 +45,7 @@ class AllocateProducerIdsResponse(Response):
 
 
 class AllocateProducerIdsRequest(Request[AllocateProducerIdsResponse]):
-    """A request of AllocateProducerIds (key 67). Version 0."""
+    """AllocateProducerIds request (API key 67), version 0."""
 
     __slots__ = ("broker_id", "broker_epoch")
 

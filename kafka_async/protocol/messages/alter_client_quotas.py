@@ -36,7 +36,7 @@ __all__ = [
 
 
 class AlterClientQuotasResponseEntityData(Struct):
-    """What `AlterClientQuotasResponseEntryData.entity` holds."""
+    """Structure in `AlterClientQuotasResponseEntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -52,7 +52,7 @@ class AlterClientQuotasResponseEntityData(Struct):
 
 
 class AlterClientQuotasResponseEntryData(Struct):
-    """What `AlterClientQuotasResponse.entries` holds."""
+    """Structure in `AlterClientQuotasResponse.entries`."""
 
     __slots__ = ("error_code", "error_message", "entity")
 
@@ -76,7 +76,7 @@ class AlterClientQuotasResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Response):
-    """The response of AlterClientQuotas (key 49). Versions 0 to 1."""
+    """AlterClientQuotas response (API key 49), versions 0 to 1."""
 
     __slots__ = ("throttle_time_ms", "entries")
 
@@ -100,7 +100,7 @@ class AlterClientQuotasResponse(Response):
 
 
 class AlterClientQuotasRequestEntityData(Struct):
-    """What `AlterClientQuotasRequestEntryData.entity` holds."""
+    """Structure in `AlterClientQuotasRequestEntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -116,7 +116,7 @@ class AlterClientQuotasRequestEntityData(Struct):
 
 
 class OpData(Struct):
-    """What `AlterClientQuotasRequestEntryData.ops` holds."""
+    """Structure in `AlterClientQuotasRequestEntryData.ops`."""
 
     __slots__ = ("key", "value", "remove")
 
@@ -134,7 +134,7 @@ class OpData(Struct):
 
 
 class AlterClientQuotasRequestEntryData(Struct):
-    """What `AlterClientQuotasRequest.entries` holds."""
+    """Structure in `AlterClientQuotasRequest.entries`."""
 
     __slots__ = ("entity", "ops")
 
@@ -155,7 +155,7 @@ class AlterClientQuotasRequestEntryData(Struct):
 
 
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
-    """A request of AlterClientQuotas (key 49). Versions 0 to 1."""
+    """AlterClientQuotas request (API key 49), versions 0 to 1."""
 
     __slots__ = ("entries", "validate_only")
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """What `AlterUserScramCredentialsResponse.results` holds."""
+    """Structure in `AlterUserScramCredentialsResponse.results`."""
 
     __slots__ = ("user", "error_code", "error_message")
 
@@ -54,7 +54,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Response):
-    """The response of AlterUserScramCredentials (key 51). Version 0."""
+    """AlterUserScramCredentials response (API key 51), version 0."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -75,7 +75,7 @@ class AlterUserScramCredentialsResponse(Response):
 
 
 class ScramCredentialDeletion(Struct):
-    """What `AlterUserScramCredentialsRequest.deletions` holds."""
+    """Structure in `AlterUserScramCredentialsRequest.deletions`."""
 
     __slots__ = ("name", "mechanism")
 
@@ -91,7 +91,7 @@ class ScramCredentialDeletion(Struct):
 
 
 class ScramCredentialUpsertion(Struct):
-    """What `AlterUserScramCredentialsRequest.upsertions` holds."""
+    """Structure in `AlterUserScramCredentialsRequest.upsertions`."""
 
     __slots__ = ("name", "mechanism", "iterations", "salt", "salted_password")
 
@@ -121,7 +121,7 @@ class ScramCredentialUpsertion(Struct):
 
 
 class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
-    """A request of AlterUserScramCredentials (key 51). Version 0."""
+    """AlterUserScramCredentials request (API key 51), version 0."""
 
     __slots__ = ("deletions", "upsertions")
 

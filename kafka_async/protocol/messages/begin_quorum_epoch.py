@@ -40,7 +40,7 @@ __all__ = [
 
 
 class BeginQuorumEpochResponsePartitionData(Struct):
-    """What `BeginQuorumEpochResponseTopicData.partitions` holds."""
+    """Structure in `BeginQuorumEpochResponseTopicData.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch")
 
@@ -67,7 +67,7 @@ class BeginQuorumEpochResponsePartitionData(Struct):
 
 
 class BeginQuorumEpochResponseTopicData(Struct):
-    """What `BeginQuorumEpochResponse.topics` holds."""
+    """Structure in `BeginQuorumEpochResponse.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -88,7 +88,7 @@ class BeginQuorumEpochResponseTopicData(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `BeginQuorumEpochResponse.node_endpoints` holds."""
+    """Structure in `BeginQuorumEpochResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port")
 
@@ -106,7 +106,7 @@ class NodeEndpoint(Struct):
 
 
 class BeginQuorumEpochResponse(Response):
-    """The response of BeginQuorumEpoch (key 53). Versions 0 to 1."""
+    """BeginQuorumEpoch response (API key 53), versions 0 to 1."""
 
     __slots__ = ("error_code", "topics", "node_endpoints")
 
@@ -133,7 +133,7 @@ class BeginQuorumEpochResponse(Response):
 
 
 class BeginQuorumEpochRequestPartitionData(Struct):
-    """What `BeginQuorumEpochRequestTopicData.partitions` holds."""
+    """Structure in `BeginQuorumEpochRequestTopicData.partitions`."""
 
     __slots__ = ("partition_index", "voter_directory_id", "leader_id", "leader_epoch")
 
@@ -160,7 +160,7 @@ class BeginQuorumEpochRequestPartitionData(Struct):
 
 
 class BeginQuorumEpochRequestTopicData(Struct):
-    """What `BeginQuorumEpochRequest.topics` holds."""
+    """Structure in `BeginQuorumEpochRequest.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -181,7 +181,7 @@ class BeginQuorumEpochRequestTopicData(Struct):
 
 
 class LeaderEndpoint(Struct):
-    """What `BeginQuorumEpochRequest.leader_endpoints` holds."""
+    """Structure in `BeginQuorumEpochRequest.leader_endpoints`."""
 
     __slots__ = ("name", "host", "port")
 
@@ -199,7 +199,7 @@ class LeaderEndpoint(Struct):
 
 
 class BeginQuorumEpochRequest(Request[BeginQuorumEpochResponse]):
-    """A request of BeginQuorumEpoch (key 53). Versions 0 to 1."""
+    """BeginQuorumEpoch request (API key 53), versions 0 to 1."""
 
     __slots__ = ("cluster_id", "voter_id", "topics", "leader_endpoints")
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class AclCreationResult(Struct):
-    """What `CreateAclsResponse.results` holds."""
+    """Structure in `CreateAclsResponse.results`."""
 
     __slots__ = ("error_code", "error_message")
 
@@ -48,7 +48,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Response):
-    """The response of CreateAcls (key 30). Versions 1 to 3."""
+    """CreateAcls response (API key 30), versions 1 to 3."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -69,7 +69,7 @@ class CreateAclsResponse(Response):
 
 
 class AclCreation(Struct):
-    """What `CreateAclsRequest.creations` holds."""
+    """Structure in `CreateAclsRequest.creations`."""
 
     __slots__ = (
         "resource_type",
@@ -113,7 +113,7 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request[CreateAclsResponse]):
-    """A request of CreateAcls (key 30). Versions 1 to 3."""
+    """CreateAcls request (API key 30), versions 1 to 3."""
 
     __slots__ = ("creations",)
 

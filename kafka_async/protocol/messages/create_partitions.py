@@ -33,7 +33,7 @@ __all__ = [
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What `CreatePartitionsResponse.results` holds."""
+    """Structure in `CreatePartitionsResponse.results`."""
 
     __slots__ = ("name", "error_code", "error_message")
 
@@ -53,7 +53,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response):
-    """The response of CreatePartitions (key 37). Versions 0 to 3."""
+    """CreatePartitions response (API key 37), versions 0 to 3."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -74,7 +74,7 @@ class CreatePartitionsResponse(Response):
 
 
 class CreatePartitionsAssignment(Struct):
-    """What `CreatePartitionsTopic.assignments` holds."""
+    """Structure in `CreatePartitionsTopic.assignments`."""
 
     __slots__ = ("broker_ids",)
 
@@ -88,7 +88,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """What `CreatePartitionsRequest.topics` holds."""
+    """Structure in `CreatePartitionsRequest.topics`."""
 
     __slots__ = ("name", "count", "assignments")
 
@@ -112,7 +112,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
-    """A request of CreatePartitions (key 37). Versions 0 to 3."""
+    """CreatePartitions request (API key 37), versions 0 to 3."""
 
     __slots__ = ("topics", "timeout_ms", "validate_only")
 

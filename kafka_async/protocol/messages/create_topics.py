@@ -40,7 +40,7 @@ __all__ = [
 
 
 class CreatableTopicConfigs(Struct):
-    """What `CreatableTopicResult.configs` holds."""
+    """Structure in `CreatableTopicResult.configs`."""
 
     __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive")
 
@@ -70,7 +70,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What `CreateTopicsResponse.topics` holds."""
+    """Structure in `CreateTopicsResponse.topics`."""
 
     __slots__ = (
         "name",
@@ -118,7 +118,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response):
-    """The response of CreateTopics (key 19). Versions 2 to 7."""
+    """CreateTopics response (API key 19), versions 2 to 7."""
 
     __slots__ = ("throttle_time_ms", "topics")
 
@@ -139,7 +139,7 @@ class CreateTopicsResponse(Response):
 
 
 class CreatableReplicaAssignment(Struct):
-    """What `CreatableTopic.assignments` holds."""
+    """Structure in `CreatableTopic.assignments`."""
 
     __slots__ = ("partition_index", "broker_ids")
 
@@ -155,7 +155,7 @@ class CreatableReplicaAssignment(Struct):
 
 
 class CreatableTopicConfig(Struct):
-    """What `CreatableTopic.configs` holds."""
+    """Structure in `CreatableTopic.configs`."""
 
     __slots__ = ("name", "value")
 
@@ -171,7 +171,7 @@ class CreatableTopicConfig(Struct):
 
 
 class CreatableTopic(Struct):
-    """What `CreateTopicsRequest.topics` holds."""
+    """Structure in `CreateTopicsRequest.topics`."""
 
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
 
@@ -201,7 +201,7 @@ class CreatableTopic(Struct):
 
 
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """A request of CreateTopics (key 19). Versions 2 to 7."""
+    """CreateTopics request (API key 19), versions 2 to 7."""
 
     __slots__ = ("topics", "timeout_ms", "validate_only")
 

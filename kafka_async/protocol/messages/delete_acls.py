@@ -33,7 +33,7 @@ __all__ = [
 
 
 class DeleteAclsMatchingAcl(Struct):
-    """What `DeleteAclsFilterResult.matching_acls` holds."""
+    """Structure in `DeleteAclsFilterResult.matching_acls`."""
 
     __slots__ = (
         "error_code",
@@ -85,7 +85,7 @@ class DeleteAclsMatchingAcl(Struct):
 
 
 class DeleteAclsFilterResult(Struct):
-    """What `DeleteAclsResponse.filter_results` holds."""
+    """Structure in `DeleteAclsResponse.filter_results`."""
 
     __slots__ = ("error_code", "error_message", "matching_acls")
 
@@ -109,7 +109,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response):
-    """The response of DeleteAcls (key 31). Versions 1 to 3."""
+    """DeleteAcls response (API key 31), versions 1 to 3."""
 
     __slots__ = ("throttle_time_ms", "filter_results")
 
@@ -130,7 +130,7 @@ class DeleteAclsResponse(Response):
 
 
 class DeleteAclsFilter(Struct):
-    """What `DeleteAclsRequest.filters` holds."""
+    """Structure in `DeleteAclsRequest.filters`."""
 
     __slots__ = (
         "resource_type_filter",
@@ -174,7 +174,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request[DeleteAclsResponse]):
-    """A request of DeleteAcls (key 31). Versions 1 to 3."""
+    """DeleteAcls request (API key 31), versions 1 to 3."""
 
     __slots__ = ("filters",)
 

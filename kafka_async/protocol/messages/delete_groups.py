@@ -31,7 +31,7 @@ __all__ = [
 
 
 class DeletableGroupResult(Struct):
-    """What `DeleteGroupsResponse.results` holds."""
+    """Structure in `DeleteGroupsResponse.results`."""
 
     __slots__ = ("group_id", "error_code", "error_message")
 
@@ -51,7 +51,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Response):
-    """The response of DeleteGroups (key 42). Versions 0 to 3."""
+    """DeleteGroups response (API key 42), versions 0 to 3."""
 
     __slots__ = ("throttle_time_ms", "results")
 
@@ -72,7 +72,7 @@ class DeleteGroupsResponse(Response):
 
 
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
-    """A request of DeleteGroups (key 42). Versions 0 to 3."""
+    """DeleteGroups request (API key 42), versions 0 to 3."""
 
     __slots__ = ("groups_names",)
 

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class PartitionResult(Struct):
-    """What `DeleteStateResult.partitions` holds."""
+    """Structure in `DeleteStateResult.partitions`."""
 
     __slots__ = ("partition", "error_code", "error_message")
 
@@ -56,7 +56,7 @@ class PartitionResult(Struct):
 
 
 class DeleteStateResult(Struct):
-    """What `DeleteShareGroupStateResponse.results` holds."""
+    """Structure in `DeleteShareGroupStateResponse.results`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -74,7 +74,7 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Response):
-    """The response of DeleteShareGroupState (key 86). Version 0."""
+    """DeleteShareGroupState response (API key 86), version 0."""
 
     __slots__ = ("results",)
 
@@ -91,7 +91,7 @@ class DeleteShareGroupStateResponse(Response):
 
 
 class PartitionData(Struct):
-    """What `DeleteStateData.partitions` holds."""
+    """Structure in `DeleteStateData.partitions`."""
 
     __slots__ = ("partition",)
 
@@ -105,7 +105,7 @@ class PartitionData(Struct):
 
 
 class DeleteStateData(Struct):
-    """What `DeleteShareGroupStateRequest.topics` holds."""
+    """Structure in `DeleteShareGroupStateRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -123,7 +123,7 @@ class DeleteStateData(Struct):
 
 
 class DeleteShareGroupStateRequest(Request[DeleteShareGroupStateResponse]):
-    """A request of DeleteShareGroupState (key 86). Version 0."""
+    """DeleteShareGroupState request (API key 86), version 0."""
 
     __slots__ = ("group_id", "topics")
 

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class DeletableTopicResult(Struct):
-    """What `DeleteTopicsResponse.responses` holds."""
+    """Structure in `DeleteTopicsResponse.responses`."""
 
     __slots__ = ("name", "topic_id", "error_code", "error_message")
 
@@ -63,7 +63,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response):
-    """The response of DeleteTopics (key 20). Versions 1 to 6."""
+    """DeleteTopics response (API key 20), versions 1 to 6."""
 
     __slots__ = ("throttle_time_ms", "responses")
 
@@ -84,7 +84,7 @@ class DeleteTopicsResponse(Response):
 
 
 class DeleteTopicState(Struct):
-    """What `DeleteTopicsRequest.topics` holds."""
+    """Structure in `DeleteTopicsRequest.topics`."""
 
     __slots__ = ("name", "topic_id")
 
@@ -100,7 +100,7 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """A request of DeleteTopics (key 20). Versions 1 to 6."""
+    """DeleteTopics request (API key 20), versions 1 to 6."""
 
     __slots__ = ("topics", "topic_names", "timeout_ms")
 

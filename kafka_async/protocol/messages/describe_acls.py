@@ -32,7 +32,7 @@ __all__ = [
 
 
 class AclDescription(Struct):
-    """What `DescribeAclsResource.acls` holds."""
+    """Structure in `DescribeAclsResource.acls`."""
 
     __slots__ = ("principal", "host", "operation", "permission_type")
 
@@ -54,7 +54,7 @@ class AclDescription(Struct):
 
 
 class DescribeAclsResource(Struct):
-    """What `DescribeAclsResponse.resources` holds."""
+    """Structure in `DescribeAclsResponse.resources`."""
 
     __slots__ = ("resource_type", "resource_name", "pattern_type", "acls")
 
@@ -81,7 +81,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Response):
-    """The response of DescribeAcls (key 29). Versions 1 to 3."""
+    """DescribeAcls response (API key 29), versions 1 to 3."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "resources")
 
@@ -111,7 +111,7 @@ class DescribeAclsResponse(Response):
 
 
 class DescribeAclsRequest(Request[DescribeAclsResponse]):
-    """A request of DescribeAcls (key 29). Versions 1 to 3."""
+    """DescribeAcls request (API key 29), versions 1 to 3."""
 
     __slots__ = (
         "resource_type_filter",

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class EntityData(Struct):
-    """What `EntryData.entity` holds."""
+    """Structure in `EntryData.entity`."""
 
     __slots__ = ("entity_type", "entity_name")
 
@@ -52,7 +52,7 @@ class EntityData(Struct):
 
 
 class ValueData(Struct):
-    """What `EntryData.values` holds."""
+    """Structure in `EntryData.values`."""
 
     __slots__ = ("key", "value")
 
@@ -68,7 +68,7 @@ class ValueData(Struct):
 
 
 class EntryData(Struct):
-    """What `DescribeClientQuotasResponse.entries` holds."""
+    """Structure in `DescribeClientQuotasResponse.entries`."""
 
     __slots__ = ("entity", "values")
 
@@ -86,7 +86,7 @@ class EntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response):
-    """The response of DescribeClientQuotas (key 48). Versions 0 to 1."""
+    """DescribeClientQuotas response (API key 48), versions 0 to 1."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "entries")
 
@@ -116,7 +116,7 @@ class DescribeClientQuotasResponse(Response):
 
 
 class ComponentData(Struct):
-    """What `DescribeClientQuotasRequest.components` holds."""
+    """Structure in `DescribeClientQuotasRequest.components`."""
 
     __slots__ = ("entity_type", "match_type", "match")
 
@@ -136,7 +136,7 @@ class ComponentData(Struct):
 
 
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """A request of DescribeClientQuotas (key 48). Versions 0 to 1."""
+    """DescribeClientQuotas request (API key 48), versions 0 to 1."""
 
     __slots__ = ("components", "strict")
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class PartitionResult(Struct):
-    """What `ReplicaElectionResult.partition_result` holds."""
+    """Structure in `ReplicaElectionResult.partition_result`."""
 
     __slots__ = ("partition_id", "error_code", "error_message")
 
@@ -54,7 +54,7 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """What `ElectLeadersResponse.replica_election_results` holds."""
+    """Structure in `ElectLeadersResponse.replica_election_results`."""
 
     __slots__ = ("topic", "partition_result")
 
@@ -72,7 +72,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response):
-    """The response of ElectLeaders (key 43). Versions 0 to 2."""
+    """ElectLeaders response (API key 43), versions 0 to 2."""
 
     __slots__ = ("throttle_time_ms", "error_code", "replica_election_results")
 
@@ -99,7 +99,7 @@ class ElectLeadersResponse(Response):
 
 
 class TopicPartitions(Struct):
-    """What `ElectLeadersRequest.topic_partitions` holds."""
+    """Structure in `ElectLeadersRequest.topic_partitions`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -115,7 +115,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
-    """A request of ElectLeaders (key 43). Versions 0 to 2."""
+    """ElectLeaders request (API key 43), versions 0 to 2."""
 
     __slots__ = ("election_type", "topic_partitions", "timeout_ms")
 

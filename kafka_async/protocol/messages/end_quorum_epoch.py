@@ -42,7 +42,7 @@ __all__ = [
 
 
 class EndQuorumEpochResponsePartitionData(Struct):
-    """What `EndQuorumEpochResponseTopicData.partitions` holds."""
+    """Structure in `EndQuorumEpochResponseTopicData.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch")
 
@@ -69,7 +69,7 @@ class EndQuorumEpochResponsePartitionData(Struct):
 
 
 class EndQuorumEpochResponseTopicData(Struct):
-    """What `EndQuorumEpochResponse.topics` holds."""
+    """Structure in `EndQuorumEpochResponse.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -90,7 +90,7 @@ class EndQuorumEpochResponseTopicData(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `EndQuorumEpochResponse.node_endpoints` holds."""
+    """Structure in `EndQuorumEpochResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port")
 
@@ -108,7 +108,7 @@ class NodeEndpoint(Struct):
 
 
 class EndQuorumEpochResponse(Response):
-    """The response of EndQuorumEpoch (key 54). Versions 0 to 1."""
+    """EndQuorumEpoch response (API key 54), versions 0 to 1."""
 
     __slots__ = ("error_code", "topics", "node_endpoints")
 
@@ -135,7 +135,7 @@ class EndQuorumEpochResponse(Response):
 
 
 class ReplicaInfo(Struct):
-    """What `EndQuorumEpochRequestPartitionData.preferred_candidates` holds."""
+    """Structure in `EndQuorumEpochRequestPartitionData.preferred_candidates`."""
 
     __slots__ = ("candidate_id", "candidate_directory_id")
 
@@ -153,7 +153,7 @@ class ReplicaInfo(Struct):
 
 
 class EndQuorumEpochRequestPartitionData(Struct):
-    """What `EndQuorumEpochRequestTopicData.partitions` holds."""
+    """Structure in `EndQuorumEpochRequestTopicData.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -189,7 +189,7 @@ class EndQuorumEpochRequestPartitionData(Struct):
 
 
 class EndQuorumEpochRequestTopicData(Struct):
-    """What `EndQuorumEpochRequest.topics` holds."""
+    """Structure in `EndQuorumEpochRequest.topics`."""
 
     __slots__ = ("topic_name", "partitions")
 
@@ -207,7 +207,7 @@ class EndQuorumEpochRequestTopicData(Struct):
 
 
 class LeaderEndpoint(Struct):
-    """What `EndQuorumEpochRequest.leader_endpoints` holds."""
+    """Structure in `EndQuorumEpochRequest.leader_endpoints`."""
 
     __slots__ = ("name", "host", "port")
 
@@ -225,7 +225,7 @@ class LeaderEndpoint(Struct):
 
 
 class EndQuorumEpochRequest(Request[EndQuorumEpochResponse]):
-    """A request of EndQuorumEpoch (key 54). Versions 0 to 1."""
+    """EndQuorumEpoch request (API key 54), versions 0 to 1."""
 
     __slots__ = ("cluster_id", "topics", "leader_endpoints")
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class EndTxnResponse(Response):
-    """The response of EndTxn (key 26). Versions 0 to 5."""
+    """EndTxn response (API key 26), versions 0 to 5."""
 
     __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
 
@@ -55,7 +55,7 @@ class EndTxnResponse(Response):
 
 
 class EndTxnRequest(Request[EndTxnResponse]):
-    """A request of EndTxn (key 26). Versions 0 to 5."""
+    """EndTxn request (API key 26), versions 0 to 5."""
 
     __slots__ = ("transactional_id", "producer_id", "producer_epoch", "committed")
 

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class FetchSnapshotResponseSnapshotId(Struct):
-    """What `FetchSnapshotResponsePartitionSnapshot.snapshot_id` holds."""
+    """Structure in `FetchSnapshotResponsePartitionSnapshot.snapshot_id`."""
 
     __slots__ = ("end_offset", "epoch")
 
@@ -62,7 +62,7 @@ class FetchSnapshotResponseSnapshotId(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `FetchSnapshotResponsePartitionSnapshot.current_leader` holds."""
+    """Structure in `FetchSnapshotResponsePartitionSnapshot.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -78,7 +78,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
-    """What `FetchSnapshotResponseTopicSnapshot.partitions` holds."""
+    """Structure in `FetchSnapshotResponseTopicSnapshot.partitions`."""
 
     __slots__ = (
         "index",
@@ -122,7 +122,7 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
-    """What `FetchSnapshotResponse.topics` holds."""
+    """Structure in `FetchSnapshotResponse.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -140,7 +140,7 @@ class FetchSnapshotResponseTopicSnapshot(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `FetchSnapshotResponse.node_endpoints` holds."""
+    """Structure in `FetchSnapshotResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port")
 
@@ -158,7 +158,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchSnapshotResponse(Response):
-    """The response of FetchSnapshot (key 59). Versions 0 to 1."""
+    """FetchSnapshot response (API key 59), versions 0 to 1."""
 
     __slots__ = ("throttle_time_ms", "error_code", "topics", "node_endpoints")
 
@@ -188,7 +188,7 @@ class FetchSnapshotResponse(Response):
 
 
 class FetchSnapshotRequestSnapshotId(Struct):
-    """What `FetchSnapshotRequestPartitionSnapshot.snapshot_id` holds."""
+    """Structure in `FetchSnapshotRequestPartitionSnapshot.snapshot_id`."""
 
     __slots__ = ("end_offset", "epoch")
 
@@ -204,7 +204,7 @@ class FetchSnapshotRequestSnapshotId(Struct):
 
 
 class FetchSnapshotRequestPartitionSnapshot(Struct):
-    """What `FetchSnapshotRequestTopicSnapshot.partitions` holds."""
+    """Structure in `FetchSnapshotRequestTopicSnapshot.partitions`."""
 
     __slots__ = (
         "partition",
@@ -240,7 +240,7 @@ class FetchSnapshotRequestPartitionSnapshot(Struct):
 
 
 class FetchSnapshotRequestTopicSnapshot(Struct):
-    """What `FetchSnapshotRequest.topics` holds."""
+    """Structure in `FetchSnapshotRequest.topics`."""
 
     __slots__ = ("name", "partitions")
 
@@ -258,7 +258,7 @@ class FetchSnapshotRequestTopicSnapshot(Struct):
 
 
 class FetchSnapshotRequest(Request[FetchSnapshotResponse]):
-    """A request of FetchSnapshot (key 59). Versions 0 to 1."""
+    """FetchSnapshot request (API key 59), versions 0 to 1."""
 
     __slots__ = ("cluster_id", "replica_id", "max_bytes", "topics")
 

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Coordinator(Struct):
-    """What `FindCoordinatorResponse.coordinators` holds."""
+    """Structure in `FindCoordinatorResponse.coordinators`."""
 
     __slots__ = ("key", "node_id", "host", "port", "error_code", "error_message")
 
@@ -66,7 +66,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Response):
-    """The response of FindCoordinator (key 10). Versions 0 to 6."""
+    """FindCoordinator response (API key 10), versions 0 to 6."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -113,7 +113,7 @@ class FindCoordinatorResponse(Response):
 
 
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """A request of FindCoordinator (key 10). Versions 0 to 6."""
+    """FindCoordinator request (API key 10), versions 0 to 6."""
 
     __slots__ = ("key", "key_type", "coordinator_keys")
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What `IncrementalAlterConfigsResponse.responses` holds."""
+    """Structure in `IncrementalAlterConfigsResponse.responses`."""
 
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name")
 
@@ -61,7 +61,7 @@ class AlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response):
-    """The response of IncrementalAlterConfigs (key 44). Versions 0 to 1."""
+    """IncrementalAlterConfigs response (API key 44), versions 0 to 1."""
 
     __slots__ = ("throttle_time_ms", "responses")
 
@@ -82,7 +82,7 @@ class IncrementalAlterConfigsResponse(Response):
 
 
 class AlterableConfig(Struct):
-    """What `AlterConfigsResource.configs` holds."""
+    """Structure in `AlterConfigsResource.configs`."""
 
     __slots__ = ("name", "config_operation", "value")
 
@@ -102,7 +102,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    """What `IncrementalAlterConfigsRequest.resources` holds."""
+    """Structure in `IncrementalAlterConfigsRequest.resources`."""
 
     __slots__ = ("resource_type", "resource_name", "configs")
 
@@ -126,7 +126,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
-    """A request of IncrementalAlterConfigs (key 44). Versions 0 to 1."""
+    """IncrementalAlterConfigs request (API key 44), versions 0 to 1."""
 
     __slots__ = ("resources", "validate_only")
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class PartitionResult(Struct):
-    """What `InitializeStateResult.partitions` holds."""
+    """Structure in `InitializeStateResult.partitions`."""
 
     __slots__ = ("partition", "error_code", "error_message")
 
@@ -57,7 +57,7 @@ class PartitionResult(Struct):
 
 
 class InitializeStateResult(Struct):
-    """What `InitializeShareGroupStateResponse.results` holds."""
+    """Structure in `InitializeShareGroupStateResponse.results`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -75,7 +75,7 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Response):
-    """The response of InitializeShareGroupState (key 83). Version 0."""
+    """InitializeShareGroupState response (API key 83), version 0."""
 
     __slots__ = ("results",)
 
@@ -92,7 +92,7 @@ class InitializeShareGroupStateResponse(Response):
 
 
 class PartitionData(Struct):
-    """What `InitializeStateData.partitions` holds."""
+    """Structure in `InitializeStateData.partitions`."""
 
     __slots__ = ("partition", "state_epoch", "start_offset")
 
@@ -110,7 +110,7 @@ class PartitionData(Struct):
 
 
 class InitializeStateData(Struct):
-    """What `InitializeShareGroupStateRequest.topics` holds."""
+    """Structure in `InitializeShareGroupStateRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -128,7 +128,7 @@ class InitializeStateData(Struct):
 
 
 class InitializeShareGroupStateRequest(Request[InitializeShareGroupStateResponse]):
-    """A request of InitializeShareGroupState (key 83). Version 0."""
+    """InitializeShareGroupState request (API key 83), version 0."""
 
     __slots__ = ("group_id", "topics")
 

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class BatchIndexAndErrorMessage(Struct):
-    """What `PartitionProduceResponse.record_errors` holds."""
+    """Structure in `PartitionProduceResponse.record_errors`."""
 
     __slots__ = ("batch_index", "batch_index_error_message")
 
@@ -63,7 +63,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `PartitionProduceResponse.current_leader` holds."""
+    """Structure in `PartitionProduceResponse.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -79,7 +79,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionProduceResponse(Struct):
-    """What `TopicProduceResponse.partition_responses` holds."""
+    """Structure in `TopicProduceResponse.partition_responses`."""
 
     __slots__ = (
         "index",
@@ -127,7 +127,7 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
-    """What `ProduceResponse.responses` holds."""
+    """Structure in `ProduceResponse.responses`."""
 
     __slots__ = ("name", "topic_id", "partition_responses")
 
@@ -151,7 +151,7 @@ class TopicProduceResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `ProduceResponse.node_endpoints` holds."""
+    """Structure in `ProduceResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -173,7 +173,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response):
-    """The response of Produce (key 0). Versions 3 to 13."""
+    """Produce response (API key 0), versions 3 to 13."""
 
     __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
 
@@ -200,7 +200,7 @@ class ProduceResponse(Response):
 
 
 class PartitionProduceData(Struct):
-    """What `TopicProduceData.partition_data` holds."""
+    """Structure in `TopicProduceData.partition_data`."""
 
     __slots__ = ("index", "records")
 
@@ -216,7 +216,7 @@ class PartitionProduceData(Struct):
 
 
 class TopicProduceData(Struct):
-    """What `ProduceRequest.topic_data` holds."""
+    """Structure in `ProduceRequest.topic_data`."""
 
     __slots__ = ("name", "topic_id", "partition_data")
 
@@ -240,7 +240,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request[ProduceResponse]):
-    """A request of Produce (key 0). Versions 3 to 13."""
+    """Produce request (API key 0), versions 3 to 13."""
 
     __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
 

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class StateBatch(Struct):
-    """What `PartitionResult.state_batches` holds."""
+    """Structure in `PartitionResult.state_batches`."""
 
     __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
@@ -66,7 +66,7 @@ class StateBatch(Struct):
 
 
 class PartitionResult(Struct):
-    """What `ReadStateResult.partitions` holds."""
+    """Structure in `ReadStateResult.partitions`."""
 
     __slots__ = (
         "partition",
@@ -106,7 +106,7 @@ class PartitionResult(Struct):
 
 
 class ReadStateResult(Struct):
-    """What `ReadShareGroupStateResponse.results` holds."""
+    """Structure in `ReadShareGroupStateResponse.results`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -124,7 +124,7 @@ class ReadStateResult(Struct):
 
 
 class ReadShareGroupStateResponse(Response):
-    """The response of ReadShareGroupState (key 84). Version 0."""
+    """ReadShareGroupState response (API key 84), version 0."""
 
     __slots__ = ("results",)
 
@@ -141,7 +141,7 @@ class ReadShareGroupStateResponse(Response):
 
 
 class PartitionData(Struct):
-    """What `ReadStateData.partitions` holds."""
+    """Structure in `ReadStateData.partitions`."""
 
     __slots__ = ("partition", "leader_epoch")
 
@@ -157,7 +157,7 @@ class PartitionData(Struct):
 
 
 class ReadStateData(Struct):
-    """What `ReadShareGroupStateRequest.topics` holds."""
+    """Structure in `ReadShareGroupStateRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -175,7 +175,7 @@ class ReadStateData(Struct):
 
 
 class ReadShareGroupStateRequest(Request[ReadShareGroupStateResponse]):
-    """A request of ReadShareGroupState (key 84). Version 0."""
+    """ReadShareGroupState request (API key 84), version 0."""
 
     __slots__ = ("group_id", "topics")
 

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class PartitionResult(Struct):
-    """What `ReadStateSummaryResult.partitions` holds."""
+    """Structure in `ReadStateSummaryResult.partitions`."""
 
     __slots__ = (
         "partition",
@@ -82,7 +82,7 @@ class PartitionResult(Struct):
 
 
 class ReadStateSummaryResult(Struct):
-    """What `ReadShareGroupStateSummaryResponse.results` holds."""
+    """Structure in `ReadShareGroupStateSummaryResponse.results`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -100,7 +100,7 @@ class ReadStateSummaryResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(Response):
-    """The response of ReadShareGroupStateSummary (key 87). Versions 0 to 1."""
+    """ReadShareGroupStateSummary response (API key 87), versions 0 to 1."""
 
     __slots__ = ("results",)
 
@@ -117,7 +117,7 @@ class ReadShareGroupStateSummaryResponse(Response):
 
 
 class PartitionData(Struct):
-    """What `ReadStateSummaryData.partitions` holds."""
+    """Structure in `ReadStateSummaryData.partitions`."""
 
     __slots__ = ("partition", "leader_epoch")
 
@@ -133,7 +133,7 @@ class PartitionData(Struct):
 
 
 class ReadStateSummaryData(Struct):
-    """What `ReadShareGroupStateSummaryRequest.topics` holds."""
+    """Structure in `ReadShareGroupStateSummaryRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -151,7 +151,7 @@ class ReadStateSummaryData(Struct):
 
 
 class ReadShareGroupStateSummaryRequest(Request[ReadShareGroupStateSummaryResponse]):
-    """A request of ReadShareGroupStateSummary (key 87). Versions 0 to 1."""
+    """ReadShareGroupStateSummary request (API key 87), versions 0 to 1."""
 
     __slots__ = ("group_id", "topics")
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class RemoveRaftVoterResponse(Response):
-    """The response of RemoveRaftVoter (key 81). Version 0."""
+    """RemoveRaftVoter response (API key 81), version 0."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message")
 
@@ -44,7 +44,7 @@ class RemoveRaftVoterResponse(Response):
 
 
 class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
-    """A request of RemoveRaftVoter (key 81). Version 0."""
+    """RemoveRaftVoter request (API key 81), version 0."""
 
     __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
 

@@ -20,7 +20,7 @@ __all__ = [
 
 
 class SaslHandshakeResponse(Response):
-    """The response of SaslHandshake (key 17). Versions 0 to 1."""
+    """SaslHandshake response (API key 17), versions 0 to 1."""
 
     __slots__ = ("error_code", "mechanisms")
 
@@ -39,7 +39,7 @@ class SaslHandshakeResponse(Response):
 
 
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
-    """A request of SaslHandshake (key 17). Versions 0 to 1."""
+    """SaslHandshake request (API key 17), versions 0 to 1."""
 
     __slots__ = ("mechanism",)
 

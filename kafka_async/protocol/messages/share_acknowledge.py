@@ -43,7 +43,7 @@ __all__ = [
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `PartitionData.current_leader` holds."""
+    """Structure in `PartitionData.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -59,7 +59,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionData(Struct):
-    """What `ShareAcknowledgeTopicResponse.partitions` holds."""
+    """Structure in `ShareAcknowledgeTopicResponse.partitions`."""
 
     __slots__ = ("partition_index", "error_code", "error_message", "current_leader")
 
@@ -86,7 +86,7 @@ class PartitionData(Struct):
 
 
 class ShareAcknowledgeTopicResponse(Struct):
-    """What `ShareAcknowledgeResponse.responses` holds."""
+    """Structure in `ShareAcknowledgeResponse.responses`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -104,7 +104,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `ShareAcknowledgeResponse.node_endpoints` holds."""
+    """Structure in `ShareAcknowledgeResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -126,7 +126,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareAcknowledgeResponse(Response):
-    """The response of ShareAcknowledge (key 79). Versions 1 to 2."""
+    """ShareAcknowledge response (API key 79), versions 1 to 2."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -169,7 +169,7 @@ class ShareAcknowledgeResponse(Response):
 
 
 class AcknowledgementBatch(Struct):
-    """What `AcknowledgePartition.acknowledgement_batches` holds."""
+    """Structure in `AcknowledgePartition.acknowledgement_batches`."""
 
     __slots__ = ("first_offset", "last_offset", "acknowledge_types")
 
@@ -189,7 +189,7 @@ class AcknowledgementBatch(Struct):
 
 
 class AcknowledgePartition(Struct):
-    """What `AcknowledgeTopic.partitions` holds."""
+    """Structure in `AcknowledgeTopic.partitions`."""
 
     __slots__ = ("partition_index", "acknowledgement_batches")
 
@@ -210,7 +210,7 @@ class AcknowledgePartition(Struct):
 
 
 class AcknowledgeTopic(Struct):
-    """What `ShareAcknowledgeRequest.topics` holds."""
+    """Structure in `ShareAcknowledgeRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -228,7 +228,7 @@ class AcknowledgeTopic(Struct):
 
 
 class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
-    """A request of ShareAcknowledge (key 79). Versions 1 to 2."""
+    """ShareAcknowledge request (API key 79), versions 1 to 2."""
 
     __slots__ = ("group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")
 

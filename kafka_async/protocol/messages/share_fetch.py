@@ -49,7 +49,7 @@ __all__ = [
 
 
 class LeaderIdAndEpoch(Struct):
-    """What `PartitionData.current_leader` holds."""
+    """Structure in `PartitionData.current_leader`."""
 
     __slots__ = ("leader_id", "leader_epoch")
 
@@ -65,7 +65,7 @@ class LeaderIdAndEpoch(Struct):
 
 
 class AcquiredRecords(Struct):
-    """What `PartitionData.acquired_records` holds."""
+    """Structure in `PartitionData.acquired_records`."""
 
     __slots__ = ("first_offset", "last_offset", "delivery_count")
 
@@ -85,7 +85,7 @@ class AcquiredRecords(Struct):
 
 
 class PartitionData(Struct):
-    """What `ShareFetchableTopicResponse.partitions` holds."""
+    """Structure in `ShareFetchableTopicResponse.partitions`."""
 
     __slots__ = (
         "partition_index",
@@ -133,7 +133,7 @@ class PartitionData(Struct):
 
 
 class ShareFetchableTopicResponse(Struct):
-    """What `ShareFetchResponse.responses` holds."""
+    """Structure in `ShareFetchResponse.responses`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -151,7 +151,7 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
-    """What `ShareFetchResponse.node_endpoints` holds."""
+    """Structure in `ShareFetchResponse.node_endpoints`."""
 
     __slots__ = ("node_id", "host", "port", "rack")
 
@@ -173,7 +173,7 @@ class NodeEndpoint(Struct):
 
 
 class ShareFetchResponse(Response):
-    """The response of ShareFetch (key 78). Versions 1 to 2."""
+    """ShareFetch response (API key 78), versions 1 to 2."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -216,7 +216,7 @@ class ShareFetchResponse(Response):
 
 
 class AcknowledgementBatch(Struct):
-    """What `FetchPartition.acknowledgement_batches` holds."""
+    """Structure in `FetchPartition.acknowledgement_batches`."""
 
     __slots__ = ("first_offset", "last_offset", "acknowledge_types")
 
@@ -236,7 +236,7 @@ class AcknowledgementBatch(Struct):
 
 
 class FetchPartition(Struct):
-    """What `FetchTopic.partitions` holds."""
+    """Structure in `FetchTopic.partitions`."""
 
     __slots__ = ("partition_index", "partition_max_bytes", "acknowledgement_batches")
 
@@ -260,7 +260,7 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
-    """What `ShareFetchRequest.topics` holds."""
+    """Structure in `ShareFetchRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -278,7 +278,7 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
-    """What `ShareFetchRequest.forgotten_topics_data` holds."""
+    """Structure in `ShareFetchRequest.forgotten_topics_data`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -294,7 +294,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request[ShareFetchResponse]):
-    """A request of ShareFetch (key 78). Versions 1 to 2."""
+    """ShareFetch request (API key 78), versions 1 to 2."""
 
     __slots__ = (
         "group_id",

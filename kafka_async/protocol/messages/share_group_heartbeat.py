@@ -34,7 +34,7 @@ __all__ = [
 
 
 class TopicPartitions(Struct):
-    """What `Assignment.topic_partitions` holds."""
+    """Structure in `Assignment.topic_partitions`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -50,7 +50,7 @@ class TopicPartitions(Struct):
 
 
 class Assignment(Struct):
-    """What `ShareGroupHeartbeatResponse.assignment` holds."""
+    """Structure in `ShareGroupHeartbeatResponse.assignment`."""
 
     __slots__ = ("topic_partitions",)
 
@@ -64,7 +64,7 @@ class Assignment(Struct):
 
 
 class ShareGroupHeartbeatResponse(Response):
-    """The response of ShareGroupHeartbeat (key 76). Version 1."""
+    """ShareGroupHeartbeat response (API key 76), version 1."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -111,7 +111,7 @@ class ShareGroupHeartbeatResponse(Response):
 
 
 class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
-    """A request of ShareGroupHeartbeat (key 76). Version 1."""
+    """ShareGroupHeartbeat request (API key 76), version 1."""
 
     __slots__ = ("group_id", "member_id", "member_epoch", "rack_id", "subscribed_topic_names")
 

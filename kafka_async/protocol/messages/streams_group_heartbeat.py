@@ -48,7 +48,7 @@ __all__ = [
 
 
 class Status(Struct):
-    """What `StreamsGroupHeartbeatResponse.status` holds."""
+    """Structure in `StreamsGroupHeartbeatResponse.status`."""
 
     __slots__ = ("status_code", "status_detail")
 
@@ -64,7 +64,7 @@ class Status(Struct):
 
 
 class StreamsGroupHeartbeatResponseTaskIds(Struct):
-    """What `StreamsGroupHeartbeatResponse.active_tasks` and `StreamsGroupHeartbeatResponse.standby_tasks` and `StreamsGroupHeartbeatResponse.warmup_tasks` hold."""
+    """Structure in `StreamsGroupHeartbeatResponse.active_tasks`, `StreamsGroupHeartbeatResponse.standby_tasks` and `StreamsGroupHeartbeatResponse.warmup_tasks`."""
 
     __slots__ = ("subtopology_id", "partitions")
 
@@ -80,7 +80,7 @@ class StreamsGroupHeartbeatResponseTaskIds(Struct):
 
 
 class StreamsGroupHeartbeatResponseEndpoint(Struct):
-    """What `EndpointToPartitions.user_endpoint` holds."""
+    """Structure in `EndpointToPartitions.user_endpoint`."""
 
     __slots__ = ("host", "port")
 
@@ -96,7 +96,7 @@ class StreamsGroupHeartbeatResponseEndpoint(Struct):
 
 
 class TopicPartition(Struct):
-    """What `EndpointToPartitions.active_partitions` and `EndpointToPartitions.standby_partitions` hold."""
+    """Structure in `EndpointToPartitions.active_partitions` and `EndpointToPartitions.standby_partitions`."""
 
     __slots__ = ("topic", "partitions")
 
@@ -112,7 +112,7 @@ class TopicPartition(Struct):
 
 
 class EndpointToPartitions(Struct):
-    """What `StreamsGroupHeartbeatResponse.partitions_by_user_endpoint` holds."""
+    """Structure in `StreamsGroupHeartbeatResponse.partitions_by_user_endpoint`."""
 
     __slots__ = ("user_endpoint", "active_partitions", "standby_partitions")
 
@@ -136,7 +136,7 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Response):
-    """The response of StreamsGroupHeartbeat (key 88). Versions 0 to 1."""
+    """StreamsGroupHeartbeat response (API key 88), versions 0 to 1."""
 
     __slots__ = (
         "throttle_time_ms",
@@ -239,7 +239,7 @@ class StreamsGroupHeartbeatResponse(Response):
 
 
 class KeyValue(Struct):
-    """What `TopicInfo.topic_configs` and `StreamsGroupHeartbeatRequest.client_tags` hold."""
+    """Structure in `TopicInfo.topic_configs` and `StreamsGroupHeartbeatRequest.client_tags`."""
 
     __slots__ = ("key", "value")
 
@@ -255,7 +255,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """What `Subtopology.state_changelog_topics` and `Subtopology.repartition_source_topics` hold."""
+    """Structure in `Subtopology.state_changelog_topics` and `Subtopology.repartition_source_topics`."""
 
     __slots__ = ("name", "partitions", "replication_factor", "topic_configs")
 
@@ -282,7 +282,7 @@ class TopicInfo(Struct):
 
 
 class CopartitionGroup(Struct):
-    """What `Subtopology.copartition_groups` holds."""
+    """Structure in `Subtopology.copartition_groups`."""
 
     __slots__ = ("source_topics", "source_topic_regex", "repartition_source_topics")
 
@@ -306,7 +306,7 @@ class CopartitionGroup(Struct):
 
 
 class Subtopology(Struct):
-    """What `Topology.subtopologies` holds."""
+    """Structure in `Topology.subtopologies`."""
 
     __slots__ = (
         "subtopology_id",
@@ -350,7 +350,7 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
-    """What `StreamsGroupHeartbeatRequest.topology` holds."""
+    """Structure in `StreamsGroupHeartbeatRequest.topology`."""
 
     __slots__ = ("epoch", "subtopologies")
 
@@ -366,7 +366,7 @@ class Topology(Struct):
 
 
 class StreamsGroupHeartbeatRequestTaskIds(Struct):
-    """What `StreamsGroupHeartbeatRequest.active_tasks` and `StreamsGroupHeartbeatRequest.standby_tasks` and `StreamsGroupHeartbeatRequest.warmup_tasks` hold."""
+    """Structure in `StreamsGroupHeartbeatRequest.active_tasks`, `StreamsGroupHeartbeatRequest.standby_tasks` and `StreamsGroupHeartbeatRequest.warmup_tasks`."""
 
     __slots__ = ("subtopology_id", "partitions")
 
@@ -382,7 +382,7 @@ class StreamsGroupHeartbeatRequestTaskIds(Struct):
 
 
 class StreamsGroupHeartbeatRequestEndpoint(Struct):
-    """What `StreamsGroupHeartbeatRequest.user_endpoint` holds."""
+    """Structure in `StreamsGroupHeartbeatRequest.user_endpoint`."""
 
     __slots__ = ("host", "port")
 
@@ -398,7 +398,7 @@ class StreamsGroupHeartbeatRequestEndpoint(Struct):
 
 
 class TaskOffset(Struct):
-    """What `StreamsGroupHeartbeatRequest.task_offsets` and `StreamsGroupHeartbeatRequest.task_end_offsets` hold."""
+    """Structure in `StreamsGroupHeartbeatRequest.task_offsets` and `StreamsGroupHeartbeatRequest.task_end_offsets`."""
 
     __slots__ = ("subtopology_id", "partition", "offset")
 
@@ -416,7 +416,7 @@ class TaskOffset(Struct):
 
 
 class StreamsGroupHeartbeatRequest(Request[StreamsGroupHeartbeatResponse]):
-    """A request of StreamsGroupHeartbeat (key 88). Versions 0 to 1."""
+    """StreamsGroupHeartbeat request (API key 88), versions 0 to 1."""
 
     __slots__ = (
         "group_id",

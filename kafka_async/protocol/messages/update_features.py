@@ -35,7 +35,7 @@ __all__ = [
 
 
 class UpdatableFeatureResult(Struct):
-    """What `UpdateFeaturesResponse.results` holds."""
+    """Structure in `UpdateFeaturesResponse.results`."""
 
     __slots__ = ("feature", "error_code", "error_message")
 
@@ -55,7 +55,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response):
-    """The response of UpdateFeatures (key 57). Versions 0 to 2."""
+    """UpdateFeatures response (API key 57), versions 0 to 2."""
 
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "results")
 
@@ -85,7 +85,7 @@ class UpdateFeaturesResponse(Response):
 
 
 class FeatureUpdateKey(Struct):
-    """What `UpdateFeaturesRequest.feature_updates` holds."""
+    """Structure in `UpdateFeaturesRequest.feature_updates`."""
 
     __slots__ = ("feature", "max_version_level", "allow_downgrade", "upgrade_type")
 
@@ -112,7 +112,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
-    """A request of UpdateFeatures (key 57). Versions 0 to 2."""
+    """UpdateFeatures request (API key 57), versions 0 to 2."""
 
     __slots__ = ("timeout_ms", "feature_updates", "validate_only")
 

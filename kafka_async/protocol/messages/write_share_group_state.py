@@ -40,7 +40,7 @@ __all__ = [
 
 
 class PartitionResult(Struct):
-    """What `WriteStateResult.partitions` holds."""
+    """Structure in `WriteStateResult.partitions`."""
 
     __slots__ = ("partition", "error_code", "error_message")
 
@@ -60,7 +60,7 @@ class PartitionResult(Struct):
 
 
 class WriteStateResult(Struct):
-    """What `WriteShareGroupStateResponse.results` holds."""
+    """Structure in `WriteShareGroupStateResponse.results`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -78,7 +78,7 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Response):
-    """The response of WriteShareGroupState (key 85). Versions 0 to 1."""
+    """WriteShareGroupState response (API key 85), versions 0 to 1."""
 
     __slots__ = ("results",)
 
@@ -95,7 +95,7 @@ class WriteShareGroupStateResponse(Response):
 
 
 class StateBatch(Struct):
-    """What `PartitionData.state_batches` holds."""
+    """Structure in `PartitionData.state_batches`."""
 
     __slots__ = ("first_offset", "last_offset", "delivery_state", "delivery_count")
 
@@ -122,7 +122,7 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
-    """What `WriteStateData.partitions` holds."""
+    """Structure in `WriteStateData.partitions`."""
 
     __slots__ = (
         "partition",
@@ -162,7 +162,7 @@ class PartitionData(Struct):
 
 
 class WriteStateData(Struct):
-    """What `WriteShareGroupStateRequest.topics` holds."""
+    """Structure in `WriteShareGroupStateRequest.topics`."""
 
     __slots__ = ("topic_id", "partitions")
 
@@ -180,7 +180,7 @@ class WriteStateData(Struct):
 
 
 class WriteShareGroupStateRequest(Request[WriteShareGroupStateResponse]):
-    """A request of WriteShareGroupState (key 85). Versions 0 to 1."""
+    """WriteShareGroupState request (API key 85), versions 0 to 1."""
 
     __slots__ = ("group_id", "topics")
 

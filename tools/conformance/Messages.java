@@ -1,11 +1,11 @@
-// Kafka's own classes as judges of single messages. A question is a number of cases, each an
-// operation, the name of a message, a version and what the operation needs; see judge.py,
-// which asks.
+// Reads and writes single messages with Kafka's classes. A query frame has several queries, each an
+// operation, the name of a message, a version and the operation's arguments; messages_java.py sends
+// them.
 //
-// Messages come as the JSON that Kafka's generated converters read. What those leave out stands
-// beside it: unknown tagged fields under "_unknownTaggedFields" of their structure, as [tag, bytes];
-// numbers and nulls that the JSON of no version has under "_aside"; and in what goes back the bytes of records,
-// of which the converters only tell the size.
+// Messages are the JSON of Kafka's generated converters, with three additions: unknown tagged fields
+// under "_unknownTaggedFields" of their structure, as [tag, bytes]; under "_setters" the numbers and
+// nulls that no version's JSON can represent; and, in results, the bytes of records, of which the
+// converters write only the size.
 
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.core.json.JsonReadFeature;
@@ -34,25 +34,25 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.protocol.types.RawTaggedField;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 
-public final class Judge {
+public final class Messages {
     private static final String PACKAGE = "org.apache.kafka.common.message.";
     private static final String UNKNOWN = "_unknownTaggedFields";
-    private static final String ASIDE = "_aside";
-    private static final int LONGEST = 1 << 28;
+    private static final String SETTERS = "_setters";
+    private static final int MAX_STRING_LENGTH = 1 << 28;
 
     private static final byte DONE = 0;
     private static final byte REFUSED = 1;
-    private static final byte BROKEN = 2;
+    private static final byte FAILED = 2;
 
     private static final JsonMapper JSON = mapper();
     private static final Map<String, Kind> KINDS = new HashMap<>();
     private static final Map<Class<?>, Map<String, Method>> GETTERS = new HashMap<>();
 
-    private Judge() {
+    private Messages() {
     }
 
     public static void main(String[] arguments) throws IOException {
-        Frames.serve(Judge::answer);
+        Frames.serve(Messages::handle);
     }
 
     private static JsonMapper mapper() {
@@ -61,63 +61,63 @@ public final class Judge {
             .disable(JsonWriteFeature.WRITE_NAN_AS_STRINGS)
             .build();
         made.getFactory().setStreamReadConstraints(
-            StreamReadConstraints.builder().maxStringLength(LONGEST).build());
+            StreamReadConstraints.builder().maxStringLength(MAX_STRING_LENGTH).build());
         return made;
     }
 
-    private static void answer(ByteBuffer question, DataOutputStream out) throws Exception {
-        while (question.hasRemaining()) {
-            byte operation = question.get();
-            Kind kind = kind(Frames.text(question));
-            short version = question.getShort();
+    private static void handle(ByteBuffer query, DataOutputStream out) throws Exception {
+        while (query.hasRemaining()) {
+            byte operation = query.get();
+            Kind kind = kind(Frames.text(query));
+            short version = query.getShort();
             switch (operation) {
                 case 'V' -> versions(kind, out);
-                case 'J' -> judge(kind, version, question, out);
-                case 'E' -> encode(kind, version, question, out);
+                case 'J' -> compare(kind, version, query, out);
+                case 'E' -> encode(kind, version, query, out);
                 default -> throw new IllegalArgumentException("no operation " + operation);
             }
         }
     }
 
-    /** JSON and their bytes: gives our bytes, whether theirs are an equal message, and its JSON. */
-    private static void judge(Kind kind, short version, ByteBuffer question, DataOutputStream out)
+    /** Compares a message, as JSON, with bytes of it: writes our bytes, equality, and their JSON. */
+    private static void compare(Kind kind, short version, ByteBuffer query, DataOutputStream out)
             throws Exception {
-        byte[] json = Frames.bytes(question);
-        byte[] theirs = Frames.bytes(question);
+        byte[] json = Frames.bytes(query);
+        byte[] theirs = Frames.bytes(query);
         byte[] ours;
         boolean same;
-        byte[] told;
-        String phase = "read the JSON";
+        byte[] decoded;
+        String step = "read the JSON";
         try {
             Message made = fromJson(kind, version, json);
-            phase = "encode";
+            step = "encode";
             ours = toBytes(made, version);
-            phase = "decode the other's bytes";
+            step = "decode the other side's bytes";
             Message read = fromBytes(kind, version, theirs);
             same = read.equals(made);
-            phase = "write the JSON";
-            told = JSON.writeValueAsBytes(toJson(kind, version, read));
+            step = "write the JSON";
+            decoded = JSON.writeValueAsBytes(toJson(kind, version, read));
         } catch (RuntimeException | StackOverflowError error) {
-            out.writeByte(BROKEN);
-            Frames.write(out, "could not " + phase + ": " + error);
+            out.writeByte(FAILED);
+            Frames.write(out, "could not " + step + ": " + error);
             return;
         }
         out.writeByte(DONE);
         Frames.write(out, ours);
         out.writeBoolean(same);
-        Frames.write(out, told);
+        Frames.write(out, decoded);
     }
 
-    /** A second version, and JSON in the first: gives our bytes in the second, or the refusal. */
-    private static void encode(Kind kind, short version, ByteBuffer question, DataOutputStream out)
+    /** Encodes a message, as JSON of one version, in another: writes the bytes or the error. */
+    private static void encode(Kind kind, short version, ByteBuffer query, DataOutputStream out)
             throws Exception {
-        short target = question.getShort();
-        byte[] json = Frames.bytes(question);
+        short target = query.getShort();
+        byte[] json = Frames.bytes(query);
         Message made;
         try {
             made = fromJson(kind, version, json);
         } catch (RuntimeException error) {
-            out.writeByte(BROKEN);
+            out.writeByte(FAILED);
             Frames.write(out, "could not read the JSON: " + error);
             return;
         }
@@ -132,8 +132,8 @@ public final class Judge {
     }
 
     /**
-     * Gives a message's lowest and highest version and its key, -1 for none; with a key also the
-     * highest released version, and for each version what headers go with it.
+     * Writes a message's lowest and highest version and its key, -1 for none; with a key also the
+     * highest released version, and the header versions of each version.
      */
     private static void versions(Kind kind, DataOutputStream out) throws IOException {
         ApiMessage made = (ApiMessage) kind.make();
@@ -158,7 +158,7 @@ public final class Judge {
         ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
         message.write(new ByteBufferAccessor(buffer), cache, version);
         if (buffer.hasRemaining()) {
-            throw new IllegalStateException("wrote less than the size it had said");
+            throw new IllegalStateException("wrote fewer bytes than size() has returned");
         }
         return buffer.array();
     }
@@ -178,59 +178,59 @@ public final class Judge {
     private static Message fromJson(Kind kind, short version, byte[] json) throws Exception {
         JsonNode node = JSON.readTree(json);
         Message made = (Message) call(kind.reader, null, node, version);
-        addRest(node, made);
+        applyAdditions(node, made);
         return made;
     }
 
     private static JsonNode toJson(Kind kind, short version, Message message) throws Exception {
         JsonNode node = (JsonNode) call(kind.writer, null, message, version, true);
-        complete(node, message);
+        addToJson(node, message);
         return node;
     }
 
-    /** Puts what stands beside the JSON into the structures. */
-    private static void addRest(JsonNode node, Message message) throws Exception {
+    /** Applies the additions to the JSON to the structures. */
+    private static void applyAdditions(JsonNode node, Message message) throws Exception {
         for (Map.Entry<String, JsonNode> each : node.properties()) {
             if (each.getKey().equals(UNKNOWN)) {
                 for (JsonNode pair : each.getValue()) {
                     message.unknownTaggedFields().add(
                         new RawTaggedField(pair.get(0).intValue(), pair.get(1).binaryValue()));
                 }
-            } else if (each.getKey().equals(ASIDE)) {
-                for (Map.Entry<String, JsonNode> aside : each.getValue().properties()) {
-                    set(message, aside.getKey(), aside.getValue());
+            } else if (each.getKey().equals(SETTERS)) {
+                for (Map.Entry<String, JsonNode> setter : each.getValue().properties()) {
+                    set(message, setter.getKey(), setter.getValue());
                 }
             } else {
-                addRestBelow(each.getValue(), message, each.getKey());
+                applyInnerAdditions(each.getValue(), message, each.getKey());
             }
         }
     }
 
-    private static void addRestBelow(JsonNode value, Message message, String name)
+    private static void applyInnerAdditions(JsonNode value, Message message, String name)
             throws Exception {
         if (value.isObject()) {
-            addRest(value, (Message) get(message, name));
+            applyAdditions(value, (Message) get(message, name));
         } else if (value.isArray() && value.size() > 0 && value.get(0).isObject()) {
             Iterator<?> structures = ((Collection<?>) get(message, name)).iterator();
             for (JsonNode element : value) {
-                addRest(element, (Message) structures.next());
+                applyAdditions(element, (Message) structures.next());
             }
         }
     }
 
-    /** Writes what the converters leave out beside the JSON: unknown tagged fields and records. */
-    private static void complete(JsonNode node, Message message) throws Exception {
+    /** Adds unknown tagged fields and the bytes of records to the JSON. */
+    private static void addToJson(JsonNode node, Message message) throws Exception {
         ObjectNode whole = (ObjectNode) node;
         List<String> names = new ArrayList<>();
         whole.fieldNames().forEachRemaining(names::add);
         for (String name : names) {
             JsonNode value = whole.get(name);
             if (value.isObject()) {
-                complete(value, (Message) get(message, name));
+                addToJson(value, (Message) get(message, name));
             } else if (value.isArray() && value.size() > 0 && value.get(0).isObject()) {
                 Iterator<?> structures = ((Collection<?>) get(message, name)).iterator();
                 for (JsonNode element : value) {
-                    complete(element, (Message) structures.next());
+                    addToJson(element, (Message) structures.next());
                 }
             } else if (value.isBinary() && get(message, name) instanceof MemoryRecords records) {
                 ByteBuffer buffer = records.buffer().duplicate();
@@ -250,7 +250,7 @@ public final class Judge {
 
     // -- classes ------------------------------------------------------------------------------
 
-    /** A class of messages and its converter. */
+    /** Class of messages with the methods of its converter. */
     private record Kind(Class<?> type, Method reader, Method writer) {
         Message make() {
             try {
@@ -275,7 +275,7 @@ public final class Judge {
         return found;
     }
 
-    /** Messages that have a key, and headers, are called FetchRequestData; others as they are. */
+    /** Finds a class: FetchRequestData for a message with a key or a header, else the name itself. */
     private static Class<?> type(String name) throws ClassNotFoundException {
         try {
             return Class.forName(PACKAGE + name + "Data");
@@ -295,7 +295,7 @@ public final class Judge {
         return call(getter, message);
     }
 
-    /** Sets a number or a null. */
+    /** Calls a setter with a number or null. */
     private static void set(Message message, String name, JsonNode value) throws Exception {
         String setter = "set" + name.substring(0, 1).toUpperCase(Locale.ROOT) + name.substring(1);
         for (Method method : message.getClass().getMethods()) {
@@ -307,7 +307,7 @@ public final class Judge {
         throw new NoSuchMethodException(message.getClass() + "." + setter);
     }
 
-    /** Calls a method, and throws what it throws. */
+    /** Calls a method; throws the method's own exception. */
     private static Object call(Method method, Object target, Object... arguments) throws Exception {
         try {
             return method.invoke(target, arguments);

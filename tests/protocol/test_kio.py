@@ -1,4 +1,4 @@
-"""kio, which shares no code with us, reads what we write as the same values and writes it alike."""
+"""kio, an independent implementation, decodes our messages to equal values and equal bytes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ KINDS: dict[str, LoadableEntityType] = {
     "": EntityType.data,
 }
 SAMPLES = 3
-"""Messages of every version that are compared."""
+"""Number of messages to compare per version."""
 
-# kio has no tagged fields that nobody knows either: messages here have none.
+# kio does not support unknown tagged fields, so the messages here have none.
 NEWER_THAN_KIO = {
     "AbortedTxn": 0,
     "ApiVersions": 5,
@@ -43,24 +43,24 @@ NEWER_THAN_KIO = {
     "TxnOffsetCommit": 6,
     "UnregisterController": 0,
 }
-"""The first version that kio does not know, by API: it was made from an older Kafka."""
+"""First version that kio does not support, by API: it was generated from an older Kafka."""
 
 
 @pytest.mark.parametrize("message", all_classes(), ids=label)
-def test_kio_agrees(message: type[Message], seeded: int) -> None:
-    judged = [version for version in versions(message) if agrees(message, version, seeded)]
+def test_kio_decodes_and_encodes_equal_messages(message: type[Message], seeded: int) -> None:
+    compared = [version for version in versions(message) if agrees(message, version, seeded)]
     newest = NEWER_THAN_KIO.get(message.__name__.removesuffix("Request").removesuffix("Response"))
     known = [version for version in versions(message) if newest is None or version < newest]
-    assert judged == known
+    assert compared == known
 
 
-def test_kio_knows_nearly_every_version() -> None:
+def test_kio_supports_nearly_all_versions() -> None:
     assert sum(1 for message, version in all_versions() if schema_of(message, version)) == 625
     assert len(all_versions()) == 640
 
 
 def agrees(message: type[Message], version: int, seed: int) -> bool:
-    """Compare messages of one version; False if kio does not know it."""
+    """Compare messages of one version; return False if kio does not support it."""
     schema = schema_of(message, version)
     if schema is None:
         return False
@@ -77,7 +77,7 @@ def agrees(message: type[Message], version: int, seed: int) -> bool:
 
 
 def schema_of(message: type[Message], version: int) -> Any:
-    """kio's class for a version of a message; None if it has none."""
+    """Return kio's class of a message in a version, None if there is none."""
     (word,) = re.findall(r"Request$|Response$|Header$|$", message.__name__)[:1]
     try:
         return load_entity_schema(message.__module__.rpartition(".")[2], version, KINDS[word])
@@ -86,9 +86,10 @@ def schema_of(message: type[Message], version: int) -> Any:
 
 
 def same(ours: Any, theirs: Any, version: int) -> None:
-    """Compare a value with kio's, which has types of its own for times and codes."""
+    """Compare a value with kio's, which has different types for times and error codes."""
     if isinstance(ours, Struct):
-        # By place, not by name: kio says `type_` and `throttle_time`, and Kafka has renamed some.
+        # By position and not by name: kio has other names (`type_`, `throttle_time`), and Kafka has
+        # renamed some fields.
         fields = [field for field in ours.SPEC.fields if field.versions.contains(version)]
         for field, other in zip(fields, dataclasses.fields(theirs), strict=True):
             same(getattr(ours, field.name), getattr(theirs, other.name), version)

@@ -1,6 +1,6 @@
-"""The processes that a benchmark starts: none of them outlives what it was started for.
+"""Runs the processes of a benchmark, and ends them with it.
 
-Each leads a group of its own, so that what it starts itself ends with it.
+Each process leads a process group, so that its child processes end with it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _running: set[subprocess.Popen[str]] = set()
 
 
 class TimeLimitError(RuntimeError):
-    """A process was ended because it took too long."""
+    """A process was stopped at its time limit."""
 
 
 def run(
     command: list[str], time_limit: float, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """Exit code, output and complaints of a program.
+    """Run a program; return its exit code, its output and its error output.
 
     Raises:
-        TimeLimitError: it took longer than `time_limit` seconds, and was ended.
+        TimeLimitError: the program took longer than `time_limit` seconds, and was stopped.
     """
     with _process(command, environment) as process:
         try:
-            printed, complaint = process.communicate(timeout=time_limit)
+            output, errors = process.communicate(timeout=time_limit)
         except subprocess.TimeoutExpired:
             raise TimeLimitError(f"it took longer than {time_limit:.0f} s") from None
-    return process.returncode, printed, complaint
+    return process.returncode, output, errors
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def _process(
             process.communicate()
 
 
-def end_all() -> None:
-    """End those that run; whoever waits for one of them sees that it failed."""
+def kill_all() -> None:
+    """Kill all running processes; the callers of `run` get their exit codes."""
     for process in list(_running):
         _kill(process)
 
@@ -77,13 +77,13 @@ def _kill(process: subprocess.Popen[str]) -> None:
         pass
 
 
-def end_in_order() -> None:
-    """From now on the first signal that asks this process to end is a KeyboardInterrupt.
+def interrupt_on_signals() -> None:
+    """Install signal handlers: the first signal to end this process raises KeyboardInterrupt.
 
-    Those after it are ignored: what is under way then ends the broker and the clients.
+    Further signals are ignored, so that they do not interrupt the clean-up of broker and clients.
     """
 
-    def end(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -94,4 +94,4 @@ def end_in_order() -> None:
         if signal.getsignal(each) is not signal.SIG_IGN or each is signal.SIGTERM
     ]
     for each in signals:
-        signal.signal(each, end)
+        signal.signal(each, interrupt)

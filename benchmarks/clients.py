@@ -1,7 +1,7 @@
-"""Who takes part: every client, how its process is started, and how fast it is about.
+"""The table of clients: how each is started, and its approximate speed.
 
-The speeds only choose how many records a run takes, so that each lasts about a second on the
-project's machine. They need not be right: a rate is the same for a second as for a minute.
+The speeds determine the number of records of a run, so that each run takes about a second. They
+need not be exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _package(name: str) -> Callable[[], str]:
-    """A check for an installed package; raises with what is missing."""
+    """Return a function that returns the version of a package, or raises if it is missing."""
 
     def version() -> str:
         try:
@@ -49,7 +49,7 @@ def _nothing() -> str:
 
 
 def _compile_java() -> None:
-    """Fetch the tools and compile the programs, which would take longer than a run may."""
+    """Download the tools and compile the programs before the first run, because it takes long."""
     from benchmarks.peers import java_peer
     from tools.conformance.java import JavaError
 
@@ -61,12 +61,12 @@ def _compile_java() -> None:
 
 @cache
 def _interpreters() -> dict[str, str]:
-    """Return an interpreter of each version of Python, this process's own among them."""
+    """Return an interpreter of each Python version, including that of this process."""
     return {**pythons.find_pythons(), THIS_PYTHON: sys.executable}
 
 
 def _python(version: str) -> Callable[[], str]:
-    """Return a check for a version of Python; it raises if the machine has none."""
+    """Return a function that raises if a Python version is not installed."""
 
     def check() -> str:
         if version not in _interpreters():
@@ -77,10 +77,10 @@ def _python(version: str) -> Callable[[], str]:
 
 
 def _environment(version: str) -> Callable[[], None]:
-    """Return what makes or renews the environment of a version of Python."""
+    """Return a function that makes or updates the environment of a Python version."""
 
     def make() -> None:
-        if version == THIS_PYTHON or _made(version) is not None:
+        if version == THIS_PYTHON or _environment_of(version) is not None:
             return
         raise BackendUnavailableError(f"the environment of Python {version} could not be made")
 
@@ -88,23 +88,26 @@ def _environment(version: str) -> Callable[[], None]:
 
 
 @cache
-def _made(version: str) -> Path | None:
+def _environment_of(version: str) -> Path | None:
     return pythons.make_environment(version, _interpreters()[version])
 
 
-def _prepared() -> None:
-    """Nothing is to be done before the first run."""
+def _prepare_nothing() -> None:
+    """Do nothing: most clients need no preparation."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A client: `module` is run with a task, `requires` says its version or raises what is missing.
+    """Client of the benchmark.
 
-    `prepare` makes what its runs need, once, and raises what is missing too. `speeds` are thousands
-    of records a second of 100 bytes, by way. `counts_only` is for tools that choose what they send,
-    measure a part of it, and tell how many records they read but not what was in them. `around` is
-    how many seconds a run takes about what is timed: the process, the topic, what is checked.
-    `python` is the version of Python that runs it, if that is part of what is compared.
+    Attributes:
+        module: the module that runs a task.
+        requires: returns the client's version, or raises BackendUnavailableError if it is missing.
+        speeds: thousands of records of 100 bytes per second, by call.
+        counts_only: the tool chooses the values itself and reports only numbers of records.
+        prepare: called once before the first run; may raise BackendUnavailableError too.
+        around: seconds of a run that are not timed: the process, the topic and the check.
+        python: the Python version that runs the client, if the benchmark compares versions.
     """
 
     name: str
@@ -114,19 +117,19 @@ class Peer:
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     counts_only: bool = False
-    prepare: Callable[[], None] = _prepared
+    prepare: Callable[[], None] = _prepare_nothing
     around: float = 0.3
     python: str = ""
 
     @property
     def interpreter(self) -> str:
-        """The Python that runs it."""
+        """Path of the Python interpreter that runs the client."""
         if self.python in ("", THIS_PYTHON):
             return sys.executable
         return str(pythons.ROOT / f".venv-{self.python}" / "bin" / "python")
 
     def missing(self) -> str | None:
-        """Why it can't take part, or None if it can."""
+        """Return the reason why the client cannot run, else None."""
         try:
             self.requires()
         except BackendUnavailableError as error:
@@ -137,12 +140,12 @@ class Peer:
 
 
 def on_python(peer: str, version: str) -> str:
-    """Return the name of a peer that runs on that version of Python."""
+    """Return the name of a peer that runs on a Python version."""
     return f"{peer}-{version}"
 
 
 PYTHONS: Final = ("3.11", "3.12", "3.13")
-"""The versions of Python that `--pythons` compares."""
+"""Python versions that `--pythons` compares."""
 THIS_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 OURS = "kafka_async"
 PLAIN = "kafka_async_python"
@@ -217,7 +220,7 @@ _ON_PYTHONS: Final = (OURS, "confluent", "confluent_asyncio")
 
 
 def _on(version: str) -> list[Peer]:
-    """Return the clients that `--pythons` compares, on a version of Python."""
+    """Return the clients of `--pythons` on a Python version."""
     return [
         replace(
             peer,

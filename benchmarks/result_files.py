@@ -1,4 +1,4 @@
-"""The results as JSON, as a page of tables, and as a picture."""
+"""Writes the results as JSON, as a page of tables and as a chart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import chart, machine
 from benchmarks.cases import ALL_CASES
-from benchmarks.contenders import PEERS
+from benchmarks.clients import PEERS
 from benchmarks.expectations import Achievement, achievements, fire_and_forget
-from benchmarks.outcomes import Outcome, of_specials, outcomes, summary
+from benchmarks.outcomes import Outcome, outcomes, special_outcomes, summary
 from benchmarks.report import Row, rows
 from benchmarks.targets import (
     DEFAULT_TARGETS,
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.report import Spread
-    from benchmarks.rounds import Ledger
+    from benchmarks.rounds import RunLog
 
 
-ENOUGH: Final = {"p50": 1, "p99": 100, "p99.9": 1_000}
-"""Operations of a round, below which a percentile is that of one or two of them."""
+MIN_OPERATIONS: Final = {"p50": 1, "p99": 100, "p99.9": 1_000}
+"""Minimum operations per round for a percentile to depend on more than one or two."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that there is to say: `absent` peers and `failed` runs are by name, with the reason."""
+    """Results of a benchmark; `absent` and `failed` are reasons by name of peer or run."""
 
     context: Mapping[str, str]
     tuned: bool
@@ -47,77 +47,80 @@ class Results:
     failed: Mapping[str, str]
 
 
-def results(
-    ledger: Ledger,
+def collect(
+    run_log: RunLog,
     absent: Mapping[str, str],
     *,
     tuned: bool,
     pythons: bool = False,
-    wanted: Collection[str] | None = None,
+    selected: Collection[str] | None = None,
 ) -> Results:
-    """What the runs in the ledger come to.
+    """Collect the results of a run log.
 
     Args:
-        ledger: the runs.
-        absent: the clients that could not take part, and why.
-        tuned: whether they were tuned, which decides what the targets are.
-        pythons: whether several versions of Python stand beside each other.
-        wanted: the cases that were asked for, if not all of them were.
+        run_log: the runs.
+        absent: the reasons of clients that could not run, by title.
+        tuned: the clients were tuned, which determines the targets.
+        pythons: the run compares Python versions.
+        selected: the selected cases, None for all.
     """
-    found = rows(ledger.runs)
+    found = rows(run_log.runs)
     failed = {
         f"{PEERS[run.peer].title} {run.way} in {ALL_CASES[run.case].title}": run.error
-        for run in ledger.runs
+        for run in run_log.runs
         if run.error is not None
     }
-    failed |= {name: one["error"] for name, one in ledger.specials.items() if "error" in one}
-    specials = {name: one for name, one in ledger.specials.items() if "error" not in one}
+    failed |= {name: one["error"] for name, one in run_log.specials.items() if "error" in one}
+    specials = {name: one for name, one in run_log.specials.items() if "error" not in one}
     measured = {row.case for row in found}
     if pythons:
-        reached = outcomes(PYTHON_TARGETS, found, wanted)
+        reached = outcomes(PYTHON_TARGETS, found, selected)
     elif tuned:
-        reached = [*outcomes(TARGETS, found, wanted), *of_specials(ledger.specials, wanted)]
+        reached = [
+            *outcomes(TARGETS, found, selected),
+            *special_outcomes(run_log.specials, selected),
+        ]
     else:
-        reached = outcomes(DEFAULT_TARGETS, found, wanted)
+        reached = outcomes(DEFAULT_TARGETS, found, selected)
         reached += outcomes(comparisons(tuned=False), found, measured)
     expected: list[Achievement] = []
-    if wanted is None and not pythons:
+    if selected is None and not pythons:
         expected = achievements(found, specials) if tuned else fire_and_forget(found)
-    return Results(ledger.context, tuned, found, reached, expected, specials, absent, failed)
+    return Results(run_log.context, tuned, found, reached, expected, specials, absent, failed)
 
 
-def write(everything: Results, name: str, directory: Path) -> None:
-    """NAME.json, NAME.md and, where there is something to draw, NAME.png."""
+def write(report: Results, name: str, directory: Path) -> None:
+    """Write NAME.json, NAME.md and, unless there is nothing to draw, NAME.png."""
     directory.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(everything), indent=1) + "\n"
+    text = json.dumps(asdict(report), indent=1) + "\n"
     (directory / f"{name}.json").write_text(text, "utf-8")
-    (directory / f"{name}.md").write_text(markdown(everything), "utf-8")
-    if everything.rows:
-        chart.draw(everything.rows, machine.sentence(everything.context), directory / f"{name}.png")
+    (directory / f"{name}.md").write_text(markdown(report), "utf-8")
+    if report.rows:
+        chart.draw(report.rows, machine.sentence(report.context), directory / f"{name}.png")
 
 
-def markdown(everything: Results) -> str:
-    """The whole page."""
-    options = "tuned as its documentation allows" if everything.tuned else "at its defaults"
-    rounds = max((row.rounds for row in everything.rows), default=0)
+def markdown(report: Results) -> str:
+    """Return the page."""
+    options = "tuned as its documentation allows" if report.tuned else "at its defaults"
+    rounds = max((row.rounds for row in report.rows), default=0)
     parts = [
         f"Every client {options}, acks=all; {rounds} round{'s' * (rounds != 1)} at most. "
-        f"{machine.sentence(everything.context)}\n"
+        f"{machine.sentence(report.context)}\n"
     ]
-    if everything.absent:
-        parts.append(_list("Not measured, because missing", everything.absent))
-    if everything.failed:
-        parts.append(_list("Failed", everything.failed))
-    parts += _reached(everything.outcomes, tuned=everything.tuned)
-    if everything.achievements:
-        parts.append("### Expected on a quiet machine\n\n" + _expected(everything.achievements))
+    if report.absent:
+        parts.append(_list("Not measured, because missing", report.absent))
+    if report.failed:
+        parts.append(_list("Failed", report.failed))
+    parts += _outcome_tables(report.outcomes, tuned=report.tuned)
+    if report.achievements:
+        parts.append("### Expected on a quiet machine\n\n" + _expected(report.achievements))
     parts += [
         f"### {ALL_CASES[case].title[0].upper()}{ALL_CASES[case].title[1:]}\n\n" + _case(mine)
-        for case, mine in _by_case(everything.rows).items()
+        for case, mine in _by_case(report.rows).items()
     ]
-    parts += [_special(result) for result in everything.specials.values()]
-    if everything.rows:
-        parts.append(f"### The options of each client\n\n{_settings(everything.rows)}")
+    parts += [_special(result) for result in report.specials.values()]
+    if report.rows:
+        parts.append(f"### The options of each client\n\n{_settings(report.rows)}")
     return "\n".join(parts)
 
 
@@ -127,13 +130,13 @@ def _list(title: str, reasons: Mapping[str, str]) -> str:
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]], *, words: int) -> str:
-    """A table whose first `words` columns are words, the rest figures."""
+    """Return a table whose first `words` columns are text, and the others figures."""
     rule = ["---"] * words + ["---:"] * (len(heads) - words)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, rule, *lines])
 
 
 def _reasons(mine: Sequence[Outcome]) -> list[str]:
-    """The reasons for which ours is behind, or that none is stated."""
+    """Return the stated reasons why our client is behind."""
     behind = {
         one.what: REASONS.get(one.case, "no reason is stated")
         for one in mine
@@ -142,8 +145,8 @@ def _reasons(mine: Sequence[Outcome]) -> list[str]:
     return [_list("Behind, because", behind)] if behind else []
 
 
-def _reached(outcomes: Sequence[Outcome], *, tuned: bool) -> list[str]:
-    """A table a group of targets; how many are met above those that are targets."""
+def _outcome_tables(outcomes: Sequence[Outcome], *, tuned: bool) -> list[str]:
+    """Return a table for each group of targets, with the numbers of those that are met."""
     parts: list[str] = []
     for group in Group:
         mine = [one for one in outcomes if one.group == group.value]
@@ -226,8 +229,8 @@ def _latencies(mine: Sequence[Row]) -> str:
 
 
 def _latency(row: Row, name: str) -> str:
-    """A percentile, where a round has operations enough to have one."""
-    return f"{row.latency[name].median:,.0f}" if row.records >= ENOUGH[name] else "-"
+    """Return a percentile if a round has enough operations for it."""
+    return f"{row.latency[name].median:,.0f}" if row.records >= MIN_OPERATIONS[name] else "-"
 
 
 def _cpu(row: Row) -> str:
@@ -244,7 +247,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _special(result: Mapping[str, Any]) -> str:
-    """A case of a shape of its own: its rows say what they are."""
+    """Return the table of a special case."""
     heads = ["client", "what", "median", "lowest - highest", "ratio"]
     lines = [
         [
@@ -261,7 +264,7 @@ def _special(result: Mapping[str, Any]) -> str:
 
 
 def _settings(all_rows: Sequence[Row]) -> str:
-    """Each client's options once, with the cases that ran with them."""
+    """Return the list of each client's options, with the cases that used them."""
     seen: dict[tuple[str, str], list[str]] = {}
     for row in all_rows:
         options = ", ".join(f"{key}={value}" for key, value in row.settings.items()) or "none"
