@@ -1,7 +1,7 @@
-"""An embedded cluster in memory, clients of it, and the requests that its brokers received.
+"""An embedded cluster in memory, its clients, and the requests that its brokers received.
 
-It is the double for every test of a client whose subject a broker can show. With a test marked
-`virtual_clock`, `await settle()` lets everything run that does not wait for time.
+The default double for client tests. In a test marked `virtual_clock`, `await settle()` runs all
+callbacks and tasks that are ready.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from kafka_async.kernel import Record
     from kafka_async.records.batch import BatchView
 
-assert ConsumerRuntime  # loaded here, not while a test watches its event loop
+assert ConsumerRuntime  # loads it before a test measures its event loop
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 class Received(NamedTuple):
-    """A request that a broker began to handle; `time` is the event loop's, in seconds."""
+    """Records a request that a broker has received; `time` is the event loop's, in seconds."""
 
     time: float
     broker: int
@@ -43,11 +43,11 @@ class Received(NamedTuple):
 
 
 class PartitionedNetwork(MemoryNetwork):
-    """A network in memory that counts connection attempts and can refuse them.
+    """Counts connection attempts in a network in memory, and can refuse them.
 
     Attributes:
         attempts: Connection attempts by port, refused ones too.
-        refused: Ports that refuse connections, for clients only: brokers know nothing of it.
+        refused: Ports that refuse connections of clients.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class PartitionedNetwork(MemoryNetwork):
 
 
 class InMemory:
-    """Runs `cluster` while its `async with` block is open.
+    """Runs `cluster` within an `async with` block.
 
     Args:
         brokers: The number of brokers; their ids are 1, 2, ...
@@ -102,10 +102,10 @@ class InMemory:
     def _note(self, context: Any, request: Any) -> bool:
         now = asyncio.get_running_loop().time()
         self.received.append(Received(now, context.broker.id, context.version, request))
-        return False  # the rule that calls this has no effect on the request
+        return False  # the rule only records the request
 
     def client(self, *brokers: int, **options: Any) -> Client:
-        """Return a client that was not started; these brokers are its servers (none: all)."""
+        """Return a client that was not started; the default bootstrap servers are all brokers."""
         chosen = [self.address(broker) for broker in brokers or self.cluster.brokers]
         return Client(chosen, dialer=self.network, **options)
 
@@ -137,7 +137,7 @@ class InMemory:
         )
 
     async def cut_off(self, broker: int) -> None:
-        """Make a broker unreachable for clients; it stays the leader and coordinator it is."""
+        """Make a broker unreachable for clients; it remains leader and coordinator."""
         self.network.refused.add(self.cluster.brokers[broker].port)
         await self.cluster.disconnect(broker)
 
@@ -180,18 +180,18 @@ def batches_of(log: PartitionLog) -> list[BatchView]:
     """Return the batches of records in a log; no transaction markers."""
     found: list[BatchView] = []
     offset = log.start_offset
-    while offset < log.end_offset:  # a read ends with its segment
+    while offset < log.end_offset:  # a read returns one segment at most
         found += iter_batches(log.read(offset, log.size).records)
         offset = found[-1].last_offset + 1
     return [batch for batch in found if not batch.is_control]
 
 
 async def settle() -> None:
-    """Let everything run that waits for nothing: virtual time moves on by a millisecond."""
+    """Run all ready callbacks and tasks; virtual time advances by a millisecond."""
     await asyncio.sleep(0.001)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop run until a condition holds; fails after a day of virtual time."""
+    """Run the event loop until a condition holds; fail after a day of virtual time."""
     while not condition():  # noqa: ASYNC110  # virtual time costs nothing
         await asyncio.sleep(0.001)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """Names that the values of a run have in its record."""
+    """Maps values of a run to their names in the record."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}

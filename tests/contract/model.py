@@ -8,24 +8,24 @@ from typing import Any, Final, TypeAlias
 
 Fields: TypeAlias = dict[str, Any]
 
-HERE: Final = 1
-"""The broker that leads every topic and coordinates every group of a scenario, unless told."""
+MAIN_BROKER: Final = 1
+"""The default leader of topics and coordinator of groups."""
 BROKERS: Final = 3
 
 
 @dataclass(frozen=True)
 class Name:
-    """Name of a topic, group or transactional id that no other scenario uses.
+    """Stands for the name of a topic, group or transactional id of this scenario only.
 
     Attributes:
         kind: `topic`, `group` or `txn`.
         key: the scenario's own name for it.
-        away: another broker than `HERE` coordinates it.
+        away: True if a broker other than `MAIN_BROKER` coordinates it.
     """
 
     kind: str
     key: str
-    away: bool = False
+    on_other_broker: bool = False
 
 
 def topic(key: str = "t") -> Name:
@@ -33,26 +33,26 @@ def topic(key: str = "t") -> Name:
     return Name("topic", key)
 
 
-def group(key: str = "g", *, away: bool = False) -> Name:
+def group(key: str = "g", *, on_other_broker: bool = False) -> Name:
     """Return the placeholder of a group's id."""
-    return Name("group", key, away)
+    return Name("group", key, on_other_broker)
 
 
-def txn(key: str = "x", *, away: bool = False) -> Name:
+def txn(key: str = "x", *, on_other_broker: bool = False) -> Name:
     """Return the placeholder of a transactional id."""
-    return Name("txn", key, away)
+    return Name("txn", key, on_other_broker)
 
 
 @dataclass(frozen=True)
 class TopicId:
-    """Id of a topic that the scenario created."""
+    """Stands for the id of a topic of the scenario."""
 
     key: str = "t"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A value of an earlier response: the step's label, then attributes and indexes."""
+    """Stands for a value of an earlier response: the step's label, then attributes and indexes."""
 
     label: str
     path: tuple[str | int, ...]
@@ -66,7 +66,7 @@ def reply(label: str, *path: str | int, plus: int = 0) -> Reply:
 
 @dataclass(frozen=True)
 class Batch:
-    """Bytes of a record batch.
+    """Stands for the bytes of a record batch.
 
     Attributes:
         timestamp: milliseconds since the epoch; None is the time of the run.
@@ -87,30 +87,30 @@ class Batch:
 
 @dataclass(frozen=True)
 class Joined:
-    """Concatenation of byte values."""
+    """Stands for a concatenation of byte values."""
 
     parts: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """A consumer's metadata, subscribed to a topic of the scenario."""
+    """Stands for a consumer's metadata, subscribed to a topic of the scenario."""
 
     key: str = "t"
 
 
 @dataclass(frozen=True)
-class Ask:
-    """One request, and how its response is waited for.
+class SendRequest:
+    """Sends a request.
 
     Attributes:
         api: name of the API.
         version: version of the request.
         fields: fields of the request; placeholders are resolved before sending.
-        label: name by which `reply` and `Take` refer to it.
+        label: name by which `reply` and `AwaitResponse` refer to it.
         broker: id of the broker that gets it.
         connection: connections are opened per broker and name.
-        later: do not wait; a `Take` step or the scenario's end does.
+        later: do not wait for the response; an `AwaitResponse` step or the scenario's end does.
         retry: error codes after which the request is sent again.
         until: send the request again until it gets this error code.
         passing: send the request again while its response contains this text.
@@ -126,7 +126,7 @@ class Ask:
     version: int
     fields: Fields = field(default_factory=dict[str, Any])
     label: str = ""
-    broker: int = HERE
+    broker: int = MAIN_BROKER
     connection: str = ""
     later: bool = False
     retry: tuple[int, ...] = ()
@@ -141,29 +141,29 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Take:
-    """Wait for the response of a request that was sent with `later`."""
+class AwaitResponse:
+    """Waits for the response to a request sent with `later`."""
 
     label: str
 
 
 @dataclass(frozen=True)
-class Drop:
-    """Close a connection."""
+class CloseConnection:
+    """Closes a connection."""
 
     connection: str
-    broker: int = HERE
+    broker: int = MAIN_BROKER
 
 
-Step: TypeAlias = Ask | Take | Drop
+Step: TypeAlias = SendRequest | AwaitResponse | CloseConnection
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Steps that run in order with topics and names that no other scenario has.
+    """Holds steps that run in order, with topics and names that no other scenario has.
 
-    `topics` maps keys to settings: `partitions` (default 1), `leader` (default `HERE`), `replicas`,
-    `configs`.
+    `topics` maps keys to settings: `partitions` (default 1), `leader` (default `MAIN_BROKER`),
+    `replicas`, `configs`.
     """
 
     name: str
@@ -171,9 +171,9 @@ class Scenario:
     topics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
     @property
-    def requests(self) -> list[Ask]:
+    def requests(self) -> list[SendRequest]:
         """The requests that count as cases."""
-        return [step for step in self.steps if isinstance(step, Ask) and not step.setup]
+        return [step for step in self.steps if isinstance(step, SendRequest) and not step.setup]
 
 
 TOPIC: Final[Mapping[str, Mapping[str, Any]]] = {"t": {}}

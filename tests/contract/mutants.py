@@ -3,9 +3,9 @@
 python -m tests.contract.mutants                    all mutants, with the scenarios that reach them
 python -m tests.contract.mutants --sample 40 --seed 7
 
-A mutant is one place in kafka_async/embedded where an error code is named or an error is raised,
-with another code in it. A mutant that no scenario kills has to be in `ELSEWHERE`, with the unit
-test that kills it, or in `UNREACHABLE`, with the reason.
+A mutant is one place in kafka_async/embedded with an error code or a raised error, replaced by
+another one. A mutant that no scenario kills must be in `KILLED_BY_UNIT_TEST`, with the unit test
+that kills it, or in `UNREACHABLE`, with the reason.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = ROOT / "kafka_async" / "embedded"
-OTHER: Final = "STALE_BROKER_EPOCH"
+REPLACEMENT_CODE: Final = "STALE_BROKER_EPOCH"
 """The code that replaces others; the embedded cluster never returns it."""
-OTHER_ERROR: Final = "StaleBrokerEpochError"
-LEFT_OUT: Final = ("faults.py", "error_responses.py", "response_shape.py", "__main__.py")
-"""Modules that name codes, but send none of them as a response themselves."""
+REPLACEMENT_ERROR: Final = "StaleBrokerEpochError"
+EXCLUDED_MODULES: Final = ("faults.py", "error_responses.py", "response_shape.py", "__main__.py")
+"""Modules with error codes that they do not send in responses."""
 ENVIRONMENT: Final = "KAFKA_ASYNC_MUTANT"
-CHANGED: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
+RELOADED_MODULES: Final = ("kafka_async.embedded", "kafka_async.testing", "tests.contract.")
 """Modules that a fork imports anew."""
-SECONDS: Final = 60
-"""After which a mutant counts as killed: it hangs."""
+MUTANT_TIMEOUT: Final = 60
+"""Seconds after which a mutant counts as killed."""
 
 _DELETED: Final = "test_classic_group.py::test_deleted_group_rejects_requests"
 _MEMBERLESS: Final = "test_classic_group.py::test_empty_group_rejects_members"
@@ -50,7 +50,7 @@ _PENDING: Final = "test_transaction_apis.py::test_end_txn_while_markers_are_pend
 _LOADING: Final = "test_group_apis.py::test_rejects_requests_while_group_loads"
 _ENDING: Final = "test_transaction_apis.py::test_late_v1_write_to_ending_transaction_is_retriable"
 
-ELSEWHERE: Final[dict[str, str]] = {
+KILLED_BY_UNIT_TEST: Final[dict[str, str]] = {
     "cluster.py::EmbeddedCluster.move_leader.move::raise UnknownTopicOrPartitionError": (
         "test_cluster.py::test_move_leader_elects_requested_broker"
     ),
@@ -131,10 +131,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "transactions/transaction_state.py::::ErrorCode.INVALID_TXN_STATE #4": _PENDING,
     "transactions/transaction_state.py::::ErrorCode.CONCURRENT_TRANSACTIONS #5": _PENDING,
 }
-"""Mutants that only brokers which stop, or unusual settings, can show.
-
-The value is the test below tests/embedded that kills it; the run proves that it does.
-"""
+"""Mutants that the scenarios cannot reach, with the test in tests/embedded that kills them."""
 
 UNREACHABLE: Final[dict[str, str]] = {
     "groups/classic_group_state.py::::ErrorCode.UNKNOWN_MEMBER_ID": (
@@ -144,12 +141,12 @@ UNREACHABLE: Final[dict[str, str]] = {
         "a broker that responds is alive, and then every key has a coordinator"
     ),
 }
-"""Mutants that no request can show, with the reason."""
+"""Mutants that no request can reach, with the reason."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One place: the module, the line and column of the expression, and a name that lasts."""
+    """Identifies a place: module, line and column of the expression, and a stable name."""
 
     module: str
     line: int
@@ -223,13 +220,13 @@ class _Changer(ast.NodeTransformer):
         self.generic_visit(node)
         here = (node.lineno, node.col_offset) == self._place
         if here and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode":
-            return ast.copy_location(ast.Attribute(node.value, OTHER, node.ctx), node)
+            return ast.copy_location(ast.Attribute(node.value, REPLACEMENT_CODE, node.ctx), node)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if (node.lineno, node.col_offset) == self._place and node.id.endswith("Error"):
             errors = ast.parse(
-                f"__import__('kafka_async.errors').errors.{OTHER_ERROR}", mode="eval"
+                f"__import__('kafka_async.errors').errors.{REPLACEMENT_ERROR}", mode="eval"
             )
             for inner in ast.walk(errors):
                 ast.copy_location(inner, node)
@@ -291,7 +288,7 @@ def mutants() -> list[Mutant]:
     found: list[Mutant] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         module = str(path.relative_to(PACKAGE))
-        if module not in LEFT_OUT:
+        if module not in EXCLUDED_MODULES:
             finder = _Finder(module)
             finder.visit(ast.parse(path.read_text()))
             found += finder.found
@@ -301,7 +298,7 @@ def mutants() -> list[Mutant]:
 # -- the scenarios that reach a line --------------------------------------------------------------
 
 
-def reached() -> dict[str, list[str]]:
+def scenarios_by_line() -> dict[str, list[str]]:
     """Return the scenarios by the lines of the embedded cluster that they run."""
     from kafka_async.testing import run_virtual
     from tests.contract.compare import run_embedded
@@ -346,7 +343,7 @@ def _lines(mutant: Mutant) -> Iterator[str]:
 # -- one mutant -----------------------------------------------------------------------------------
 
 
-def judge(spot: str, names: Sequence[str]) -> int:
+def run_mutant(spot: str, names: Sequence[str]) -> int:
     """Run scenarios with a mutant in this process; 1 if a response differs from the record."""
     install(spot)
     from kafka_async.testing import run_virtual
@@ -371,19 +368,19 @@ def survives(mutant: Mutant, names: Sequence[str]) -> bool:
     if child == 0:
         status = 1
         try:
-            signal.alarm(SECONDS)
+            signal.alarm(MUTANT_TIMEOUT)
             devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, 1)
             os.dup2(devnull, 2)
-            for name in [it for it in sys.modules if it.startswith(CHANGED)]:
+            for name in [it for it in sys.modules if it.startswith(RELOADED_MODULES)]:
                 del sys.modules[name]
-            status = judge(mutant.spot, names)
+            status = run_mutant(mutant.spot, names)
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def killed_elsewhere(mutant: Mutant, test: str) -> bool:
+def killed_by_unit_test(mutant: Mutant, test: str) -> bool:
     """Run a unit test with a mutant; returns whether it fails."""
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "tests.contract.mutant_plugin"]
     command = [sys.executable, "-m", "pytest", *options, f"tests/embedded/{test}"]
@@ -394,7 +391,7 @@ def killed_elsewhere(mutant: Mutant, test: str) -> bool:
 
 def check(chosen: Sequence[Mutant]) -> list[str]:
     """Return the names of mutants that survive though they should not."""
-    lines = reached()
+    lines = scenarios_by_line()
     every = [name for names in lines.values() for name in names]
     everything = sorted(set(every))
 
@@ -406,9 +403,11 @@ def check(chosen: Sequence[Mutant]) -> list[str]:
     def outcome(mutant: Mutant) -> str | None:
         if mutant.name in UNREACHABLE:
             return None
-        if mutant.name in ELSEWHERE:
-            dead = killed_elsewhere(mutant, ELSEWHERE[mutant.name])
-            return None if dead else f"{mutant.name}: {ELSEWHERE[mutant.name]} does not kill it"
+        if mutant.name in KILLED_BY_UNIT_TEST:
+            test = KILLED_BY_UNIT_TEST[mutant.name]
+            if killed_by_unit_test(mutant, test):
+                return None
+            return f"{mutant.name}: {test} does not kill it"
         names = scenarios_of(mutant)
         if names and not survives(mutant, names):
             return None
@@ -430,7 +429,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     arguments = parser.parse_args()
     everything = mutants()
-    unknown = {*ELSEWHERE, *UNREACHABLE} - {it.name for it in everything}
+    unknown = {*KILLED_BY_UNIT_TEST, *UNREACHABLE} - {it.name for it in everything}
     chosen = [it for it in everything if arguments.only in it.name]
     if arguments.sample is not None:
         seed = random.randrange(2**32) if arguments.seed is None else arguments.seed
@@ -440,12 +439,12 @@ def main() -> int:
     survivors = check(chosen)
     for name in sorted(unknown):
         print("no such mutant:", name)
-    elsewhere = sum(it.name in ELSEWHERE for it in chosen)
+    by_unit_test = sum(it.name in KILLED_BY_UNIT_TEST for it in chosen)
     unreachable = sum(it.name in UNREACHABLE for it in chosen)
     print(
         f"{len(chosen)} mutants of {len(everything)}: {len(survivors)} survive, "
-        f"{len(chosen) - len(survivors) - elsewhere - unreachable} killed by the record, "
-        f"{elsewhere} by unit tests, {unreachable} unreachable; "
+        f"{len(chosen) - len(survivors) - by_unit_test - unreachable} killed by the record, "
+        f"{by_unit_test} by unit tests, {unreachable} unreachable; "
         f"{time.monotonic() - begun:.0f} seconds"
     )
     return 1 if survivors or unknown else 0

@@ -29,19 +29,19 @@ from kafka_async.types import ProducerRecord
 from tests.contract.masks import Names, plain
 from tests.contract.model import (
     BROKERS,
-    HERE,
-    Ask,
+    MAIN_BROKER,
+    AwaitResponse,
     Batch,
-    Drop,
+    CloseConnection,
     Joined,
     Name,
     Reply,
     Scenario,
+    SendRequest,
     Subscription,
-    Take,
     TopicId,
 )
-from tests.contract.wire import PATIENCE, Dial, Wire
+from tests.contract.wire import RESPONSE_TIMEOUT, Dial, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ NO_RESPONSE: Final = {"no_response": True}
 
 
 class Cluster:
-    """A cluster that scenarios run on: its brokers, and names that broker `HERE` coordinates."""
+    """Connects to a cluster and finds names by their coordinator."""
 
     def __init__(self, dial: Dial, run: str, names: int = 1_200) -> None:
         self._dial = dial
@@ -73,7 +73,7 @@ class Cluster:
         self._wires: dict[int, Wire] = {}
 
     async def open(self, host: str, port: int) -> None:
-        """Learn the brokers and wait until the coordinators respond."""
+        """Read the brokers and wait until the coordinators respond."""
         wire = await self._dial(host, port)
         response = await call(wire, MetadataRequest(topics=[]), 9)
         wire.drop()
@@ -92,7 +92,7 @@ class Cluster:
         return await self._dial(*self._addresses[broker])
 
     async def wire(self, broker: int) -> Wire:
-        """Return the connection for what scenarios do not see."""
+        """Return the connection for requests that do not belong to a scenario."""
         if broker not in self._wires:
             self._wires[broker] = await self.connect(broker)
         return self._wires[broker]
@@ -101,11 +101,11 @@ class Cluster:
         """Return the real name of a placeholder; groups and ids are used up."""
         if name.kind == "topic":
             return f"{self._run}.{scenario}.{name.key}"
-        return self._pools[name.kind, name.away].pop()
+        return self._pools[name.kind, name.on_other_broker].pop()
 
     async def create_topic(self, name: str, settings: Mapping[str, Any]) -> UUID:
-        """Create a topic on its leader and wait until every broker knows it."""
-        replicas = settings.get("replicas", [settings.get("leader", HERE)])
+        """Create a topic on its leader and wait until every broker has its metadata."""
+        replicas = settings.get("replicas", [settings.get("leader", MAIN_BROKER)])
         request = CreateTopicsRequest(
             timeout_ms=30_000,
             topics=[
@@ -124,18 +124,18 @@ class Cluster:
                 )
             ],
         )
-        [created] = (await call(await self.wire(HERE), request, 7)).topics
+        [created] = (await call(await self.wire(MAIN_BROKER), request, 7)).topics
         assert created.error_code == ErrorCode.NONE, created
         for broker in self._addresses:
-            await self.settle(broker, name)
+            await self.wait_for_topic(broker, name)
         return created.topic_id
 
-    async def settle(self, broker: int, name: str) -> None:
-        """Wait until a broker knows a topic with all its leaders."""
+    async def wait_for_topic(self, broker: int, name: str) -> None:
+        """Wait until a broker has the metadata of a topic with all leaders."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
         )
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
                 [found] = (await call(await self.wire(broker), request, 9)).topics
                 if not found.error_code and all(it.leader_id > 0 for it in found.partitions):
@@ -145,29 +145,29 @@ class Cluster:
     async def _fill_pools(self, kind: str, number: int) -> None:
         keys = [f"{self._run}-{kind}-{index}" for index in range(self._size)]
         request = FindCoordinatorRequest(key_type=number, coordinator_keys=keys)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
-                found = (await call(await self.wire(HERE), request, 4)).coordinators
+                found = (await call(await self.wire(MAIN_BROKER), request, 4)).coordinators
                 if all(it.error_code == ErrorCode.NONE for it in found):
                     break
                 await asyncio.sleep(0.2)
         pools: dict[bool, list[str]] = {False: [], True: []}
         for row in found:
-            pools[row.node_id != HERE].append(row.key)
-        for away, names in pools.items():
-            self._pools[kind, away] = names
+            pools[row.node_id != MAIN_BROKER].append(row.key)
+        for on_other_broker, names in pools.items():
+            self._pools[kind, on_other_broker] = names
         await self._warm_up(kind, pools[False][0])
 
     async def _warm_up(self, kind: str, name: str) -> None:
         """Wait until the coordinator has loaded."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
                 if kind == "group":
                     request = HeartbeatRequest(group_id=name, member_id="none")
-                    code = (await call(await self.wire(HERE), request, 3)).error_code
+                    code = (await call(await self.wire(MAIN_BROKER), request, 3)).error_code
                 else:
                     states = DescribeTransactionsRequest(transactional_ids=[name])
-                    response = await call(await self.wire(HERE), states, 0)
+                    response = await call(await self.wire(MAIN_BROKER), states, 0)
                     code = response.transaction_states[0].error_code
                 if code not in NOT_READY:
                     return
@@ -178,24 +178,24 @@ async def call(wire: Wire, request: Any, version: int) -> Any:
     """Send a request and return its response."""
     number = wire.next_id()
     data = b"".join(encode_request(request, version, number, CLIENT_ID))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(RESPONSE_TIMEOUT):
         frame = await wire.send(number, data)
     assert frame is not None, f"the broker disconnected after {request}"
     return decode_response(frame, request.RESPONSE, version)[1]
 
 
 @dataclass
-class _Sent:
-    """A request whose response is outstanding."""
+class _SentRequest:
+    """Holds a request in flight."""
 
-    ask: Ask
+    ask: SendRequest
     wire: Wire
     waiter: asyncio.Future[bytes | None]
 
 
 @dataclass
 class Run:
-    """One scenario on one cluster."""
+    """Runs one scenario on one cluster."""
 
     cluster: Cluster
     scenario: Scenario
@@ -205,10 +205,12 @@ class Run:
     _topic_ids: dict[str, UUID] = field(default_factory=dict[str, "UUID"])
     _wires: dict[tuple[int, str], Wire] = field(default_factory=dict[tuple[int, str], Wire])
     _responses: dict[str, Any] = field(default_factory=dict[str, Any])
-    _later: dict[str, tuple[str, _Sent]] = field(default_factory=dict[str, tuple[str, _Sent]])
+    _later: dict[str, tuple[str, _SentRequest]] = field(
+        default_factory=dict[str, tuple[str, _SentRequest]]
+    )
 
     async def play(self) -> dict[str, Any]:
-        """Run all steps; returns the responses by the number and name of the request."""
+        """Run all steps; return the responses by the number and name of the request."""
         try:
             for key, settings in self.scenario.topics.items():
                 name = self._name(Name("topic", key))
@@ -223,17 +225,19 @@ class Run:
                 wire.drop()
         return self.results
 
-    async def _named_step(self, number: int, step: Ask | Take | Drop) -> None:
+    async def _named_step(
+        self, number: int, step: SendRequest | AwaitResponse | CloseConnection
+    ) -> None:
         try:
             await self._step(number, step)
         except Exception as error:
             error.add_note(f"{self.scenario.name}, step {number}: {step}")
             raise
 
-    async def _step(self, number: int, step: Ask | Take | Drop) -> None:
-        if isinstance(step, Take):
+    async def _step(self, number: int, step: SendRequest | AwaitResponse | CloseConnection) -> None:
+        if isinstance(step, AwaitResponse):
             await self._take(step.label)
-        elif isinstance(step, Drop):
+        elif isinstance(step, CloseConnection):
             self._wires.pop((step.broker, step.connection)).drop()
         else:
             title = f"{number} {step.api} v{step.version}"
@@ -246,8 +250,8 @@ class Run:
         title, sent = self._later.pop(label)
         self.results[title] = await self._receive(sent)
 
-    async def _ask(self, step: Ask) -> Any:
-        async with asyncio.timeout(PATIENCE):
+    async def _ask(self, step: SendRequest) -> Any:
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             while True:
                 result = await self._receive(await self._send(step))
                 codes = error_codes(result)
@@ -259,7 +263,7 @@ class Run:
                     return result
                 await asyncio.sleep(0.02)
 
-    async def _send(self, step: Ask) -> _Sent:
+    async def _send(self, step: SendRequest) -> _SentRequest:
         wire = await self._wire(step.broker, step.connection)
         number = wire.next_id()
         found = cast("Api", api.lookup(step.api))
@@ -271,13 +275,13 @@ class Run:
             head = found.key.to_bytes(2, "big") + step.version.to_bytes(2, "big", signed=True)
             data = bytes(4) + head + number.to_bytes(4, "big") + b"\xff\xff\0"
         body = data[4 : len(data) - step.cut] + step.tail
-        return _Sent(step, wire, wire.send(number, len(body).to_bytes(4, "big") + body))
+        return _SentRequest(step, wire, wire.send(number, len(body).to_bytes(4, "big") + body))
 
-    async def _receive(self, sent: _Sent) -> Any:
+    async def _receive(self, sent: _SentRequest) -> Any:
         step = sent.ask
         if step.silent and not await self._probe(sent):
             return NO_RESPONSE
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             frame = await sent.waiter
         if frame is None:
             self._wires.pop((step.broker, step.connection), None)
@@ -291,11 +295,11 @@ class Run:
             self._keep_own(response)
         return plain(cast("Message", response), version, self._names)
 
-    async def _probe(self, sent: _Sent) -> bool:
-        """Send a request after a silent one; returns whether that was answered or disconnected."""
+    async def _probe(self, sent: _SentRequest) -> bool:
+        """Send a request after a silent one; return True if the silent one got a response."""
         number = sent.wire.next_id()
         data = b"".join(encode_request(ApiVersionsRequest(), 0, number, CLIENT_ID))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RESPONSE_TIMEOUT):
             await sent.wire.send(number, data)
         return sent.waiter.done()
 

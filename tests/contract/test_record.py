@@ -11,12 +11,12 @@ import pytest
 from kafka_async.embedded.routes import routes_by_api_key
 from kafka_async.protocol import api
 from tests.contract.compare import differences, read_record, run_embedded
-from tests.contract.model import Ask, Scenario
+from tests.contract.model import Scenario, SendRequest
 from tests.contract.runner import error_codes
 from tests.contract.scenarios import SCENARIOS
 
 RECORD: Final = read_record()
-LEAST, LEAST_PER_API, LEAST_ERRORS_PER_API = 300, 5, 2
+MIN_REQUESTS, MIN_REQUESTS_PER_API, MIN_ERRORS_PER_API = 300, 5, 2
 
 
 @pytest.mark.asyncio
@@ -31,14 +31,14 @@ def test_list_covers_every_supported_api() -> None:
     requests, errors = Counter[str](), Counter[str]()
     for scenario in SCENARIOS:
         for number, step in enumerate(scenario.steps, 1):
-            if isinstance(step, Ask) and not step.setup:
+            if isinstance(step, SendRequest) and not step.setup:
                 requests[step.api] += 1
                 response = RECORD[scenario.name][f"{number} {step.api} v{step.version}"]
                 errors[step.api] += bool(error_codes(response) - {0})
     supported = {api.lookup(key).name for key in routes_by_api_key({})}
-    assert {name for name in supported if requests[name] < LEAST_PER_API} == set()
-    assert {name for name in supported if errors[name] < LEAST_ERRORS_PER_API} == set()
-    assert requests.total() >= LEAST
+    assert {name for name in supported if requests[name] < MIN_REQUESTS_PER_API} == set()
+    assert {name for name in supported if errors[name] < MIN_ERRORS_PER_API} == set()
+    assert requests.total() >= MIN_REQUESTS
 
 
 def test_list_covers_every_supported_version() -> None:
@@ -46,7 +46,7 @@ def test_list_covers_every_supported_version() -> None:
         (step.api, step.version)
         for scenario in SCENARIOS
         for step in scenario.steps
-        if isinstance(step, Ask)
+        if isinstance(step, SendRequest)
     }
     missing = [
         (api.lookup(key).name, version)
@@ -65,7 +65,7 @@ def test_record_is_of_these_requests() -> None:
         titles = {
             f"{number} {step.api} v{step.version}"
             for number, step in enumerate(scenario.steps, 1)
-            if isinstance(step, Ask)
+            if isinstance(step, SendRequest)
         }
         assert set(RECORD[scenario.name]) == titles
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 Dial: TypeAlias = "Callable[[str, int], Awaitable[Wire]]"
 
-PATIENCE = 15.0
-"""Seconds after which a missing response fails the run."""
+RESPONSE_TIMEOUT = 15.0
+"""Seconds to wait for a response before the run fails."""
 
 
 class Wire(asyncio.Protocol):
-    """One connection; responses are frames without their sizes, None once it is closed."""
+    """Represents a connection; responses are frames without sizes, None after it is closed."""
 
     def __init__(self) -> None:
         self._frames: dict[int, asyncio.Future[bytes | None]] = {}
@@ -74,7 +74,7 @@ async def dial_socket(host: str, port: int) -> Wire:
 
 
 def dial_memory(network: MemoryNetwork) -> Dial:
-    """Return what connects to brokers in memory."""
+    """Return a function that connects to brokers in memory."""
 
     async def dial(host: str, port: int) -> Wire:
         return (await network.dial(Wire, host, port))[1]

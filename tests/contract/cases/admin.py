@@ -6,8 +6,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tests.contract.cases.log import NOWHERE
-from tests.contract.model import TOPIC, Ask, Fields, Name, Scenario, TopicId, group, topic, txn
+from tests.contract.cases.log import UNKNOWN_TOPIC_ID
+from tests.contract.model import (
+    TOPIC,
+    Fields,
+    Name,
+    Scenario,
+    SendRequest,
+    TopicId,
+    group,
+    topic,
+    txn,
+)
 
 
 def versions(name: str = "raw", version: str = "1", **fields: Any) -> Fields:
@@ -127,17 +137,17 @@ VERSIONS: Final = [
     Scenario(
         "api-versions",
         [
-            *[Ask("ApiVersions", version, {}, own=True) for version in range(3)],
-            *[Ask("ApiVersions", version, versions(), own=True) for version in range(3, 6)],
-            Ask("ApiVersions", 9, {}, own=True),
-            Ask("ApiVersions", -1, {}, own=True),
-            Ask("ApiVersions", 3, versions("")),
-            Ask("ApiVersions", 3, versions("-x")),
-            Ask("ApiVersions", 3, versions("x y")),
-            Ask("ApiVersions", 4, versions(version="")),
-            Ask("ApiVersions", 4, versions(version="1_0")),
-            Ask("ApiVersions", 4, versions(version="1.0-beta.2"), own=True),
-            Ask("ApiVersions", 3, versions(), cut=4),
+            *[SendRequest("ApiVersions", version, {}, own=True) for version in range(3)],
+            *[SendRequest("ApiVersions", version, versions(), own=True) for version in range(3, 6)],
+            SendRequest("ApiVersions", 9, {}, own=True),
+            SendRequest("ApiVersions", -1, {}, own=True),
+            SendRequest("ApiVersions", 3, versions("")),
+            SendRequest("ApiVersions", 3, versions("-x")),
+            SendRequest("ApiVersions", 3, versions("x y")),
+            SendRequest("ApiVersions", 4, versions(version="")),
+            SendRequest("ApiVersions", 4, versions(version="1_0")),
+            SendRequest("ApiVersions", 4, versions(version="1.0-beta.2"), own=True),
+            SendRequest("ApiVersions", 3, versions(), cut=4),
         ],
     ),
 ]
@@ -146,10 +156,10 @@ VERSIONS_OF_CLUSTERS: Final = [
     Scenario(
         "api-versions-cluster",
         [
-            Ask("ApiVersions", 5, versions(cluster_id=None, node_id=2)),
-            Ask("ApiVersions", 5, versions(cluster_id="another", node_id=-1)),
-            Ask("ApiVersions", 5, versions(cluster_id="another", node_id=1)),
-            Ask("ApiVersions", 5, versions(cluster_id=None, node_id=-1), own=True),
+            SendRequest("ApiVersions", 5, versions(cluster_id=None, node_id=2)),
+            SendRequest("ApiVersions", 5, versions(cluster_id="another", node_id=-1)),
+            SendRequest("ApiVersions", 5, versions(cluster_id="another", node_id=1)),
+            SendRequest("ApiVersions", 5, versions(cluster_id=None, node_id=-1), own=True),
         ],
     ),
 ]
@@ -158,46 +168,55 @@ METADATA: Final = [
     Scenario(
         "metadata",
         [
-            *[Ask("Metadata", version, {"topics": [{"name": topic()}]}) for version in range(4)],
-            *[Ask("Metadata", version, metadata(topic())) for version in range(4, 14)],
-            *[Ask("Metadata", version, metadata("contract-missing")) for version in (4, 8, 12, 13)],
-            Ask("Metadata", 9, metadata(topic(), topic())),
-            Ask("Metadata", 12, metadata({"topic_id": TopicId(), "name": None})),
-            Ask("Metadata", 12, metadata({"topic_id": NOWHERE, "name": None})),
-            Ask("Metadata", 10, metadata({"topic_id": NOWHERE, "name": topic()})),
-            Ask("Metadata", 12, metadata({"topic_id": uuid.UUID(int=0), "name": None})),
-            Ask("Metadata", 12, metadata({"topic_id": TopicId(), "name": topic()})),
             *[
-                Ask("Metadata", 9, metadata(name))
+                SendRequest("Metadata", version, {"topics": [{"name": topic()}]})
+                for version in range(4)
+            ],
+            *[SendRequest("Metadata", version, metadata(topic())) for version in range(4, 14)],
+            *[
+                SendRequest("Metadata", version, metadata("contract-missing"))
+                for version in (4, 8, 12, 13)
+            ],
+            SendRequest("Metadata", 9, metadata(topic(), topic())),
+            SendRequest("Metadata", 12, metadata({"topic_id": TopicId(), "name": None})),
+            SendRequest("Metadata", 12, metadata({"topic_id": UNKNOWN_TOPIC_ID, "name": None})),
+            SendRequest("Metadata", 10, metadata({"topic_id": UNKNOWN_TOPIC_ID, "name": topic()})),
+            SendRequest("Metadata", 12, metadata({"topic_id": uuid.UUID(int=0), "name": None})),
+            SendRequest("Metadata", 12, metadata({"topic_id": TopicId(), "name": topic()})),
+            *[
+                SendRequest("Metadata", 9, metadata(name))
                 for name in ("", ".", "..", "no/name", "no name", LONG)
             ],
-            *[Ask("Metadata", 9, metadata(name, auto=True)) for name in ("", "..", "no/name")],
-            Ask("Metadata", 9, metadata("contract-missing", topic())),
-            Ask("Metadata", 1, {"topics": []}),
-            Ask("Metadata", 9, {"topics": []}),
-            Ask("Metadata", 0, {"topics": []}, own=True),
-            Ask("Metadata", 9, {"topics": None}, own=True),
-            Ask("Metadata", 9, metadata(topic(), include_topic_authorized_operations=True)),
-            Ask("Metadata", 9, metadata(include_cluster_authorized_operations=True)),
-            Ask("Metadata", 9, metadata(topic()), cut=3),
-            Ask("Metadata", 99, {}),
+            *[
+                SendRequest("Metadata", 9, metadata(name, auto=True))
+                for name in ("", "..", "no/name")
+            ],
+            SendRequest("Metadata", 9, metadata("contract-missing", topic())),
+            SendRequest("Metadata", 1, {"topics": []}),
+            SendRequest("Metadata", 9, {"topics": []}),
+            SendRequest("Metadata", 0, {"topics": []}, own=True),
+            SendRequest("Metadata", 9, {"topics": None}, own=True),
+            SendRequest("Metadata", 9, metadata(topic(), include_topic_authorized_operations=True)),
+            SendRequest("Metadata", 9, metadata(include_cluster_authorized_operations=True)),
+            SendRequest("Metadata", 9, metadata(topic()), cut=3),
+            SendRequest("Metadata", 99, {}),
         ],
         TOPIC,
     ),
     Scenario(
         "metadata-creates",
         [
-            Ask("Metadata", 9, metadata(NEW, auto=True)),
+            SendRequest("Metadata", 9, metadata(NEW, auto=True)),
         ],
     ),
     Scenario(
         "describe-topic-partitions",
         [
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]})),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, 1)),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, 0)),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, -3)),
-            Ask(
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]})),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, 1)),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, 0)),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": topic()}]}, -3)),
+            SendRequest(
                 "DescribeTopicPartitions",
                 0,
                 limit(
@@ -207,7 +226,7 @@ METADATA: Final = [
                     }
                 ),
             ),
-            Ask(
+            SendRequest(
                 "DescribeTopicPartitions",
                 0,
                 limit(
@@ -217,7 +236,7 @@ METADATA: Final = [
                     }
                 ),
             ),
-            Ask(
+            SendRequest(
                 "DescribeTopicPartitions",
                 0,
                 limit(
@@ -227,43 +246,48 @@ METADATA: Final = [
                     }
                 ),
             ),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": "contract-missing"}]})),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": "no/name"}]})),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": [{"name": ""}]})),
-            Ask("DescribeTopicPartitions", 0, limit({"topics": []}), own=True),
+            SendRequest(
+                "DescribeTopicPartitions", 0, limit({"topics": [{"name": "contract-missing"}]})
+            ),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": "no/name"}]})),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": [{"name": ""}]})),
+            SendRequest("DescribeTopicPartitions", 0, limit({"topics": []}), own=True),
         ],
         {"t": {"partitions": 3}},
     ),
     Scenario(
         "describe-cluster",
         [
-            *[Ask("DescribeCluster", version, {}) for version in range(3)],
-            Ask("DescribeCluster", 0, {"include_cluster_authorized_operations": True}),
-            Ask("DescribeCluster", 2, {"include_fenced_brokers": True}),
-            Ask("DescribeCluster", 1, {"endpoint_type": 2}),
-            Ask("DescribeCluster", 2, {"endpoint_type": 2}),
-            Ask("DescribeCluster", 1, {"endpoint_type": 7}),
-            Ask("DescribeCluster", 1, {}, cut=2),
-            Ask("DescribeCluster", 99, {}),
+            *[SendRequest("DescribeCluster", version, {}) for version in range(3)],
+            SendRequest("DescribeCluster", 0, {"include_cluster_authorized_operations": True}),
+            SendRequest("DescribeCluster", 2, {"include_fenced_brokers": True}),
+            SendRequest("DescribeCluster", 1, {"endpoint_type": 2}),
+            SendRequest("DescribeCluster", 2, {"endpoint_type": 2}),
+            SendRequest("DescribeCluster", 1, {"endpoint_type": 7}),
+            SendRequest("DescribeCluster", 1, {}, cut=2),
+            SendRequest("DescribeCluster", 99, {}),
         ],
     ),
     Scenario(
         "find-coordinator",
         [
-            *[Ask("FindCoordinator", version, {"key": group()}) for version in range(4)],
-            *[Ask("FindCoordinator", version, {"key": txn(), "key_type": 1}) for version in (1, 3)],
+            *[SendRequest("FindCoordinator", version, {"key": group()}) for version in range(4)],
             *[
-                Ask("FindCoordinator", version, {"coordinator_keys": [group()]})
+                SendRequest("FindCoordinator", version, {"key": txn(), "key_type": 1})
+                for version in (1, 3)
+            ],
+            *[
+                SendRequest("FindCoordinator", version, {"coordinator_keys": [group()]})
                 for version in (4, 5, 6)
             ],
-            Ask("FindCoordinator", 6, {"coordinator_keys": [txn()], "key_type": 1}),
-            Ask("FindCoordinator", 4, {"coordinator_keys": []}),
-            Ask("FindCoordinator", 2, {"key": group(), "key_type": 9}),
-            Ask("FindCoordinator", 4, {"coordinator_keys": [group()], "key_type": 9}),
-            Ask("FindCoordinator", 5, {"coordinator_keys": [group()], "key_type": 2}),
-            Ask("FindCoordinator", 6, {"coordinator_keys": ["nonsense"], "key_type": 2}),
-            Ask("FindCoordinator", 4, {"coordinator_keys": [group()]}, cut=2),
-            Ask("FindCoordinator", 99, {}),
+            SendRequest("FindCoordinator", 6, {"coordinator_keys": [txn()], "key_type": 1}),
+            SendRequest("FindCoordinator", 4, {"coordinator_keys": []}),
+            SendRequest("FindCoordinator", 2, {"key": group(), "key_type": 9}),
+            SendRequest("FindCoordinator", 4, {"coordinator_keys": [group()], "key_type": 9}),
+            SendRequest("FindCoordinator", 5, {"coordinator_keys": [group()], "key_type": 2}),
+            SendRequest("FindCoordinator", 6, {"coordinator_keys": ["nonsense"], "key_type": 2}),
+            SendRequest("FindCoordinator", 4, {"coordinator_keys": [group()]}, cut=2),
+            SendRequest("FindCoordinator", 99, {}),
         ],
     ),
 ]
@@ -274,55 +298,59 @@ TOPICS: Final = [
         "create-topics",
         [
             *[
-                Ask("CreateTopics", version, create(Name("topic", f"n{version}")))
+                SendRequest("CreateTopics", version, create(Name("topic", f"n{version}")))
                 for version in range(2, 8)
             ],
-            Ask("CreateTopics", 7, create(Name("topic", "d"), -1, -1)),
-            Ask("CreateTopics", 3, create(Name("topic", "d3"), -1, -1)),
-            Ask("CreateTopics", 4, create(Name("topic", "d4"), -1, -1)),
-            Ask("CreateTopics", 7, create(dry=True)),
-            Ask("CreateTopics", 5, create(dry=True)),
-            Ask(
+            SendRequest("CreateTopics", 7, create(Name("topic", "d"), -1, -1)),
+            SendRequest("CreateTopics", 3, create(Name("topic", "d3"), -1, -1)),
+            SendRequest("CreateTopics", 4, create(Name("topic", "d4"), -1, -1)),
+            SendRequest("CreateTopics", 7, create(dry=True)),
+            SendRequest("CreateTopics", 5, create(dry=True)),
+            SendRequest(
                 "CreateTopics",
                 7,
                 create(assignments=((0, [1, 2]), (1, [2, 3])), partitions=-1, factor=-1),
             ),
-            Ask("CreateTopics", 7, create()),
-            Ask("CreateTopics", 2, create()),
-            Ask("CreateTopics", 7, create(Name("topic", "c"), configs={"retention.ms": "5000"})),
-            Ask(
+            SendRequest("CreateTopics", 7, create()),
+            SendRequest("CreateTopics", 2, create()),
+            SendRequest(
+                "CreateTopics", 7, create(Name("topic", "c"), configs={"retention.ms": "5000"})
+            ),
+            SendRequest(
                 "CreateTopics", 7, create(Name("topic", "c2"), configs={"max.message.bytes": "77"})
             ),
             *[
-                Ask("CreateTopics", 7, create(name))
+                SendRequest("CreateTopics", 7, create(name))
                 for name in ("", ".", "..", "no/name", LONG, "__consumer_offsets")
             ],
-            Ask("CreateTopics", 2, create("no/name")),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), 0)),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), -2)),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), 1, 0)),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), 1, -2)),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), 1, 9)),
-            Ask("CreateTopics", 3, create(Name("topic", "e"), 1, 9)),
-            Ask("CreateTopics", 7, create(Name("topic", "e"), 1, 1, assignments=((0, [1]),))),
+            SendRequest("CreateTopics", 2, create("no/name")),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), 0)),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), -2)),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), 1, 0)),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), 1, -2)),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), 1, 9)),
+            SendRequest("CreateTopics", 3, create(Name("topic", "e"), 1, 9)),
+            SendRequest(
+                "CreateTopics", 7, create(Name("topic", "e"), 1, 1, assignments=((0, [1]),))
+            ),
             *[
-                Ask("CreateTopics", 7, create(Name("topic", "e"), -1, -1, assignments=rows))
+                SendRequest("CreateTopics", 7, create(Name("topic", "e"), -1, -1, assignments=rows))
                 for rows in BAD_ASSIGNMENTS
             ],
             *[
-                Ask("CreateTopics", 7, create(Name("topic", "e"), configs=configs))
+                SendRequest("CreateTopics", 7, create(Name("topic", "e"), configs=configs))
                 for configs in BAD_CONFIGS
             ],
-            Ask("CreateTopics", 7, create(Name("topic", "e"), more=(row("e"),))),
-            Ask("CreateTopics", 7, {"topics": [], "timeout_ms": 1000}),
-            Ask("CreateTopics", 7, create(Name("topic", "e")), cut=2),
-            Ask("CreateTopics", 99, {}),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), more=(row("e"),))),
+            SendRequest("CreateTopics", 7, {"topics": [], "timeout_ms": 1000}),
+            SendRequest("CreateTopics", 7, create(Name("topic", "e")), cut=2),
+            SendRequest("CreateTopics", 99, {}),
         ],
     ),
     Scenario(
         "create-topics-configs",
         [
-            Ask("CreateTopics", 7, create(Name("topic", "e"), configs=configs))
+            SendRequest("CreateTopics", 7, create(Name("topic", "e"), configs=configs))
             for configs in (
                 {"remote.storage.enable": "true"},
                 {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
@@ -337,30 +365,37 @@ TOPICS: Final = [
         "delete-topics",
         [
             *[
-                Ask("DeleteTopics", version, drop(Name("topic", f"t{version}")))
+                SendRequest("DeleteTopics", version, drop(Name("topic", f"t{version}")))
                 for version in range(1, 6)
             ],
-            Ask("DeleteTopics", 6, {"topics": [{"name": topic("t6")}], "timeout_ms": 30_000}),
-            Ask(
+            SendRequest(
+                "DeleteTopics", 6, {"topics": [{"name": topic("t6")}], "timeout_ms": 30_000}
+            ),
+            SendRequest(
                 "DeleteTopics",
                 6,
                 {"topics": [{"name": None, "topic_id": TopicId("t7")}], "timeout_ms": 30_000},
             ),
-            *[Ask("DeleteTopics", version, drop("contract-missing")) for version in (1, 4, 5)],
-            Ask("DeleteTopics", 6, {"topics": [{"name": "contract-missing"}], "timeout_ms": 1000}),
-            Ask("DeleteTopics", 6, {"topics": [{"name": "no/name"}], "timeout_ms": 1000}),
-            Ask("DeleteTopics", 5, drop("")),
-            Ask(
+            *[
+                SendRequest("DeleteTopics", version, drop("contract-missing"))
+                for version in (1, 4, 5)
+            ],
+            SendRequest(
+                "DeleteTopics", 6, {"topics": [{"name": "contract-missing"}], "timeout_ms": 1000}
+            ),
+            SendRequest("DeleteTopics", 6, {"topics": [{"name": "no/name"}], "timeout_ms": 1000}),
+            SendRequest("DeleteTopics", 5, drop("")),
+            SendRequest(
                 "DeleteTopics",
                 6,
-                {"topics": [{"name": None, "topic_id": NOWHERE}], "timeout_ms": 1000},
+                {"topics": [{"name": None, "topic_id": UNKNOWN_TOPIC_ID}], "timeout_ms": 1000},
             ),
-            Ask(
+            SendRequest(
                 "DeleteTopics",
                 6,
                 {"topics": [{"name": None, "topic_id": uuid.UUID(int=0)}], "timeout_ms": 1000},
             ),
-            Ask(
+            SendRequest(
                 "DeleteTopics",
                 6,
                 {
@@ -368,7 +403,7 @@ TOPICS: Final = [
                     "timeout_ms": 1000,
                 },
             ),
-            Ask(
+            SendRequest(
                 "DeleteTopics",
                 6,
                 {
@@ -376,9 +411,9 @@ TOPICS: Final = [
                     "timeout_ms": 1000,
                 },
             ),
-            Ask("DeleteTopics", 5, drop(topic("twice"), topic("twice"))),
-            Ask("DeleteTopics", 6, {"topics": [], "timeout_ms": 1000}),
-            Ask("DeleteTopics", 99, {}),
+            SendRequest("DeleteTopics", 5, drop(topic("twice"), topic("twice"))),
+            SendRequest("DeleteTopics", 6, {"topics": [], "timeout_ms": 1000}),
+            SendRequest("DeleteTopics", 99, {}),
         ],
         {name: {} for name in ("t1", "t2", "t3", "t4", "t5", "t6", "t7", "kept", "twice")},
     ),
@@ -386,27 +421,27 @@ TOPICS: Final = [
         "create-partitions",
         [
             *[
-                Ask("CreatePartitions", version, grow(2 + version, assignments=[[1]]))
+                SendRequest("CreatePartitions", version, grow(2 + version, assignments=[[1]]))
                 for version in range(4)
             ],
-            Ask("CreatePartitions", 3, grow(6, assignments=[[1]], dry=True)),
-            Ask("CreatePartitions", 3, grow(7, dry=True)),
-            Ask("CreatePartitions", 3, grow(5)),
-            Ask("CreatePartitions", 3, grow(2)),
-            Ask("CreatePartitions", 0, grow(2)),
-            Ask("CreatePartitions", 3, grow(0)),
-            Ask("CreatePartitions", 3, grow(-1)),
-            Ask("CreatePartitions", 3, grow(9, name="contract-missing")),
-            Ask("CreatePartitions", 3, grow(9, name="no/name")),
-            Ask("CreatePartitions", 3, grow(7, assignments=[[1]])),
-            Ask("CreatePartitions", 3, grow(6, assignments=[])),
-            Ask("CreatePartitions", 3, grow(6, assignments=[[]])),
-            Ask("CreatePartitions", 3, grow(6, assignments=[[1, 2]])),
-            Ask("CreatePartitions", 3, grow(6, assignments=[[1, 1]])),
-            Ask("CreatePartitions", 3, grow(6, assignments=[[77]])),
-            Ask("CreatePartitions", 3, {**grow(9), "topics": []}),
-            Ask("CreatePartitions", 3, {**grow(9), "topics": grow(9)["topics"] * 2}),
-            Ask("CreatePartitions", 99, {}),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[[1]], dry=True)),
+            SendRequest("CreatePartitions", 3, grow(7, dry=True)),
+            SendRequest("CreatePartitions", 3, grow(5)),
+            SendRequest("CreatePartitions", 3, grow(2)),
+            SendRequest("CreatePartitions", 0, grow(2)),
+            SendRequest("CreatePartitions", 3, grow(0)),
+            SendRequest("CreatePartitions", 3, grow(-1)),
+            SendRequest("CreatePartitions", 3, grow(9, name="contract-missing")),
+            SendRequest("CreatePartitions", 3, grow(9, name="no/name")),
+            SendRequest("CreatePartitions", 3, grow(7, assignments=[[1]])),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[])),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[[]])),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[[1, 2]])),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[[1, 1]])),
+            SendRequest("CreatePartitions", 3, grow(6, assignments=[[77]])),
+            SendRequest("CreatePartitions", 3, {**grow(9), "topics": []}),
+            SendRequest("CreatePartitions", 3, {**grow(9), "topics": grow(9)["topics"] * 2}),
+            SendRequest("CreatePartitions", 99, {}),
         ],
         TOPIC,
     ),
@@ -416,26 +451,26 @@ CONFIGS: Final = [
     Scenario(
         "describe-configs",
         [
-            *[Ask("DescribeConfigs", version, describe()) for version in range(1, 5)],
-            Ask("DescribeConfigs", 4, describe(include_synonyms=True)),
-            Ask("DescribeConfigs", 4, describe(name=topic("set"), include_synonyms=True)),
-            Ask("DescribeConfigs", 4, describe(name=topic("set"))),
-            Ask("DescribeConfigs", 4, describe(keys=("no.such", "cleanup.policy"))),
-            Ask("DescribeConfigs", 4, describe(keys=())),
-            Ask("DescribeConfigs", 4, describe(keys=None)),
-            Ask("DescribeConfigs", 4, describe(name="contract-missing")),
-            Ask("DescribeConfigs", 1, describe(name="contract-missing")),
-            Ask("DescribeConfigs", 4, describe(name="no/name")),
-            Ask("DescribeConfigs", 4, describe(name="")),
-            Ask("DescribeConfigs", 4, describe(4, "77")),
-            Ask("DescribeConfigs", 4, describe(4, "abc")),
-            Ask("DescribeConfigs", 4, describe(4, "1", ("node.id",))),
-            Ask("DescribeConfigs", 4, describe(4, "2", ("node.id",))),
-            Ask("DescribeConfigs", 4, describe(4, "", ("num.partitions",))),
-            Ask("DescribeConfigs", 4, describe(77, "x")),
-            Ask("DescribeConfigs", 4, {"resources": []}),
-            Ask("DescribeConfigs", 4, describe(), cut=2),
-            Ask("DescribeConfigs", 99, {}),
+            *[SendRequest("DescribeConfigs", version, describe()) for version in range(1, 5)],
+            SendRequest("DescribeConfigs", 4, describe(include_synonyms=True)),
+            SendRequest("DescribeConfigs", 4, describe(name=topic("set"), include_synonyms=True)),
+            SendRequest("DescribeConfigs", 4, describe(name=topic("set"))),
+            SendRequest("DescribeConfigs", 4, describe(keys=("no.such", "cleanup.policy"))),
+            SendRequest("DescribeConfigs", 4, describe(keys=())),
+            SendRequest("DescribeConfigs", 4, describe(keys=None)),
+            SendRequest("DescribeConfigs", 4, describe(name="contract-missing")),
+            SendRequest("DescribeConfigs", 1, describe(name="contract-missing")),
+            SendRequest("DescribeConfigs", 4, describe(name="no/name")),
+            SendRequest("DescribeConfigs", 4, describe(name="")),
+            SendRequest("DescribeConfigs", 4, describe(4, "77")),
+            SendRequest("DescribeConfigs", 4, describe(4, "abc")),
+            SendRequest("DescribeConfigs", 4, describe(4, "1", ("node.id",))),
+            SendRequest("DescribeConfigs", 4, describe(4, "2", ("node.id",))),
+            SendRequest("DescribeConfigs", 4, describe(4, "", ("num.partitions",))),
+            SendRequest("DescribeConfigs", 4, describe(77, "x")),
+            SendRequest("DescribeConfigs", 4, {"resources": []}),
+            SendRequest("DescribeConfigs", 4, describe(), cut=2),
+            SendRequest("DescribeConfigs", 99, {}),
         ],
         {"t": {}, "set": {"configs": {"retention.ms": "5000"}}},
     ),
@@ -443,20 +478,28 @@ CONFIGS: Final = [
         "alter-configs",
         [
             *[
-                Ask("IncrementalAlterConfigs", version, alter(("retention.ms", "1000", SET)))
+                SendRequest(
+                    "IncrementalAlterConfigs", version, alter(("retention.ms", "1000", SET))
+                )
                 for version in (0, 1)
             ],
-            Ask("IncrementalAlterConfigs", 1, alter(("retention.ms", "7000", SET), dry=True)),
-            Ask("DescribeConfigs", 4, describe(), passing='"604800000"'),
-            Ask("IncrementalAlterConfigs", 1, alter(("retention.ms", None, DELETE))),
-            Ask("DescribeConfigs", 4, describe(), passing='"1000"'),
-            Ask("IncrementalAlterConfigs", 1, alter(("cleanup.policy", "compact", APPEND))),
-            Ask("DescribeConfigs", 4, describe(keys=("cleanup.policy",)), passing='"delete"'),
-            Ask("IncrementalAlterConfigs", 1, alter(("cleanup.policy", "delete", SUBTRACT))),
-            Ask("DescribeConfigs", 4, describe(keys=("cleanup.policy",)), passing="delete"),
-            Ask("IncrementalAlterConfigs", 1, alter()),
+            SendRequest(
+                "IncrementalAlterConfigs", 1, alter(("retention.ms", "7000", SET), dry=True)
+            ),
+            SendRequest("DescribeConfigs", 4, describe(), passing='"604800000"'),
+            SendRequest("IncrementalAlterConfigs", 1, alter(("retention.ms", None, DELETE))),
+            SendRequest("DescribeConfigs", 4, describe(), passing='"1000"'),
+            SendRequest("IncrementalAlterConfigs", 1, alter(("cleanup.policy", "compact", APPEND))),
+            SendRequest(
+                "DescribeConfigs", 4, describe(keys=("cleanup.policy",)), passing='"delete"'
+            ),
+            SendRequest(
+                "IncrementalAlterConfigs", 1, alter(("cleanup.policy", "delete", SUBTRACT))
+            ),
+            SendRequest("DescribeConfigs", 4, describe(keys=("cleanup.policy",)), passing="delete"),
+            SendRequest("IncrementalAlterConfigs", 1, alter()),
             *[
-                Ask("IncrementalAlterConfigs", 1, alter(change))
+                SendRequest("IncrementalAlterConfigs", 1, alter(change))
                 for change in (
                     ("no.such", "1", SET),
                     ("no.such", None, DELETE),
@@ -471,20 +514,22 @@ CONFIGS: Final = [
                     ("retention.ms", "-2", SET),
                 )
             ],
-            Ask(
+            SendRequest(
                 "IncrementalAlterConfigs",
                 1,
                 alter(("retention.ms", "1", SET), ("retention.ms", "2", SET)),
             ),
-            Ask(
+            SendRequest(
                 "IncrementalAlterConfigs",
                 1,
                 alter(("retention.ms", "1", SET), name="contract-missing"),
             ),
-            Ask("IncrementalAlterConfigs", 1, alter(("retention.ms", "1", SET), name="no/name")),
-            Ask("IncrementalAlterConfigs", 1, alter(("retention.ms", "1", SET), kind=77)),
-            Ask("IncrementalAlterConfigs", 1, {"resources": [], "validate_only": False}),
-            Ask(
+            SendRequest(
+                "IncrementalAlterConfigs", 1, alter(("retention.ms", "1", SET), name="no/name")
+            ),
+            SendRequest("IncrementalAlterConfigs", 1, alter(("retention.ms", "1", SET), kind=77)),
+            SendRequest("IncrementalAlterConfigs", 1, {"resources": [], "validate_only": False}),
+            SendRequest(
                 "IncrementalAlterConfigs",
                 1,
                 {
@@ -492,7 +537,7 @@ CONFIGS: Final = [
                     "validate_only": False,
                 },
             ),
-            Ask("IncrementalAlterConfigs", 99, {}),
+            SendRequest("IncrementalAlterConfigs", 99, {}),
         ],
         TOPIC,
     ),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
-from tests.contract.cases.log import NOWHERE
+from tests.contract.cases.log import UNKNOWN_TOPIC_ID
 from tests.contract.model import (
     TOPIC,
-    Ask,
-    Drop,
+    AwaitResponse,
+    CloseConnection,
     Fields,
     Scenario,
+    SendRequest,
     Step,
     Subscription,
-    Take,
     TopicId,
     group,
     reply,
@@ -71,7 +71,7 @@ def sync(
     return fields if instance is None else fields | {"group_instance_id": instance}
 
 
-def beat(
+def heartbeat(
     member: Any, generation: int = 1, *, instance: str | None = None, name: Any = None
 ) -> Fields:
     """Return a Heartbeat request."""
@@ -137,13 +137,15 @@ OTHER: Final = reply("other", "member_id")
 def stable(version: int = 9, *, instance: str | None = None) -> list[Step]:
     """Return the steps of a member that joins and synchronizes alone."""
     first = (
-        [] if instance is not None else [Ask("JoinGroup", version, join(), label="id", setup=True)]
+        []
+        if instance is not None
+        else [SendRequest("JoinGroup", version, join(), label="id", setup=True)]
     )
     known = "" if instance is not None else reply("id", "member_id")
     return [
         *first,
-        Ask("JoinGroup", version, join(known, instance=instance), label="join", setup=True),
-        Ask(
+        SendRequest("JoinGroup", version, join(known, instance=instance), label="join", setup=True),
+        SendRequest(
             "SyncGroup",
             5,
             sync(ME, instance=instance, assignments=((ME, b"mine"),)),
@@ -156,8 +158,8 @@ def _waits_to_join() -> list[Step]:
     """Return the steps after which a second member's JoinGroup waits for the first member's."""
     return [
         *stable(),
-        Ask("JoinGroup", 9, join(), label="id2", connection="b", setup=True),
-        Ask(
+        SendRequest("JoinGroup", 9, join(), label="id2", connection="b", setup=True),
+        SendRequest(
             "JoinGroup",
             9,
             join(reply("id2", "member_id")),
@@ -165,7 +167,7 @@ def _waits_to_join() -> list[Step]:
             connection="b",
             later=True,
         ),
-        Ask("Heartbeat", 4, beat(ME), until=27),
+        SendRequest("Heartbeat", 4, heartbeat(ME), until=27),
     ]
 
 
@@ -174,18 +176,22 @@ JOIN: Final = [
         Scenario(
             f"join-v{version}",
             [
-                Ask("JoinGroup", version, join(), label="join"),
-                *([Ask("JoinGroup", version, join(ME), label="join")] if version >= 4 else []),
-                Ask("Heartbeat", min(version, 4), beat(ME)),
-                Ask("JoinGroup", version, join(ME), label="join"),
-                Ask(
+                SendRequest("JoinGroup", version, join(), label="join"),
+                *(
+                    [SendRequest("JoinGroup", version, join(ME), label="join")]
+                    if version >= 4
+                    else []
+                ),
+                SendRequest("Heartbeat", min(version, 4), heartbeat(ME)),
+                SendRequest("JoinGroup", version, join(ME), label="join"),
+                SendRequest(
                     "SyncGroup",
                     min(version, 5),
                     sync(ME, assignments=((ME, b"a"),), named=version >= 5),
                 ),
-                Ask("Heartbeat", min(version, 4), beat(ME, 1)),
-                Ask("LeaveGroup", 2, {"group_id": group(), "member_id": ME}),
-                Ask("Heartbeat", min(version, 4), beat(ME, 1)),
+                SendRequest("Heartbeat", min(version, 4), heartbeat(ME, 1)),
+                SendRequest("LeaveGroup", 2, {"group_id": group(), "member_id": ME}),
+                SendRequest("Heartbeat", min(version, 4), heartbeat(ME, 1)),
             ],
         )
         for version in range(10)
@@ -193,33 +199,33 @@ JOIN: Final = [
     Scenario(
         "join-refused",
         [
-            Ask("JoinGroup", 9, join(session=10)),
-            Ask("JoinGroup", 9, join(session=100_000_000)),
-            Ask("JoinGroup", 0, {**join(session=10), "rebalance_timeout_ms": -1}),
-            Ask("JoinGroup", 9, join("stranger")),
-            Ask("JoinGroup", 2, join("stranger")),
-            Ask("JoinGroup", 9, join(name="")),
-            Ask("JoinGroup", 9, join(name=group("far", away=True))),
-            Ask("JoinGroup", 9, join(protocols=())),
-            Ask("JoinGroup", 9, join(kind="")),
-            Ask("JoinGroup", 9, join(instance="", name=group("i1"))),
-            Ask("JoinGroup", 9, join(instance="no/name", name=group("i2"))),
-            Ask("JoinGroup", 9, join("stranger", instance="i")),
+            SendRequest("JoinGroup", 9, join(session=10)),
+            SendRequest("JoinGroup", 9, join(session=100_000_000)),
+            SendRequest("JoinGroup", 0, {**join(session=10), "rebalance_timeout_ms": -1}),
+            SendRequest("JoinGroup", 9, join("stranger")),
+            SendRequest("JoinGroup", 2, join("stranger")),
+            SendRequest("JoinGroup", 9, join(name="")),
+            SendRequest("JoinGroup", 9, join(name=group("far", on_other_broker=True))),
+            SendRequest("JoinGroup", 9, join(protocols=())),
+            SendRequest("JoinGroup", 9, join(kind="")),
+            SendRequest("JoinGroup", 9, join(instance="", name=group("i1"))),
+            SendRequest("JoinGroup", 9, join(instance="no/name", name=group("i2"))),
+            SendRequest("JoinGroup", 9, join("stranger", instance="i")),
             *stable(),
-            Ask("JoinGroup", 9, join(kind="connect")),
-            Ask("JoinGroup", 9, join(protocols=(("sticky", NO_TOPICS),))),
-            Ask("JoinGroup", 9, join("stranger")),
-            Ask("JoinGroup", 9, join(ME, instance="unknown")),
-            Ask("JoinGroup", 9, join(name=group()), cut=4),
-            Ask("JoinGroup", 99, {}),
+            SendRequest("JoinGroup", 9, join(kind="connect")),
+            SendRequest("JoinGroup", 9, join(protocols=(("sticky", NO_TOPICS),))),
+            SendRequest("JoinGroup", 9, join("stranger")),
+            SendRequest("JoinGroup", 9, join(ME, instance="unknown")),
+            SendRequest("JoinGroup", 9, join(name=group()), cut=4),
+            SendRequest("JoinGroup", 99, {}),
         ],
     ),
     Scenario(
         "join-two",
         [
             *stable(),
-            Ask("JoinGroup", 9, join(), label="id2", connection="b"),
-            Ask(
+            SendRequest("JoinGroup", 9, join(), label="id2", connection="b"),
+            SendRequest(
                 "JoinGroup",
                 9,
                 join(reply("id2", "member_id")),
@@ -227,25 +233,25 @@ JOIN: Final = [
                 connection="b",
                 later=True,
             ),
-            Ask("Heartbeat", 4, beat(ME), until=27),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Ask("OffsetCommit", 9, commit(ME, 1)),
-            Ask("SyncGroup", 5, sync(ME)),
-            Ask("OffsetDelete", 0, {"group_id": group(), "topics": []}),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("other"),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Ask("OffsetCommit", 9, commit(ME, 2)),
-            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s2", later=True),
-            Ask("SyncGroup", 5, sync(ME, 2, assignments=((ME, b"1"), (OTHER, b"2")))),
-            Take("s2"),
-            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b"),
-            Ask("JoinGroup", 9, join(OTHER), connection="b"),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Ask("LeaveGroup", 5, leave((OTHER, None))),
-            Ask("Heartbeat", 4, beat(ME, 2)),
-            Ask("LeaveGroup", 5, leave((ME, None))),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("Heartbeat", 4, heartbeat(ME), until=27),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("OffsetCommit", 9, commit(ME, 1)),
+            SendRequest("SyncGroup", 5, sync(ME)),
+            SendRequest("OffsetDelete", 0, {"group_id": group(), "topics": []}),
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("other"),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("OffsetCommit", 9, commit(ME, 2)),
+            SendRequest("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s2", later=True),
+            SendRequest("SyncGroup", 5, sync(ME, 2, assignments=((ME, b"1"), (OTHER, b"2")))),
+            AwaitResponse("s2"),
+            SendRequest("SyncGroup", 5, sync(OTHER, 2), connection="b"),
+            SendRequest("JoinGroup", 9, join(OTHER), connection="b"),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("LeaveGroup", 5, leave((OTHER, None))),
+            SendRequest("Heartbeat", 4, heartbeat(ME, 2)),
+            SendRequest("LeaveGroup", 5, leave((ME, None))),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
         ],
         TOPIC,
     ),
@@ -253,11 +259,11 @@ JOIN: Final = [
         "join-during-sync",
         [
             *_waits_to_join(),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("other"),
-            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s2", later=True),
-            Ask("JoinGroup", 9, join(), label="id3", connection="c", setup=True),
-            Ask(
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("other"),
+            SendRequest("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s2", later=True),
+            SendRequest("JoinGroup", 9, join(), label="id3", connection="c", setup=True),
+            SendRequest(
                 "JoinGroup",
                 9,
                 join(reply("id3", "member_id")),
@@ -265,17 +271,17 @@ JOIN: Final = [
                 connection="c",
                 later=True,
             ),
-            Take("s2"),
-            Ask("LeaveGroup", 5, leave((ME, None), (OTHER, None))),
-            Take("third"),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            AwaitResponse("s2"),
+            SendRequest("LeaveGroup", 5, leave((ME, None), (OTHER, None))),
+            AwaitResponse("third"),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
         ],
     ),
     Scenario(
         "join-repeated",
         [
             *_waits_to_join(),
-            Ask(
+            SendRequest(
                 "JoinGroup",
                 9,
                 join(reply("id2", "member_id")),
@@ -283,67 +289,71 @@ JOIN: Final = [
                 connection="c",
                 later=True,
             ),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Drop("b"),
-            Take("other"),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("again"),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            CloseConnection("b"),
+            AwaitResponse("other"),
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("again"),
         ],
     ),
     Scenario(
         "leave-waiting",
         [
             *_waits_to_join(),
-            Ask("LeaveGroup", 5, leave((reply("id2", "member_id"), None))),
-            Take("other"),
-            Ask("Heartbeat", 4, beat(ME)),
+            SendRequest("LeaveGroup", 5, leave((reply("id2", "member_id"), None))),
+            AwaitResponse("other"),
+            SendRequest("Heartbeat", 4, heartbeat(ME)),
         ],
     ),
     Scenario(
         "join-static-waiting",
         [
             *stable(),
-            Ask("JoinGroup", 9, join(instance="i"), label="old", connection="b", later=True),
-            Ask("Heartbeat", 4, beat(ME), until=27),
-            Ask("JoinGroup", 9, join(instance="i"), label="new", connection="c", later=True),
-            Take("old"),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("new"),
+            SendRequest(
+                "JoinGroup", 9, join(instance="i"), label="old", connection="b", later=True
+            ),
+            SendRequest("Heartbeat", 4, heartbeat(ME), until=27),
+            SendRequest(
+                "JoinGroup", 9, join(instance="i"), label="new", connection="c", later=True
+            ),
+            AwaitResponse("old"),
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("new"),
         ],
     ),
     Scenario(
         "sync-repeated",
         [
             *_waits_to_join(),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("other"),
-            Ask("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s1", later=True),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Ask("SyncGroup", 5, sync(OTHER, 2), connection="c", label="s2", later=True),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
-            Drop("b"),
-            Take("s1"),
-            Ask("SyncGroup", 5, sync(ME, 2, assignments=((OTHER, b"2"),))),
-            Take("s2"),
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("other"),
+            SendRequest("SyncGroup", 5, sync(OTHER, 2), connection="b", label="s1", later=True),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("SyncGroup", 5, sync(OTHER, 2), connection="c", label="s2", later=True),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
+            CloseConnection("b"),
+            AwaitResponse("s1"),
+            SendRequest("SyncGroup", 5, sync(ME, 2, assignments=((OTHER, b"2"),))),
+            AwaitResponse("s2"),
         ],
     ),
     Scenario(
         "join-static",
         [
             *stable(instance="i"),
-            Ask("JoinGroup", 9, join(instance="i"), label="again"),
-            Ask("JoinGroup", 9, join(ME, instance="i")),
-            Ask("Heartbeat", 4, beat(ME, instance="i")),
-            Ask("Heartbeat", 4, beat(reply("again", "member_id"), instance="i")),
-            Ask("Heartbeat", 4, beat(reply("again", "member_id"), instance="j")),
-            Ask("SyncGroup", 5, sync(ME, instance="i")),
-            Ask("SyncGroup", 5, sync(reply("again", "member_id"), instance="i")),
-            Ask("OffsetCommit", 9, commit(ME, 1, instance="i")),
-            Ask("OffsetCommit", 9, commit(reply("again", "member_id"), 1, instance="i")),
-            Ask("JoinGroup", 8, join(instance="i"), label="older"),
-            Ask("LeaveGroup", 5, leave((ME, "i"))),
-            Ask("LeaveGroup", 5, leave(("", "j"), ("", "i"))),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("JoinGroup", 9, join(instance="i"), label="again"),
+            SendRequest("JoinGroup", 9, join(ME, instance="i")),
+            SendRequest("Heartbeat", 4, heartbeat(ME, instance="i")),
+            SendRequest("Heartbeat", 4, heartbeat(reply("again", "member_id"), instance="i")),
+            SendRequest("Heartbeat", 4, heartbeat(reply("again", "member_id"), instance="j")),
+            SendRequest("SyncGroup", 5, sync(ME, instance="i")),
+            SendRequest("SyncGroup", 5, sync(reply("again", "member_id"), instance="i")),
+            SendRequest("OffsetCommit", 9, commit(ME, 1, instance="i")),
+            SendRequest("OffsetCommit", 9, commit(reply("again", "member_id"), 1, instance="i")),
+            SendRequest("JoinGroup", 8, join(instance="i"), label="older"),
+            SendRequest("LeaveGroup", 5, leave((ME, "i"))),
+            SendRequest("LeaveGroup", 5, leave(("", "j"), ("", "i"))),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
         ],
         TOPIC,
     ),
@@ -353,72 +363,89 @@ MEMBERS: Final = [
     Scenario(
         "sync-refused",
         [
-            Ask("SyncGroup", 5, sync("stranger")),
-            *[Ask("SyncGroup", version, sync("s", named=False)) for version in (0, 3, 4)],
+            SendRequest("SyncGroup", 5, sync("stranger")),
+            *[SendRequest("SyncGroup", version, sync("s", named=False)) for version in (0, 3, 4)],
             *stable(),
-            Ask("SyncGroup", 5, sync("stranger")),
-            Ask("SyncGroup", 5, sync(ME, 7)),
-            Ask("SyncGroup", 5, sync(ME, kind="connect")),
-            Ask("SyncGroup", 5, sync(ME, protocol="sticky")),
-            Ask("SyncGroup", 5, sync(ME, kind=None)),
-            Ask("SyncGroup", 5, sync(ME, protocol=None)),
-            Ask("SyncGroup", 5, sync("", name="")),
-            Ask("SyncGroup", 5, sync("m", name=group("far", away=True))),
-            Ask("SyncGroup", 3, sync("m", named=False, name=group("far", away=True))),
-            *[Ask("SyncGroup", version, sync(ME, named=False)) for version in range(5)],
-            Ask("SyncGroup", 5, sync(ME)),
-            Ask("SyncGroup", 5, sync(ME, instance="unknown")),
+            SendRequest("SyncGroup", 5, sync("stranger")),
+            SendRequest("SyncGroup", 5, sync(ME, 7)),
+            SendRequest("SyncGroup", 5, sync(ME, kind="connect")),
+            SendRequest("SyncGroup", 5, sync(ME, protocol="sticky")),
+            SendRequest("SyncGroup", 5, sync(ME, kind=None)),
+            SendRequest("SyncGroup", 5, sync(ME, protocol=None)),
+            SendRequest("SyncGroup", 5, sync("", name="")),
+            SendRequest("SyncGroup", 5, sync("m", name=group("far", on_other_broker=True))),
+            SendRequest(
+                "SyncGroup", 3, sync("m", named=False, name=group("far", on_other_broker=True))
+            ),
+            *[SendRequest("SyncGroup", version, sync(ME, named=False)) for version in range(5)],
+            SendRequest("SyncGroup", 5, sync(ME)),
+            SendRequest("SyncGroup", 5, sync(ME, instance="unknown")),
         ],
     ),
     Scenario(
         "heartbeat-refused",
         [
-            *[Ask("Heartbeat", version, beat("stranger")) for version in range(5)],
-            Ask("Heartbeat", 4, beat("", name="")),
-            Ask("Heartbeat", 4, beat("m", name=group("far", away=True))),
+            *[SendRequest("Heartbeat", version, heartbeat("stranger")) for version in range(5)],
+            SendRequest("Heartbeat", 4, heartbeat("", name="")),
+            SendRequest("Heartbeat", 4, heartbeat("m", name=group("far", on_other_broker=True))),
             *stable(),
-            *[Ask("Heartbeat", version, beat(ME)) for version in range(5)],
-            Ask("Heartbeat", 4, beat("stranger")),
-            Ask("Heartbeat", 4, beat(ME, 3)),
-            Ask("Heartbeat", 4, beat(ME, -1)),
-            Ask("Heartbeat", 3, beat(ME, instance="unknown")),
+            *[SendRequest("Heartbeat", version, heartbeat(ME)) for version in range(5)],
+            SendRequest("Heartbeat", 4, heartbeat("stranger")),
+            SendRequest("Heartbeat", 4, heartbeat(ME, 3)),
+            SendRequest("Heartbeat", 4, heartbeat(ME, -1)),
+            SendRequest("Heartbeat", 3, heartbeat(ME, instance="unknown")),
         ],
     ),
     Scenario(
         "leave-refused",
         [
             *[
-                Ask("LeaveGroup", version, {"group_id": group(), "member_id": "stranger"})
+                SendRequest("LeaveGroup", version, {"group_id": group(), "member_id": "stranger"})
                 for version in range(3)
             ],
-            *[Ask("LeaveGroup", version, leave(("stranger", None))) for version in (3, 4, 5)],
-            Ask("LeaveGroup", 5, leave()),
-            Ask("LeaveGroup", 5, leave(("", None), name="")),
-            Ask("LeaveGroup", 5, leave(("m", None), name=group("far", away=True))),
-            Ask("LeaveGroup", 1, {"group_id": group("far", away=True), "member_id": "stranger"}),
+            *[
+                SendRequest("LeaveGroup", version, leave(("stranger", None)))
+                for version in (3, 4, 5)
+            ],
+            SendRequest("LeaveGroup", 5, leave()),
+            SendRequest("LeaveGroup", 5, leave(("", None), name="")),
+            SendRequest(
+                "LeaveGroup", 5, leave(("m", None), name=group("far", on_other_broker=True))
+            ),
+            SendRequest(
+                "LeaveGroup",
+                1,
+                {"group_id": group("far", on_other_broker=True), "member_id": "stranger"},
+            ),
             *stable(),
-            Ask("LeaveGroup", 5, leave(("stranger", None), ("", "unknown"), ("", None))),
-            Ask("LeaveGroup", 5, leave((ME, "unknown"))),
-            Ask("LeaveGroup", 5, leave((ME, None), (ME, None))),
-            Ask("JoinGroup", 9, join(), label="pending", setup=True),
-            Ask("LeaveGroup", 5, leave((reply("pending", "member_id"), None))),
+            SendRequest("LeaveGroup", 5, leave(("stranger", None), ("", "unknown"), ("", None))),
+            SendRequest("LeaveGroup", 5, leave((ME, "unknown"))),
+            SendRequest("LeaveGroup", 5, leave((ME, None), (ME, None))),
+            SendRequest("JoinGroup", 9, join(), label="pending", setup=True),
+            SendRequest("LeaveGroup", 5, leave((reply("pending", "member_id"), None))),
         ],
     ),
     Scenario(
         "describe-groups",
         [
-            *[Ask("DescribeGroups", version, {"groups": [group()]}) for version in range(7)],
-            Ask("DescribeGroups", 6, {"groups": [group("far", away=True)]}),
-            Ask("DescribeGroups", 0, {"groups": [group("far", away=True)]}),
-            Ask("DescribeGroups", 6, {"groups": []}),
+            *[
+                SendRequest("DescribeGroups", version, {"groups": [group()]})
+                for version in range(7)
+            ],
+            SendRequest("DescribeGroups", 6, {"groups": [group("far", on_other_broker=True)]}),
+            SendRequest("DescribeGroups", 0, {"groups": [group("far", on_other_broker=True)]}),
+            SendRequest("DescribeGroups", 6, {"groups": []}),
             *stable(),
-            *[Ask("DescribeGroups", version, {"groups": [group()]}) for version in range(7)],
-            Ask(
+            *[
+                SendRequest("DescribeGroups", version, {"groups": [group()]})
+                for version in range(7)
+            ],
+            SendRequest(
                 "DescribeGroups",
                 6,
                 {"groups": [group(), group("none")], "include_authorized_operations": True},
             ),
-            Ask(
+            SendRequest(
                 "DescribeGroups",
                 3,
                 {"groups": [group()], "include_authorized_operations": True},
@@ -429,38 +456,41 @@ MEMBERS: Final = [
         "list-groups",
         [
             *stable(),
-            *[Ask("ListGroups", version, {}, own=True) for version in range(6)],
+            *[SendRequest("ListGroups", version, {}, own=True) for version in range(6)],
             *[
-                Ask("ListGroups", 5, {"states_filter": [state]}, own=True)
+                SendRequest("ListGroups", 5, {"states_filter": [state]}, own=True)
                 for state in ("Stable", "stable", "Empty", "Nonsense")
             ],
             *[
-                Ask("ListGroups", 5, {"types_filter": [kind]}, own=True)
+                SendRequest("ListGroups", 5, {"types_filter": [kind]}, own=True)
                 for kind in ("classic", "Classic", "consumer", "share", "nonsense")
             ],
-            Ask(
+            SendRequest(
                 "ListGroups", 5, {"states_filter": ["Empty"], "types_filter": ["classic"]}, own=True
             ),
-            Ask("LeaveGroup", 5, leave((ME, None)), setup=True),
-            Ask("ListGroups", 4, {"states_filter": ["Empty"]}, own=True),
-            Ask("ListGroups", 5, {}, cut=1),
-            Ask("ListGroups", 99, {}),
+            SendRequest("LeaveGroup", 5, leave((ME, None)), setup=True),
+            SendRequest("ListGroups", 4, {"states_filter": ["Empty"]}, own=True),
+            SendRequest("ListGroups", 5, {}, cut=1),
+            SendRequest("ListGroups", 99, {}),
         ],
     ),
     Scenario(
         "delete-groups",
         [
-            *[Ask("DeleteGroups", version, {"groups_names": [group()]}) for version in range(4)],
-            Ask("DeleteGroups", 2, {"groups_names": []}),
-            Ask("DeleteGroups", 2, {"groups_names": [group("far", away=True)]}),
+            *[
+                SendRequest("DeleteGroups", version, {"groups_names": [group()]})
+                for version in range(4)
+            ],
+            SendRequest("DeleteGroups", 2, {"groups_names": []}),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group("far", on_other_broker=True)]}),
             *stable(),
-            Ask("DeleteGroups", 2, {"groups_names": [group(), group("none")]}),
-            Ask("LeaveGroup", 5, leave((ME, None)), setup=True),
-            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
-            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
-            Ask("OffsetCommit", 8, commit(), setup=True),
-            Ask("DeleteGroups", 0, {"groups_names": [group()]}),
-            Ask("OffsetFetch", 7, committed()),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group(), group("none")]}),
+            SendRequest("LeaveGroup", 5, leave((ME, None)), setup=True),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group()]}),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group()]}),
+            SendRequest("OffsetCommit", 8, commit(), setup=True),
+            SendRequest("DeleteGroups", 0, {"groups_names": [group()]}),
+            SendRequest("OffsetFetch", 7, committed()),
         ],
         TOPIC,
     ),
@@ -468,10 +498,10 @@ MEMBERS: Final = [
         "delete-groups-rebalancing",
         [
             *_waits_to_join(),
-            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
-            Ask("JoinGroup", 9, join(ME), label="join"),
-            Take("other"),
-            Ask("DeleteGroups", 2, {"groups_names": [group()]}),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group()]}),
+            SendRequest("JoinGroup", 9, join(ME), label="join"),
+            AwaitResponse("other"),
+            SendRequest("DeleteGroups", 2, {"groups_names": [group()]}),
         ],
     ),
 ]
@@ -480,78 +510,85 @@ OFFSETS: Final = [
     Scenario(
         "offset-commit",
         [
-            *[Ask("OffsetCommit", version, commit(offset=version)) for version in range(2, 10)],
-            Ask("OffsetCommit", 10, commit(where={"topic_id": TopicId()})),
-            Ask("OffsetCommit", 9, commit(epoch=3)),
-            *[Ask("OffsetFetch", version, committed()) for version in range(1, 8)],
-            *[Ask("OffsetFetch", version, committed_by()) for version in (8, 9)],
-            Ask(
+            *[
+                SendRequest("OffsetCommit", version, commit(offset=version))
+                for version in range(2, 10)
+            ],
+            SendRequest("OffsetCommit", 10, commit(where={"topic_id": TopicId()})),
+            SendRequest("OffsetCommit", 9, commit(epoch=3)),
+            *[SendRequest("OffsetFetch", version, committed()) for version in range(1, 8)],
+            *[SendRequest("OffsetFetch", version, committed_by()) for version in (8, 9)],
+            SendRequest(
                 "OffsetFetch",
                 10,
                 committed_by(topics=[{"topic_id": TopicId(), "partition_indexes": [0]}]),
             ),
-            Ask("OffsetCommit", 9, commit(metadata=None)),
-            Ask("OffsetCommit", 9, commit(offset=-1)),
-            Ask("OffsetCommit", 9, commit(offset=-7)),
-            Ask("OffsetFetch", 9, committed_by()),
-            Ask("DescribeGroups", 6, {"groups": [group()]}),
+            SendRequest("OffsetCommit", 9, commit(metadata=None)),
+            SendRequest("OffsetCommit", 9, commit(offset=-1)),
+            SendRequest("OffsetCommit", 9, commit(offset=-7)),
+            SendRequest("OffsetFetch", 9, committed_by()),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}),
         ],
         TOPIC,
     ),
     Scenario(
         "offset-commit-refused",
         [
-            Ask("OffsetCommit", 9, commit(index=5)),
-            Ask("OffsetCommit", 2, commit(index=5)),
-            Ask("OffsetCommit", 9, commit(index=-1)),
-            Ask("OffsetCommit", 9, commit(where={"name": "contract-missing"})),
-            Ask("OffsetCommit", 9, commit(where={"name": ""})),
-            Ask("OffsetCommit", 10, commit(where={"topic_id": NOWHERE})),
-            Ask("OffsetCommit", 10, commit(where={"topic_id": uuid.UUID(int=0)})),
-            Ask("OffsetCommit", 9, commit(metadata="x" * 5_000)),
-            Ask("OffsetCommit", 9, commit(metadata="x" * 4_096)),
-            Ask("OffsetCommit", 9, commit("m", 3, name=group("none"))),
-            Ask("OffsetCommit", 8, commit("m", 3, name=group("none"))),
-            Ask("OffsetCommit", 9, commit("m", -1, name=group("none2"))),
-            Ask("OffsetCommit", 9, commit("", 3, name=group("none3"))),
-            Ask("OffsetCommit", 9, commit(name=group("far", away=True))),
-            Ask("OffsetCommit", 9, {**commit(), "topics": []}),
+            SendRequest("OffsetCommit", 9, commit(index=5)),
+            SendRequest("OffsetCommit", 2, commit(index=5)),
+            SendRequest("OffsetCommit", 9, commit(index=-1)),
+            SendRequest("OffsetCommit", 9, commit(where={"name": "contract-missing"})),
+            SendRequest("OffsetCommit", 9, commit(where={"name": ""})),
+            SendRequest("OffsetCommit", 10, commit(where={"topic_id": UNKNOWN_TOPIC_ID})),
+            SendRequest("OffsetCommit", 10, commit(where={"topic_id": uuid.UUID(int=0)})),
+            SendRequest("OffsetCommit", 9, commit(metadata="x" * 5_000)),
+            SendRequest("OffsetCommit", 9, commit(metadata="x" * 4_096)),
+            SendRequest("OffsetCommit", 9, commit("m", 3, name=group("none"))),
+            SendRequest("OffsetCommit", 8, commit("m", 3, name=group("none"))),
+            SendRequest("OffsetCommit", 9, commit("m", -1, name=group("none2"))),
+            SendRequest("OffsetCommit", 9, commit("", 3, name=group("none3"))),
+            SendRequest("OffsetCommit", 9, commit(name=group("far", on_other_broker=True))),
+            SendRequest("OffsetCommit", 9, {**commit(), "topics": []}),
             *stable(),
-            Ask("OffsetCommit", 9, commit(ME, 1)),
-            Ask("OffsetCommit", 9, commit()),
-            Ask("OffsetCommit", 9, commit("stranger", 1)),
-            Ask("OffsetCommit", 9, commit(ME, 4)),
-            Ask("OffsetCommit", 9, commit(ME, -1)),
-            Ask("OffsetCommit", 9, commit(ME, 1, instance="unknown")),
-            Ask("OffsetCommit", 9, commit("", 1)),
+            SendRequest("OffsetCommit", 9, commit(ME, 1)),
+            SendRequest("OffsetCommit", 9, commit()),
+            SendRequest("OffsetCommit", 9, commit("stranger", 1)),
+            SendRequest("OffsetCommit", 9, commit(ME, 4)),
+            SendRequest("OffsetCommit", 9, commit(ME, -1)),
+            SendRequest("OffsetCommit", 9, commit(ME, 1, instance="unknown")),
+            SendRequest("OffsetCommit", 9, commit("", 1)),
         ],
         TOPIC,
     ),
     Scenario(
         "offset-fetch-refused",
         [
-            Ask("OffsetFetch", 1, committed()),
-            Ask("OffsetFetch", 7, committed()),
-            Ask("OffsetFetch", 7, committed(9)),
-            Ask("OffsetFetch", 7, committed(where="contract-missing")),
+            SendRequest("OffsetFetch", 1, committed()),
+            SendRequest("OffsetFetch", 7, committed()),
+            SendRequest("OffsetFetch", 7, committed(9)),
+            SendRequest("OffsetFetch", 7, committed(where="contract-missing")),
             *[
-                Ask("OffsetFetch", version, committed(name=group("far", away=True)))
+                SendRequest(
+                    "OffsetFetch", version, committed(name=group("far", on_other_broker=True))
+                )
                 for version in (1, 2, 7)
             ],
-            Ask("OffsetFetch", 9, committed_by(group("far", away=True), group())),
-            Ask("OffsetFetch", 9, committed_by(topics=[])),
-            Ask(
+            SendRequest(
+                "OffsetFetch", 9, committed_by(group("far", on_other_broker=True), group())
+            ),
+            SendRequest("OffsetFetch", 9, committed_by(topics=[])),
+            SendRequest(
                 "OffsetFetch",
                 10,
-                committed_by(topics=[{"topic_id": NOWHERE, "partition_indexes": [0, 1]}]),
+                committed_by(topics=[{"topic_id": UNKNOWN_TOPIC_ID, "partition_indexes": [0, 1]}]),
             ),
-            Ask("OffsetCommit", 9, commit(), setup=True),
-            Ask("OffsetFetch", 7, {"group_id": group(), "topics": None}),
-            Ask("OffsetFetch", 9, committed_by(topics=None)),
-            Ask("OffsetFetch", 10, committed_by(topics=None)),
-            Ask("OffsetFetch", 7, committed() | {"require_stable": True}),
-            Ask("OffsetFetch", 9, committed_by(require_stable=True)),
-            Ask(
+            SendRequest("OffsetCommit", 9, commit(), setup=True),
+            SendRequest("OffsetFetch", 7, {"group_id": group(), "topics": None}),
+            SendRequest("OffsetFetch", 9, committed_by(topics=None)),
+            SendRequest("OffsetFetch", 10, committed_by(topics=None)),
+            SendRequest("OffsetFetch", 7, committed() | {"require_stable": True}),
+            SendRequest("OffsetFetch", 9, committed_by(require_stable=True)),
+            SendRequest(
                 "OffsetFetch",
                 9,
                 {
@@ -571,9 +608,9 @@ OFFSETS: Final = [
     Scenario(
         "offset-delete",
         [
-            Ask("OffsetDelete", 0, {"group_id": group(), "topics": []}),
-            Ask("OffsetCommit", 8, commit(), setup=True),
-            Ask(
+            SendRequest("OffsetDelete", 0, {"group_id": group(), "topics": []}),
+            SendRequest("OffsetCommit", 8, commit(), setup=True),
+            SendRequest(
                 "OffsetDelete",
                 0,
                 {
@@ -584,7 +621,7 @@ OFFSETS: Final = [
                     ],
                 },
             ),
-            Ask(
+            SendRequest(
                 "OffsetDelete",
                 0,
                 {
@@ -592,20 +629,24 @@ OFFSETS: Final = [
                     "topics": [{"name": topic(), "partitions": [{"partition_index": 8}]}],
                 },
             ),
-            Ask("OffsetFetch", 7, committed()),
-            Ask("OffsetDelete", 0, {"group_id": "", "topics": []}),
-            Ask("OffsetDelete", 0, {"group_id": group("far", away=True), "topics": []}),
-            Ask("OffsetDelete", 0, {"group_id": group(), "topics": []}),
+            SendRequest("OffsetFetch", 7, committed()),
+            SendRequest("OffsetDelete", 0, {"group_id": "", "topics": []}),
+            SendRequest(
+                "OffsetDelete", 0, {"group_id": group("far", on_other_broker=True), "topics": []}
+            ),
+            SendRequest("OffsetDelete", 0, {"group_id": group(), "topics": []}),
         ],
         TOPIC,
     ),
     Scenario(
         "offset-delete-members",
         [
-            Ask("OffsetCommit", 8, commit(), setup=True),
-            Ask("JoinGroup", 3, join(protocols=(("range", SUBSCRIBED),)), label="join", setup=True),
-            Ask("SyncGroup", 3, sync(ME, named=False), setup=True),
-            Ask(
+            SendRequest("OffsetCommit", 8, commit(), setup=True),
+            SendRequest(
+                "JoinGroup", 3, join(protocols=(("range", SUBSCRIBED),)), label="join", setup=True
+            ),
+            SendRequest("SyncGroup", 3, sync(ME, named=False), setup=True),
+            SendRequest(
                 "OffsetDelete",
                 0,
                 {
@@ -619,8 +660,8 @@ OFFSETS: Final = [
     Scenario(
         "offset-delete-connect",
         [
-            Ask("JoinGroup", 3, join(kind="connect"), label="join", setup=True),
-            Ask(
+            SendRequest("JoinGroup", 3, join(kind="connect"), label="join", setup=True),
+            SendRequest(
                 "OffsetDelete",
                 0,
                 {
@@ -628,8 +669,8 @@ OFFSETS: Final = [
                     "topics": [{"name": topic(), "partitions": [{"partition_index": 0}]}],
                 },
             ),
-            Ask("DescribeGroups", 6, {"groups": [group()]}, awaiting="CompletingRebalance"),
-            Ask("ListGroups", 4, {}, own=True),
+            SendRequest("DescribeGroups", 6, {"groups": [group()]}, awaiting="CompletingRebalance"),
+            SendRequest("ListGroups", 4, {}, own=True),
         ],
         TOPIC,
     ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.contract.cases.log import NOWHERE
-from tests.contract.model import Ask, Batch, Fields, Name, Scenario, TopicId, group, topic
+from tests.contract.cases.log import UNKNOWN_TOPIC_ID
+from tests.contract.model import Batch, Fields, Name, Scenario, SendRequest, TopicId, group, topic
 
 INDEXES: Final = (2, 0, 1)
 KEYS: Final = ("z", "m", "a", "k", "b")
@@ -44,14 +44,14 @@ SCENARIOS: Final = [
     Scenario(
         "order-log",
         [
-            Ask(
+            SendRequest(
                 "ListOffsets",
                 8,
                 {"topics": of_topics("partitions", "partition_index", timestamp=-1)},
                 retry=NO_LEADER_YET,
                 setup=True,
             ),
-            Ask(
+            SendRequest(
                 "Produce",
                 9,
                 {
@@ -60,7 +60,7 @@ SCENARIOS: Final = [
                     "topic_data": of_topics("partition_data", "index", records=Batch()),
                 },
             ),
-            Ask(
+            SendRequest(
                 "Produce",
                 9,
                 {
@@ -69,7 +69,7 @@ SCENARIOS: Final = [
                     "topic_data": [{"name": topic("z"), "partition_data": TWICE}],
                 },
             ),
-            Ask(
+            SendRequest(
                 "Fetch",
                 12,
                 LIMITS
@@ -83,18 +83,18 @@ SCENARIOS: Final = [
                     )
                 },
             ),
-            Ask(
+            SendRequest(
                 "ListOffsets",
                 8,
                 {"topics": of_topics("partitions", "partition_index", timestamp=-1)},
             ),
-            Ask(
+            SendRequest(
                 "OffsetForLeaderEpoch",
                 4,
                 {"topics": of_topics("partitions", "partition", "topic", leader_epoch=0)},
             ),
-            Ask("DescribeProducers", 0, {"topics": indexes("partition_indexes")}),
-            Ask(
+            SendRequest("DescribeProducers", 0, {"topics": indexes("partition_indexes")}),
+            SendRequest(
                 "DeleteRecords",
                 2,
                 {
@@ -102,7 +102,7 @@ SCENARIOS: Final = [
                     "topics": of_topics("partitions", "partition_index", offset=1),
                 },
             ),
-            Ask(
+            SendRequest(
                 "Metadata",
                 9,
                 {
@@ -110,15 +110,17 @@ SCENARIOS: Final = [
                     "allow_auto_topic_creation": False,
                 },
             ),
-            Ask(
+            SendRequest(
                 "Metadata",
                 12,
                 {
-                    "topics": [{"topic_id": it, "name": None} for it in (TopicId("z"), NOWHERE)],
+                    "topics": [
+                        {"topic_id": it, "name": None} for it in (TopicId("z"), UNKNOWN_TOPIC_ID)
+                    ],
                     "allow_auto_topic_creation": False,
                 },
             ),
-            Ask(
+            SendRequest(
                 "DescribeTopicPartitions",
                 0,
                 {
@@ -132,7 +134,7 @@ SCENARIOS: Final = [
     Scenario(
         "order-offsets",
         [
-            Ask(
+            SendRequest(
                 "OffsetCommit",
                 8,
                 {
@@ -140,13 +142,15 @@ SCENARIOS: Final = [
                     "topics": of_topics("partitions", "partition_index", **COMMIT),
                 },
             ),
-            Ask("OffsetFetch", 7, {"group_id": group(), "topics": indexes("partition_indexes")}),
-            Ask(
+            SendRequest(
+                "OffsetFetch", 7, {"group_id": group(), "topics": indexes("partition_indexes")}
+            ),
+            SendRequest(
                 "OffsetFetch",
                 9,
                 {"groups": [{"group_id": group(), "topics": indexes("partition_indexes")}]},
             ),
-            Ask(
+            SendRequest(
                 "OffsetDelete",
                 0,
                 {"group_id": group(), "topics": of_topics("partitions", "partition_index")},
@@ -157,12 +161,12 @@ SCENARIOS: Final = [
     Scenario(
         "order-topics",
         [
-            Ask(
+            SendRequest(
                 "CreateTopics",
                 5,
                 {"timeout_ms": 10_000, "topics": [new(key) for key in MADE]},
             ),
-            Ask(
+            SendRequest(
                 "DescribeConfigs",
                 4,
                 {
@@ -176,7 +180,7 @@ SCENARIOS: Final = [
                     ]
                 },
             ),
-            Ask(
+            SendRequest(
                 "CreatePartitions",
                 3,
                 {
@@ -184,7 +188,7 @@ SCENARIOS: Final = [
                     "topics": [{"name": topic(key), "count": 1} for key in KEYS],
                 },
             ),
-            Ask(
+            SendRequest(
                 "DeleteTopics",
                 5,
                 {"timeout_ms": 10_000, "topic_names": [topic(key) for key in KEYS]},
