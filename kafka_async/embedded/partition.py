@@ -39,7 +39,6 @@ class Partition:
         self.isr = tuple(replicas)
         self.leader = replicas[0]
         self.leader_epoch = 0
-        self.deleted = False
         self.log = log
         self._listeners: set[Callable[[], None]] = set()
 

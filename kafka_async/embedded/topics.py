@@ -217,7 +217,6 @@ class TopicTable:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
         del self._by_id[topic.id]
         for partition in topic.partitions:
-            partition.deleted = True
             partition.notify_listeners()
         self._on_delete(name)
         return topic
@@ -271,7 +270,7 @@ class TopicTable:
     def _validate_assignment(
         self, assignments: Mapping[int, Sequence[int]]
     ) -> list[tuple[int, ...]]:
-        known: Collection[int] = self._alive_broker_ids()
+        alive: Collection[int] = self._alive_broker_ids()
         if sorted(assignments) != list(range(len(assignments))):
             raise InvalidReplicaAssignmentError(
                 "partitions should be a consecutive 0-based sequence"
@@ -282,6 +281,6 @@ class TopicTable:
         for replicas in assignment:
             if not replicas or len(set(replicas)) != len(replicas):
                 raise InvalidReplicaAssignmentError(f"replicas {replicas} are empty or repeated")
-            if unknown := set(replicas).difference(known):
+            if unknown := set(replicas).difference(alive):
                 raise InvalidReplicaAssignmentError(f"no such brokers: {sorted(unknown)}")
         return assignment

@@ -289,11 +289,11 @@ def test_transaction_starts_with_first_partition() -> None:
 def test_idle_transactional_id_expires_except_in_transaction() -> None:
     driver = Driver()
     driver.init()
-    assert not driver.metadata.expired(HOUR - 1, HOUR)
+    assert not driver.metadata.expire(HOUR - 1, HOUR)
     driver.add((100, 0))
-    assert not driver.metadata.expired(10 * HOUR, HOUR)
+    assert not driver.metadata.expire(10 * HOUR, HOUR)
     driver.end((100, 0))
     driver.complete()
-    assert driver.metadata.expired(HOUR, HOUR)
+    assert driver.metadata.expire(HOUR, HOUR)
     assert driver.metadata.state is TransactionState.DEAD
     assert driver.init()[0] is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -208,7 +208,7 @@ class TransactionCoordinator:
         """Return a transactional id's metadata; None if it does not exist or has expired."""
         metadata = self._transactions.get(transactional_id)
         expiration = self._cluster.settings.transactional_id_expiration_ms
-        if metadata is not None and metadata.expired(self._now(), expiration):
+        if metadata is not None and metadata.expire(self._now(), expiration):
             del self._transactions[transactional_id], self._coordinators[transactional_id]
             self._loaded_at.pop(transactional_id, None)
             return None

@@ -158,7 +158,7 @@ class TransactionMetadata:
         if self._next_producer_id != NO_PRODUCER_ID:
             self._rotate_producer_id(self._next_producer_id)
 
-    def expired(self, now: int, expiration_ms: int) -> bool:
+    def expire(self, now: int, expiration_ms: int) -> bool:
         """Change the state to Dead if the id has expired; return True if so."""
         next_state = transition_for(TransactionEvent.EXPIRE, self.state)
         if isinstance(next_state, ErrorCode) or now - self.last_update_ms < expiration_ms:
