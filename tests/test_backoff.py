@@ -1,4 +1,4 @@
-"""Back-off: doubling, bounded, jittered both ways."""
+"""Tests of backoff: doubling, maximum, jitter."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def test_delays_double_up_to_the_maximum() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers())
-def test_jitter_stays_within_its_share(failures: int, seed: int) -> None:
+def test_jitter_stays_within_its_fraction(failures: int, seed: int) -> None:
     backoff = Backoff(0.05, 1.0, jitter=0.2, rng=random.Random(seed), failures=failures)
     exact = delay_after(failures, 0.05, 1.0)
     assert exact * 0.8 <= backoff.next() <= exact * 1.2
     assert backoff.failures == failures + 1
 
 
-def test_a_success_starts_over() -> None:
+def test_reset_starts_with_initial_delay() -> None:
     backoff = Backoff(0.1, 1.0, jitter=0)
     assert [backoff.next(), backoff.next()] == [0.1, 0.2]
     backoff.reset()

@@ -1,4 +1,4 @@
-"""Connections in memory behave as asyncio's do."""
+"""Tests of clocks and of connections in memory, which behave like asyncio's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Collector(asyncio.Protocol):
-    """Keeps what arrives; `lost` resolves to the reason when the connection ends."""
+    """Collects received bytes; `lost` resolves to the error when the connection ends."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -44,7 +44,7 @@ class Collector(asyncio.Protocol):
 
 
 class BufferedCollector(asyncio.BufferedProtocol):
-    """Reads through a buffer of seven bytes, so that every write takes several turns."""
+    """Reads through a buffer of seven bytes, so that a write needs several reads."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -65,7 +65,7 @@ async def connect(
     return await network.dial(Collector, host, port)
 
 
-async def test_bytes_arrive_in_order_and_a_close_follows_them() -> None:
+async def test_close_delivers_written_bytes_first() -> None:
     server = Collector()
     transport, client = await connect(lambda: server)
     transport.write(b"one ")
@@ -76,7 +76,7 @@ async def test_bytes_arrive_in_order_and_a_close_follows_them() -> None:
     assert server.received == b"one two"
 
 
-async def test_a_buffered_protocol_is_fed_through_its_buffer() -> None:
+async def test_feeds_buffered_protocol() -> None:
     server = BufferedCollector()
     transport, client = await connect(lambda: server)
     transport.write(bytes(range(100)))
@@ -85,7 +85,7 @@ async def test_a_buffered_protocol_is_fed_through_its_buffer() -> None:
     assert server.received == bytes(range(100))
 
 
-async def test_an_abort_is_a_reset_for_the_other_end() -> None:
+async def test_abort_resets_the_other_end() -> None:
     server = Collector()
     transport, _ = await connect(lambda: server)
     transport.write(b"never read")
@@ -94,7 +94,7 @@ async def test_an_abort_is_a_reset_for_the_other_end() -> None:
     assert server.received == b""
 
 
-async def test_a_reader_that_pauses_makes_the_writer_pause() -> None:
+async def test_paused_reader_pauses_the_writer() -> None:
     server = Collector()
     transport, client = await connect(lambda: server)
     assert server.transport is not None
@@ -107,12 +107,12 @@ async def test_a_reader_that_pauses_makes_the_writer_pause() -> None:
     transport.close()
 
 
-async def test_nobody_listening_is_connection_refused() -> None:
+async def test_dial_without_listener_is_refused() -> None:
     with pytest.raises(ConnectionRefusedError, match="nowhere:9"):
         await MemoryNetwork().dial(Collector, "nowhere", 9)
 
 
-async def test_an_address_can_be_listened_at_once_only() -> None:
+async def test_address_accepts_only_one_listener() -> None:
     network = MemoryNetwork()
     network.listen(Collector, "broker", 9092)
     with pytest.raises(OSError, match="in use"):
@@ -121,7 +121,7 @@ async def test_an_address_can_be_listened_at_once_only() -> None:
     network.listen(Collector, "broker", 9092)
 
 
-async def test_both_clocks_go_forward() -> None:
+async def test_clocks_advance() -> None:
     for clock in (SystemClock(), LoopClock(asyncio.get_running_loop())):
         assert clock.monotonic() <= clock.monotonic()
         assert clock.wall() > 1_600_000_000

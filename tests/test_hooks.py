@@ -1,4 +1,4 @@
-"""Hooks: typed events to whoever asked for them, and nobody's mistake is the client's."""
+"""Tests of hooks and their listeners."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_listeners_hear_the_events_they_asked_for() -> None:
+def test_passes_events_to_listeners_of_their_class() -> None:
     hooks = Hooks()
     throttled: list[Throttled] = []
-    everything: list[ClientEvent] = []
+    all_events: list[ClientEvent] = []
     hooks.listen(Throttled, throttled.append)
-    hooks.listen(ClientEvent, everything.append)
+    hooks.listen(ClientEvent, all_events.append)
     first, second = Throttled("c", 1, 0, 0.5), Disconnected("c", 1, "general", None)
     hooks.emit(first)
     hooks.emit(second)
     assert throttled == [first]
-    assert everything == [first, second]
+    assert all_events == [first, second]
 
 
-def test_hooks_are_active_only_while_somebody_listens() -> None:
+def test_active_only_with_listeners() -> None:
     hooks = Hooks()
     assert not hooks.active
     remove = hooks.listen(ClientEvent, lambda _: None)
@@ -33,18 +33,18 @@ def test_hooks_are_active_only_while_somebody_listens() -> None:
     assert not hooks.active
 
 
-def test_a_listener_that_raises_is_logged_and_harms_nobody(
+def test_logs_listener_that_raises_and_calls_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hooks = Hooks()
-    heard: list[ClientEvent] = []
+    events: list[ClientEvent] = []
 
     def broken(_: ClientEvent) -> None:
-        raise ValueError("mine")
+        raise ValueError("broken")
 
     hooks.listen(ClientEvent, broken)
-    hooks.listen(ClientEvent, heard.append)
+    hooks.listen(ClientEvent, events.append)
     with caplog.at_level(logging.ERROR, "kafka_async.hooks"):
         hooks.emit(Throttled("c", 1, 0, 0.5))
-    assert len(heard) == 1
+    assert len(events) == 1
     assert "Throttled" in caplog.text

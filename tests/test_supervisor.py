@@ -1,4 +1,4 @@
-"""The supervisor: tasks that belong to a client, die loudly, and never outlive it."""
+"""Tests of the supervisor of a client's tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_it_may_be_stopped_by_another_task_than_started_it() -> None:
+async def test_can_be_stopped_by_another_task() -> None:
     supervisor = Supervisor("test")
     await asyncio.create_task(supervisor.start())
     task = supervisor.spawn(forever, name="waits")
@@ -30,12 +30,12 @@ async def test_it_may_be_stopped_by_another_task_than_started_it() -> None:
         supervisor.check()
 
 
-async def test_before_start_the_error_says_what_to_do() -> None:
+async def test_check_before_start_raises() -> None:
     with pytest.raises(ClientClosedError, match="async with"):
         Supervisor("test").check()
 
 
-async def test_a_task_that_dies_is_heard_at_once_and_takes_the_others_along(
+async def test_died_task_notifies_listeners_and_cancels_other_tasks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     hooks = Hooks()
@@ -43,38 +43,38 @@ async def test_a_task_that_dies_is_heard_at_once_and_takes_the_others_along(
     hooks.listen(TaskDied, observed.append)
     supervisor = Supervisor("test", hooks)
     await supervisor.start()
-    heard: list[KafkaError] = []
-    supervisor.on_failure(heard.append)
-    bystander = supervisor.spawn(forever, name="bystander")
+    failures: list[KafkaError] = []
+    supervisor.on_failure(failures.append)
+    other = supervisor.spawn(forever, name="other")
 
     async def dies() -> None:
         raise ValueError("why")
 
     supervisor.spawn(dies, name="dies")
-    await bystander.wait()
+    await other.wait()
     with pytest.raises(TaskDiedError, match="test dies died") as raised:
         supervisor.check()
     assert isinstance(raised.value.__cause__, ValueError)
-    assert heard == [supervisor.failure]
+    assert failures == [supervisor.failure]
     assert [(event.task, str(event.error)) for event in observed] == [("test dies", "why")]
     assert "test dies died: why" in caplog.text
     await supervisor.stop()
 
 
-async def test_one_task_can_be_cancelled_before_its_first_step() -> None:
+async def test_task_can_be_cancelled_before_its_first_step() -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
-    began = False
+    started = False
 
     async def body() -> None:
-        nonlocal began
+        nonlocal started
         await asyncio.sleep(0)
-        began = True
+        started = True
 
     task = supervisor.spawn(body, name="never")
     task.cancel()
     await task.wait()
-    assert not began
+    assert not started
     supervisor.check()
     await supervisor.stop()
 
@@ -94,7 +94,7 @@ async def test_tasks_do_not_inherit_the_callers_context() -> None:
     assert seen == ["nothing"]
 
 
-async def test_another_thread_or_loop_is_refused_by_name() -> None:
+async def test_check_raises_in_another_event_loop() -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
     errors: list[Exception] = []
@@ -113,7 +113,7 @@ async def test_another_thread_or_loop_is_refused_by_name() -> None:
     assert "belongs to the event loop" in str(errors[0])
 
 
-async def test_a_fork_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_raises_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
     with monkeypatch.context() as patch:
@@ -123,7 +123,7 @@ async def test_a_fork_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     await supervisor.stop()
 
 
-async def test_blocking_work_runs_in_the_clients_own_threads() -> None:
+async def test_offload_runs_in_threads_of_the_client() -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
     thread = await supervisor.offload(threading.current_thread)
@@ -131,7 +131,7 @@ async def test_blocking_work_runs_in_the_clients_own_threads() -> None:
     await supervisor.stop()
 
 
-async def test_it_cannot_be_started_twice() -> None:
+async def test_cannot_be_started_twice() -> None:
     supervisor = Supervisor("test")
     await supervisor.start()
     with pytest.raises(IllegalStateError, match="make a new one"):
@@ -140,7 +140,7 @@ async def test_it_cannot_be_started_twice() -> None:
     await supervisor.stop()
 
 
-async def test_a_cancelled_start_leaves_no_host_behind() -> None:
+async def test_cancelled_start_ends_the_host_task() -> None:
     supervisor = Supervisor("test")
     starting = asyncio.create_task(supervisor.start())
     await asyncio.sleep(0)
@@ -151,23 +151,23 @@ async def test_a_cancelled_start_leaves_no_host_behind() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_what_must_be_finished_outlasts_any_number_of_cancellations() -> None:
-    go_on = asyncio.Event()
-    work = asyncio.ensure_future(go_on.wait())
+async def test_wait_shielded_continues_after_cancellations() -> None:
+    finish = asyncio.Event()
+    work = asyncio.ensure_future(finish.wait())
     waiting = asyncio.create_task(wait_shielded(work))
     for _ in range(3):
         await asyncio.sleep(0)
         waiting.cancel()
     await asyncio.sleep(0)
     assert not waiting.done()
-    go_on.set()
+    finish.set()
     assert isinstance(await waiting, asyncio.CancelledError)
     assert work.done()
     assert await wait_shielded(work) is None
 
 
 @pytest.mark.virtual_clock
-async def test_outlasting_ends_at_its_deadline() -> None:
+async def test_wait_shielded_ends_at_deadline() -> None:
     work = asyncio.ensure_future(forever())
     loop = asyncio.get_running_loop()
     assert await wait_shielded(work, loop.time() + 3) is None

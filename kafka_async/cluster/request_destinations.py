@@ -42,7 +42,7 @@ class Leader(NamedTuple):
         return f"the leader of {self.partition}"
 
 
-class GroupCoordinator(NamedTuple):
+class CoordinatorOfGroup(NamedTuple):
     """The coordinator of a group."""
 
     group_id: str
@@ -51,7 +51,7 @@ class GroupCoordinator(NamedTuple):
         return f"the coordinator of group {self.group_id}"
 
 
-class TransactionCoordinator(NamedTuple):
+class CoordinatorOfTransactionalId(NamedTuple):
     """The coordinator of a transactional id."""
 
     transactional_id: str
@@ -68,9 +68,9 @@ class Controller(NamedTuple):
 
 
 Destination: TypeAlias = (
-    AnyBroker | Broker | Leader | GroupCoordinator | TransactionCoordinator | Controller
+    AnyBroker | Broker | Leader | CoordinatorOfGroup | CoordinatorOfTransactionalId | Controller
 )
 DESTINATIONS: Final = (
-    *(AnyBroker, Broker, Leader, GroupCoordinator),
-    *(TransactionCoordinator, Controller),
+    *(AnyBroker, Broker, Leader, CoordinatorOfGroup),
+    *(CoordinatorOfTransactionalId, Controller),
 )

@@ -12,10 +12,10 @@ from kafka_async.cluster.request_destinations import (
     Broker,
     Controller,
     CoordinatorKind,
+    CoordinatorOfGroup,
+    CoordinatorOfTransactionalId,
     Destination,
-    GroupCoordinator,
     Leader,
-    TransactionCoordinator,
 )
 from kafka_async.config import seconds
 from kafka_async.errors import (
@@ -48,8 +48,8 @@ REROUTE_ERRORS: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
     AnyBroker: (),
     Broker: (),
     Leader: (),
-    GroupCoordinator: _COORDINATOR_ERRORS,
-    TransactionCoordinator: _COORDINATOR_ERRORS,
+    CoordinatorOfGroup: _COORDINATOR_ERRORS,
+    CoordinatorOfTransactionalId: _COORDINATOR_ERRORS,
     Controller: (NotControllerError,),
 }
 """Top-level errors of a response after which the request is sent to another broker."""
@@ -90,9 +90,9 @@ class RequestRouter:
                 return await self._broker(node_id, deadline)
             case Leader(partition):
                 return self._brokers.general(await self._leader(partition, deadline))
-            case GroupCoordinator(key):
+            case CoordinatorOfGroup(key):
                 return await self._coordinator(CoordinatorKind.GROUP, key, deadline)
-            case TransactionCoordinator(key):
+            case CoordinatorOfTransactionalId(key):
                 return await self._coordinator(CoordinatorKind.TRANSACTION, key, deadline)
 
     def must_reroute(self, to: Destination, response: Response) -> bool:
@@ -106,9 +106,9 @@ class RequestRouter:
     def forget(self, to: Destination) -> None:
         """Look the destination's broker up again on its next use: it is wrong or not reachable."""
         match to:
-            case GroupCoordinator(key):
+            case CoordinatorOfGroup(key):
                 self._coordinators.forget(CoordinatorKind.GROUP, key)
-            case TransactionCoordinator(key):
+            case CoordinatorOfTransactionalId(key):
                 self._coordinators.forget(CoordinatorKind.TRANSACTION, key)
             case _:
                 self._updater.request_update()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafka_async import hooks
 from kafka_async.backoff import Backoff
-from kafka_async.cluster.request_destinations import CoordinatorKind, GroupCoordinator
+from kafka_async.cluster.request_destinations import CoordinatorKind, CoordinatorOfGroup
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.errors import (
@@ -446,7 +446,7 @@ class OffsetCommitter:
         """
         return await self._client.request(
             request,
-            to=GroupCoordinator(self._group_id),
+            to=CoordinatorOfGroup(self._group_id),
             timeout=max(0.001, min(deadline - self._now(), self._request_timeout)),
             retry=False,
         )

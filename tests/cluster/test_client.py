@@ -1,4 +1,4 @@
-"""A client of the embedded cluster: start, metadata, routing, retries, rebootstrap, and its end."""
+"""Tests of `Client`: start, metadata, routing, retries, rebootstrap, stop."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kafka_async.cluster.request_destinations import (
     Broker,
     Controller,
     CoordinatorKind,
+    CoordinatorOfGroup,
+    CoordinatorOfTransactionalId,
     Destination,
-    GroupCoordinator,
     Leader,
-    TransactionCoordinator,
 )
 from kafka_async.embedded import EmbeddedCluster
 from kafka_async.errors import (
@@ -63,10 +63,10 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 
 NOT_COORDINATOR, UNKNOWN_MEMBER_ID = 16, 25
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-ASK = ListGroupsRequest()
+REQUEST = ListGroupsRequest()
 """A request that every broker can handle."""
-BEAT = HeartbeatRequest(group_id="g", member_id="m")
-"""A request that the coordinator of group g refuses with UNKNOWN_MEMBER_ID."""
+HEARTBEAT = HeartbeatRequest(group_id="g", member_id="m")
+"""A request that the coordinator of group g rejects with UNKNOWN_MEMBER_ID."""
 
 
 def now() -> float:
@@ -85,7 +85,7 @@ def hang(memory: InMemory, api: str, broker: int | None = None) -> Fault:
 
 
 def key_at(memory: InMemory, broker: int) -> str:
-    """Return a key that this broker coordinates."""
+    """Return a group or transactional id that this broker coordinates."""
     names = map(str, itertools.count())
     return next(name for name in names if memory.cluster.coordinator_for(name) == broker)
 
@@ -96,8 +96,8 @@ async def topic(memory: InMemory, name: str, *leaders: int) -> None:
     await memory.cluster.create_topic(name, assignments=assignments)
 
 
-def asked(memory: InMemory, since: int = 0) -> list[list[str | None]]:
-    """Return the topics of each metadata request after the first few."""
+def metadata_requests(memory: InMemory, since: int = 0) -> list[list[str | None]]:
+    """Return the topics of each metadata request after the first `since`."""
     requests = memory.requests(MetadataRequest)[since:]
     return [[topic.name for topic in request.topics or ()] for request in requests]
 
@@ -105,7 +105,7 @@ def asked(memory: InMemory, since: int = 0) -> list[list[str | None]]:
 # -- start and stop -------------------------------------------------------------------------------
 
 
-async def test_start_learns_brokers_and_features() -> None:
+async def test_start_fetches_brokers_and_features() -> None:
     async with InMemory(3) as memory, memory.client() as client:
         assert sorted(client.metadata.brokers) == [1, 2, 3]
         assert client.metadata.cluster_id == memory.cluster.settings.cluster_id
@@ -117,7 +117,7 @@ async def test_start_learns_brokers_and_features() -> None:
 async def test_stop_closes_every_connection() -> None:
     async with InMemory(2) as memory:
         async with memory.client() as client:
-            await client.request(ASK, to=Broker(2))
+            await client.request(REQUEST, to=Broker(2))
             assert memory.connections(2) == 1
         await until(lambda: memory.connections() == 0)
         await client.stop()
@@ -125,20 +125,20 @@ async def test_stop_closes_every_connection() -> None:
             _ = client.metadata
 
 
-async def test_metadata_of_a_client_that_was_not_started_raises() -> None:
+async def test_metadata_raises_before_start() -> None:
     with pytest.raises(ClientClosedError, match="was not started"):
         _ = Client("a:1").metadata
 
 
-async def test_start_at_a_silent_server_ends_with_the_deadline_and_names_the_cause() -> None:
+async def test_start_fails_at_deadline_if_server_does_not_respond() -> None:
     async with InMemory() as memory:
         freeze(memory)
-        begun = now()
+        start = now()
         with pytest.raises(
             BootstrapError, match=r"127\.0\.0\.1:9092: it accepts connections but does"
         ):
             await memory.client(default_api_timeout_ms=5000).start()
-        assert now() - begun == pytest.approx(5.0)
+        assert now() - start == pytest.approx(5.0)
 
 
 async def test_start_warns_once_of_unreachable_servers_until_the_cause_changes(
@@ -182,7 +182,7 @@ async def test_start_does_not_warn_while_one_of_several_servers_responds(
     assert not [row for row in caplog.records if row.levelno >= logging.WARNING]
 
 
-async def test_start_fails_after_some_seconds_when_every_server_refuses(
+async def test_start_fails_after_refused_timeout_if_every_server_refuses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with InMemory(2) as memory:
@@ -196,20 +196,20 @@ async def test_start_fails_after_some_seconds_when_every_server_refuses(
             return dial(factory, host, port, **options)
 
         monkeypatch.setattr(memory.network, "dial", counted)
-        begun = now()
+        start = now()
         with pytest.raises(BootstrapError) as caught:
             await memory.client().start()
-        assert 4.0 <= now() - begun < 6.0
+        assert 4.0 <= now() - start < 6.0
         for broker in (1, 2):
             address = memory.address(broker)
             assert f"{address}: connection refused: is the broker running" in str(caught.value)
             assert dials[address] >= 3
 
 
-async def test_start_fails_after_some_seconds_when_no_name_can_be_resolved(
+async def test_start_fails_after_refused_timeout_if_no_name_can_be_resolved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A resolver that is not up yet gets as long as a server that refuses."""
+    """A name that cannot be resolved is retried as long as a refused connection."""
     attempts = 0
 
     async def unresolved(*_: Any, **__: Any) -> Any:
@@ -219,10 +219,10 @@ async def test_start_fails_after_some_seconds_when_no_name_can_be_resolved(
 
     network = MemoryNetwork()
     monkeypatch.setattr(network, "dial", unresolved)
-    begun = now()
+    start = now()
     with pytest.raises(BootstrapError, match=r"kafak\.example:9092: its name cannot be resolved"):
         await Client("kafak.example:9092", dialer=network).start()
-    assert 4.0 <= now() - begun < 6.0
+    assert 4.0 <= now() - start < 6.0
     assert attempts >= 3
 
 
@@ -230,11 +230,11 @@ async def test_start_waits_for_a_server_that_does_not_refuse() -> None:
     async with InMemory(2) as memory:
         await memory.cluster.stop_broker(1)
         freeze(memory, 2)
-        begun = now()
+        start = now()
         silent = f"{memory.address(2)}: it accepts connections but does not answer"
         with pytest.raises(BootstrapError, match=silent):
             await memory.client(default_api_timeout_ms=20_000).start()
-        assert now() - begun == pytest.approx(20.0)
+        assert now() - start == pytest.approx(20.0)
 
 
 async def test_start_succeeds_when_a_refusing_server_comes_up_within_seconds() -> None:
@@ -248,49 +248,49 @@ async def test_start_succeeds_when_a_refusing_server_comes_up_within_seconds() -
         await client.stop()
 
 
-async def test_a_started_client_keeps_retrying_a_broker_that_refuses() -> None:
+async def test_started_client_keeps_retrying_broker_that_refuses() -> None:
     async with InMemory() as memory, memory.client() as client:
         await memory.cluster.stop_broker(1)
-        asking = asyncio.create_task(client.request(ASK, to=Broker(1)))
+        requesting = asyncio.create_task(client.request(REQUEST, to=Broker(1)))
         await asyncio.sleep(30)
-        assert not asking.done()
+        assert not requesting.done()
         await memory.cluster.start_broker(1)
-        assert (await asking).error_code == 0
+        assert (await requesting).error_code == 0
 
 
-async def test_stop_takes_no_time_while_brokers_are_silent() -> None:
+async def test_stop_does_not_wait_for_silent_brokers() -> None:
     async with InMemory(3) as memory:
         client = memory.client()
         await client.start()
         for node_id in memory.cluster.brokers:
-            await client.request(ASK, to=Broker(node_id))
+            await client.request(REQUEST, to=Broker(node_id))
         freeze(memory)
-        pending = [client.submit(ASK, to=Broker(node_id)) for node_id in memory.cluster.brokers]
+        pending = [client.submit(REQUEST, to=Broker(node_id)) for node_id in memory.cluster.brokers]
         await asyncio.sleep(1)
-        begun = now()
+        start = now()
         await client.stop()
-        assert now() == begun
+        assert now() == start
         assert all(isinstance(future.exception(), ClientClosedError) for future in pending)
 
 
 class WebServer(asyncio.Protocol):
-    """Refuses every connection in HTTP."""
+    """Responds to every connection in HTTP."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-async def test_start_fails_at_once_at_a_server_that_is_not_kafka() -> None:
+async def test_start_fails_at_once_if_server_is_not_kafka() -> None:
     network = MemoryNetwork()
     network.listen(WebServer, "web", 80)
-    begun = now()
+    start = now()
     with pytest.raises(BootstrapError, match="it answers in HTTP"):
         await Client("web:80", dialer=network).start()
-    assert now() - begun < 1.0
+    assert now() - start < 1.0
 
 
-async def test_a_failed_start_names_every_server_and_its_cause() -> None:
+async def test_failed_start_names_every_server_and_its_cause() -> None:
     async with InMemory(2) as memory:
         await memory.cluster.stop_broker(1)
         freeze(memory, 2)
@@ -321,7 +321,7 @@ async def test_start_waits_for_the_configured_time_while_servers_refuse() -> Non
         await client.stop()
 
 
-async def test_a_cancelled_start_closes_its_connection() -> None:
+async def test_cancelled_start_closes_its_connection() -> None:
     async with InMemory() as memory:
         (frozen,) = freeze(memory)
         starting = asyncio.create_task(memory.client().start())
@@ -334,15 +334,15 @@ async def test_a_cancelled_start_closes_its_connection() -> None:
         await until(lambda: memory.connections() == 0)
 
 
-async def test_a_request_in_a_forked_process_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_raises_in_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async with InMemory() as memory, memory.client() as client:
         with monkeypatch.context() as patch:
             patch.setattr(os, "getpid", lambda: -1)
             with pytest.raises(IllegalStateError, match="fork"):
-                await client.request(ASK, to=AnyBroker())
+                await client.request(REQUEST, to=AnyBroker())
 
 
-async def test_a_started_client_that_is_collected_warns() -> None:
+async def test_garbage_collection_of_started_client_warns() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
@@ -355,7 +355,7 @@ async def test_a_started_client_that_is_collected_warns() -> None:
         await supervisor.stop()
 
 
-async def test_a_client_can_be_made_from_a_config_or_from_properties() -> None:
+async def test_creates_client_from_config_or_properties() -> None:
     async with InMemory() as memory:
         config = memory.client(client_id="from-config").config
         async with Client.from_config(config, dialer=memory.network) as client:
@@ -373,25 +373,25 @@ async def test_requests_are_sent_to_their_destination() -> None:
             (Broker(1), 1),
             (Leader(P0), 2),
             (Leader(P1), 3),
-            (GroupCoordinator(key_at(memory, 3)), 3),
-            (TransactionCoordinator(key_at(memory, 2)), 2),
+            (CoordinatorOfGroup(key_at(memory, 3)), 3),
+            (CoordinatorOfTransactionalId(key_at(memory, 2)), 2),
             (Controller(), 1),
         ]
         async with memory.client(3, 2) as client:
             for to, expected in places:
                 memory.received.clear()
-                await client.request(ASK, to=to)
-                found = [n for n in memory.cluster.brokers if memory.requests(type(ASK), n)]
+                await client.request(REQUEST, to=to)
+                found = [n for n in memory.cluster.brokers if memory.requests(type(REQUEST), n)]
                 assert found == [expected], to
-            await client.request(ASK, to=AnyBroker())
+            await client.request(REQUEST, to=AnyBroker())
 
 
-async def test_a_submitted_request_may_be_awaited_later_or_forgotten() -> None:
+async def test_submitted_request_may_be_awaited_later_or_dropped() -> None:
     async with InMemory() as memory, memory.client() as client:
-        first = client.submit(ASK, to=Broker(1))
-        client.submit(ASK, to=Broker(9), timeout=1.0)
+        first = client.submit(REQUEST, to=Broker(1))
+        client.submit(REQUEST, to=Broker(9), timeout=1.0)
         assert isinstance(await first, ListGroupsResponse)
-        last = client.submit(ASK, to=Broker(9), timeout=1.0)
+        last = client.submit(REQUEST, to=Broker(9), timeout=1.0)
         with pytest.raises(BrokerNotAvailableError, match="no broker 9 now; it has 1"):
             await last
 
@@ -399,31 +399,31 @@ async def test_a_submitted_request_may_be_awaited_later_or_forgotten() -> None:
 async def test_retries_a_request_whose_connection_is_lost() -> None:
     async with InMemory() as memory, memory.client() as client:
         memory.cluster.faults.add(api="ListGroups", disconnect="before")
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         assert len(memory.requests(ListGroupsRequest)) == 2
         memory.cluster.faults.add(api="ListGroups", disconnect="before")
         place = rf"{memory.address(1)} \(broker 1\), general connection"
         with pytest.raises(KafkaConnectionError, match=place):
-            await client.request(ASK, to=Broker(1), retry=False)
+            await client.request(REQUEST, to=Broker(1), retry=False)
         assert len(memory.requests(ListGroupsRequest)) == 3
 
 
-async def test_a_request_without_response_ends_with_its_deadline() -> None:
+async def test_request_without_response_fails_at_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
         hang(memory, "ListGroups")
-        begun = now()
+        start = now()
         with pytest.raises(KafkaTimeoutError, match="no response to ListGroups for 7 s"):
-            await client.request(ASK, to=Broker(1), timeout=7.0)
-        assert now() - begun == pytest.approx(7.0)
+            await client.request(REQUEST, to=Broker(1), timeout=7.0)
+        assert now() - start == pytest.approx(7.0)
 
 
-async def test_retries_end_with_the_deadline() -> None:
+async def test_stops_retrying_at_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
         await memory.cluster.stop_broker(1)
-        begun = now()
+        start = now()
         with pytest.raises(KafkaTimeoutError, match="connection refused"):
-            await client.request(ASK, to=Broker(1), timeout=10.0)
-        assert 8.0 < now() - begun <= 10.0
+            await client.request(REQUEST, to=Broker(1), timeout=10.0)
+        assert 8.0 < now() - start <= 10.0
 
 
 async def test_looks_a_coordinator_up_again_after_not_coordinator() -> None:
@@ -435,9 +435,12 @@ async def test_looks_a_coordinator_up_again_after_not_coordinator() -> None:
         async with memory.client() as client:
             assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == other
             await memory.cluster.start_broker(owner)  # and the group moves back
-            response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=20.0)
+            response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=20.0)
             assert response.error_code == UNKNOWN_MEMBER_ID
-            assert [row.broker for row in memory.received if row.request == BEAT] == [other, owner]
+            assert [row.broker for row in memory.received if row.request == HEARTBEAT] == [
+                other,
+                owner,
+            ]
             assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
 
 
@@ -447,31 +450,31 @@ async def test_looks_a_coordinator_up_again_after_its_broker_stopped() -> None:
         assert owner is not None
         assert await client.coordinator(CoordinatorKind.GROUP, "g", timeout=1.0) == owner
         await memory.cluster.stop_broker(owner)
-        response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=20.0)
+        response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=20.0)
         assert response.error_code == UNKNOWN_MEMBER_ID
-        assert [row.broker for row in memory.received if row.request == BEAT] == [3 - owner]
+        assert [row.broker for row in memory.received if row.request == HEARTBEAT] == [3 - owner]
 
 
 async def test_returns_not_coordinator_when_it_persists_until_the_deadline() -> None:
     async with InMemory() as memory, memory.client() as client:
         memory.cluster.faults.add(api="Heartbeat", error="NOT_COORDINATOR", count=None)
-        response = await client.request(BEAT, to=GroupCoordinator("g"), timeout=3.0)
+        response = await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), timeout=3.0)
         assert response.error_code == NOT_COORDINATOR
         once = len(memory.requests(HeartbeatRequest))
         assert once > 1
-        await client.request(BEAT, to=GroupCoordinator("g"), retry=False)
+        await client.request(HEARTBEAT, to=CoordinatorOfGroup("g"), retry=False)
         assert len(memory.requests(HeartbeatRequest)) == once + 1
 
 
 async def test_slow_requests_share_a_second_connection() -> None:
     async with InMemory() as memory, memory.client() as client:
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         slowed = hang(memory, "CreateTopics")
         slow = client.submit(CreateTopicsRequest(), to=Controller(), timeout=20.0)
         await slowed.wait()
-        begun = now()
-        await client.request(ASK, to=Broker(1))
-        assert now() == begun  # a broker handles the requests of a connection one by one
+        start = now()
+        await client.request(REQUEST, to=Broker(1))
+        assert now() == start  # a broker handles the requests of a connection one by one
         assert memory.connections(1) == 2
         with pytest.raises(KafkaTimeoutError):
             await slow
@@ -482,49 +485,49 @@ async def test_slow_requests_share_a_second_connection() -> None:
         assert memory.connections(1) == 1
 
 
-async def test_slow_requests_wait_for_the_throttle_window_of_their_broker() -> None:
+async def test_throttle_time_mutes_only_slow_connection_of_its_broker() -> None:
     hooks = Hooks()
     sent: list[float] = []
 
     def note(event: RequestSent) -> None:
         if event.api_key == CreateTopicsRequest.API_KEY:
-            sent.append(now() - begun)
+            sent.append(now() - start)
 
     hooks.listen(RequestSent, note)
     async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
         memory.cluster.faults.add(api="CreateTopics", throttle=3.0, count=None)
-        begun = now()
+        start = now()
         for _ in range(3):
             await client.request(CreateTopicsRequest(), to=Broker(1))
         assert sent == pytest.approx([0.0, 3.0, 6.0])
         await client.request(CreateTopicsRequest(), to=Broker(2))
-        assert sent[3] == pytest.approx(6.0)  # the windows of brokers are apart
-        asked = now()
-        await client.request(ASK, to=Broker(1))
-        await client.request(ASK, to=Broker(2))
-        assert now() == asked  # and so are those of a broker's connections
+        assert sent[3] == pytest.approx(6.0)  # throttle times are per broker
+        before = now()
+        await client.request(REQUEST, to=Broker(1))
+        await client.request(REQUEST, to=Broker(2))
+        assert now() == before  # and per connection
         assert memory.connections(1) == 2
 
 
-async def test_the_version_of_a_request_can_be_bounded() -> None:
+async def test_max_version_limits_negotiated_version() -> None:
     async with InMemory() as memory, memory.client() as client:
-        await client.request(ASK, to=Broker(1), max_version=2)
-        await client.request(ASK, to=Broker(1))
-        versions = [row.version for row in memory.received if row.request == ASK]
+        await client.request(REQUEST, to=Broker(1), max_version=2)
+        await client.request(REQUEST, to=Broker(1))
+        versions = [row.version for row in memory.received if row.request == REQUEST]
         assert versions == [2, ListGroupsRequest.VERSIONS.max]
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_a_request_can_be_cancelled_at_any_step(steps: int) -> None:
+async def test_request_can_be_cancelled_at_any_step(steps: int) -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 2)
         async with memory.client() as client:
-            asking = asyncio.create_task(client.request(ASK, to=Leader(P0)))
+            requesting = asyncio.create_task(client.request(REQUEST, to=Leader(P0)))
             for _ in range(steps):
                 await asyncio.sleep(0)
-            asking.cancel()
-            await asyncio.wait([asking])
-            response = await client.request(ASK, to=Leader(P0), timeout=1.0)
+            requesting.cancel()
+            await asyncio.wait([requesting])
+            response = await client.request(REQUEST, to=Leader(P0), timeout=1.0)
             assert response.error_code == 0
 
 
@@ -534,15 +537,15 @@ async def test_requests_to_hosts_that_are_not_allowed_raise(allowed: Any) -> Non
         InMemory(2, advertised_hosts={2: "evil.example"}) as memory,
         memory.client(1, allowed_broker_hosts=allowed) as client,
     ):
-        await client.request(ASK, to=Broker(1))
+        await client.request(REQUEST, to=Broker(1))
         with pytest.raises(InvalidConfigurationError, match=r"evil\.example:\d+ .*allowed_broker"):
-            await client.request(ASK, to=Broker(2), timeout=5.0)
+            await client.request(REQUEST, to=Broker(2), timeout=5.0)
 
 
 # -- coordinators ---------------------------------------------------------------------------------
 
 
-async def test_a_coordinator_is_looked_up_once_until_it_is_forgotten() -> None:
+async def test_caches_coordinator_until_it_is_forgotten() -> None:
     async with InMemory(2) as memory, memory.client() as client:
         owner = memory.cluster.coordinator_for("g")
         assert owner is not None
@@ -555,7 +558,7 @@ async def test_a_coordinator_is_looked_up_once_until_it_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("version", "requests"), [(3, 3), (6, 1)])
-async def test_several_coordinators_are_one_request_where_the_version_allows(
+async def test_looks_up_several_coordinators_in_one_request_if_supported(
     version: int, requests: int
 ) -> None:
     async with InMemory(api_versions={10: (0, version)}) as memory, memory.client() as client:
@@ -591,18 +594,18 @@ async def test_metadata_for_waits_until_the_topic_exists() -> None:
 
 async def test_metadata_for_raises_when_the_topic_does_not_appear_in_time() -> None:
     async with InMemory() as memory, memory.client() as client:
-        begun = now()
+        start = now()
         with pytest.raises(UnknownTopicOrPartitionError, match=r"^t: "):
             await client.metadata_for(["t"], timeout=5.0)
-        assert 3.0 < now() - begun <= 5.0
+        assert 3.0 < now() - start <= 5.0
 
 
-async def test_metadata_for_refuses_an_invalid_name_at_once() -> None:
+async def test_metadata_for_rejects_invalid_name_at_once() -> None:
     async with InMemory() as memory, memory.client() as client:
-        begun = now()
+        start = now()
         with pytest.raises(InvalidTopicError):
             await client.metadata_for(["no/name"], timeout=5.0)
-        assert now() - begun < 1.0
+        assert now() - start < 1.0
 
 
 async def test_metadata_for_creates_a_topic_only_when_allowed() -> None:
@@ -661,40 +664,40 @@ async def test_untracked_topics_are_dropped_after_some_time() -> None:
             assert client.metadata.topic("t") is None
 
 
-async def test_many_update_requests_are_one_metadata_request() -> None:
+async def test_combines_update_requests_into_one_metadata_request() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1)
         async with memory.client() as client:
             client.track_topics(["t"])
             await until(lambda: client.metadata.leader(P0) is not None)
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             await memory.cluster.move_leader(P0, 2)
             for _ in range(100):
                 client.request_metadata_update()
             await until(lambda: client.metadata.leader(P0) == (2, 1))
             await asyncio.sleep(1)
-            assert len(asked(memory)) == before + 1
+            assert len(metadata_requests(memory)) == before + 1
 
 
-async def test_an_update_request_for_topics_being_fetched_sends_no_second_request() -> None:
+async def test_update_request_during_update_of_same_topics_sends_no_second_request() -> None:
     async with InMemory() as memory:
         await memory.cluster.create_topic("t")
         async with memory.client() as client:
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             client.track_topics(["t"])
             client.request_metadata_update()
             await asyncio.sleep(10)
-            assert asked(memory, before) == [["t"]]
+            assert metadata_requests(memory, before) == [["t"]]
 
 
-async def test_a_tracked_topic_without_leader_is_refetched_at_a_bounded_rate() -> None:
+async def test_refetches_tracked_topic_without_leader_at_limited_rate() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 2)
         await memory.cluster.stop_broker(2)
         async with memory.client(1) as client:
             client.track_topics(["t"])
             await asyncio.sleep(10)
-            assert 8 <= len(asked(memory)) <= 25
+            assert 8 <= len(metadata_requests(memory)) <= 25
             await memory.cluster.start_broker(2)
             await asyncio.sleep(1.5)
             leader = client.metadata.leader(P0)
@@ -702,49 +705,53 @@ async def test_a_tracked_topic_without_leader_is_refetched_at_a_bounded_rate() -
             assert leader[0] == 2
 
 
-async def test_a_request_to_a_leader_waits_until_there_is_one() -> None:
+async def test_request_to_leader_waits_for_election() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 2)
         await memory.cluster.stop_broker(2)
         async with memory.client(1) as client:
             with pytest.raises(LeaderNotAvailableError, match="t-0"):
-                await client.request(ASK, to=Leader(P0), timeout=2.0)
-            asking = client.submit(ASK, to=Leader(P0), timeout=20.0)
+                await client.request(REQUEST, to=Leader(P0), timeout=2.0)
+            requesting = client.submit(REQUEST, to=Leader(P0), timeout=20.0)
             await asyncio.sleep(1)
-            assert not asking.done()
+            assert not requesting.done()
             await memory.cluster.start_broker(2)
-            await asking
+            await requesting
             assert len(memory.requests(ListGroupsRequest, 2)) == 1
 
 
-async def test_metadata_for_fetches_no_topics_that_are_tracked() -> None:
+async def test_metadata_for_does_not_fetch_tracked_topics() -> None:
     async with InMemory() as memory:
         for name in ("t", "u", "v"):
             await memory.cluster.create_topic(name)
         async with memory.client() as client:
             client.track_topics(["t", "u"])
             await until(lambda: len(client.metadata.topics) == 2)
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             await client.metadata_for(["v"], timeout=1.0)
             assert sorted(client.metadata.topics) == ["t", "u", "v"]
-            assert asked(memory, before) == [["v"]]
+            assert metadata_requests(memory, before) == [["v"]]
 
 
-async def test_metadata_of_many_topics_is_fetched_125_per_request() -> None:
+async def test_fetches_metadata_of_125_topics_per_request() -> None:
     names = [f"topic-{number:04}" for number in range(300)]
     async with InMemory() as memory:
         for name in names:
             await memory.cluster.create_topic(name)
         async with memory.client() as client:
-            heard: list[ClusterMetadata] = []
-            client.on_metadata(heard.append)
-            before = len(asked(memory))
+            snapshots: list[ClusterMetadata] = []
+            client.on_metadata(snapshots.append)
+            before = len(metadata_requests(memory))
             client.track_topics(names)
             await until(lambda: len(client.metadata.topics) == len(names))
-            assert asked(memory, before) == [names[:125], names[125:250], names[250:]]
+            assert metadata_requests(memory, before) == [names[:125], names[125:250], names[250:]]
             await client.refresh_metadata()
-            assert [len(some) for some in asked(memory, before + 3)] == [125, 125, 50]
-            assert [len(metadata.topics) for metadata in heard] == [len(names)] * 2
+            assert [len(topics) for topics in metadata_requests(memory, before + 3)] == [
+                125,
+                125,
+                50,
+            ]
+            assert [len(metadata.topics) for metadata in snapshots] == [len(names)] * 2
 
 
 async def test_only_topics_without_leader_are_refetched() -> None:
@@ -755,9 +762,9 @@ async def test_only_topics_without_leader_are_refetched() -> None:
         async with memory.client(1) as client:
             client.track_topics(["t", "u"])
             await until(lambda: len(client.metadata.topics) == 2)
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             await asyncio.sleep(5)
-            again = asked(memory, before)
+            again = metadata_requests(memory, before)
             assert again == [["t"]] * len(again)
             assert again
 
@@ -770,47 +777,47 @@ async def test_repeated_small_requests_do_not_postpone_a_requested_update() -> N
         async with memory.client(retry_backoff_ms=100) as client:
             client.track_topics(["t"])
             await until(lambda: client.metadata.leader(P0) is not None)
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             client.request_metadata_update()
             for name in names:
                 await client.metadata_for([name], timeout=1.0)
                 await asyncio.sleep(0.01)
-            assert any("t" in topics for topics in asked(memory, before))
+            assert any("t" in topics for topics in metadata_requests(memory, before))
 
 
-async def test_many_leader_hints_are_one_change_of_metadata() -> None:
+async def test_update_leaders_changes_metadata_once() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1, 1)
         async with memory.client() as client:
             await client.metadata_for(["t"], timeout=1.0)
-            heard: list[ClusterMetadata] = []
-            client.on_metadata(heard.append)
+            snapshots: list[ClusterMetadata] = []
+            client.on_metadata(snapshots.append)
             client.update_leaders(
                 [LeaderHint(P0, 2, 1), LeaderHint(P1, 2, 3), LeaderHint(P1, 1, 2)]
             )
             assert [client.metadata.leader(each) for each in (P0, P1)] == [(2, 1), (2, 3)]
             client.update_leaders([LeaderHint(P0, 1, 0)])
-            assert heard == [client.metadata]
+            assert snapshots == [client.metadata]
 
 
-async def test_a_leader_hint_of_a_newer_epoch_changes_metadata() -> None:
+async def test_update_leader_ignores_older_epoch() -> None:
     async with InMemory(2) as memory:
         await topic(memory, "t", 1)
         async with memory.client() as client:
             cluster = await client.metadata_for(["t"], timeout=1.0)
-            heard: list[object] = []
-            stop = client.on_metadata(heard.append)
+            snapshots: list[object] = []
+            stop = client.on_metadata(snapshots.append)
             client.update_leader(P0, 2, 1, cluster.brokers[2])
             client.update_leader(P0, 1, 0, cluster.brokers[1])
             assert client.metadata.leader(P0) == (2, 1)
-            assert heard == [client.metadata]
+            assert snapshots == [client.metadata]
             stop()
             stop()
             client.update_leader(P0, 1, 2)
-            assert len(heard) == 1
+            assert len(snapshots) == 1
 
 
-async def test_repeated_leader_hints_do_not_postpone_large_metadata(
+async def test_repeated_leader_updates_do_not_delay_large_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     merged = ClusterMetadata.merged
@@ -851,9 +858,9 @@ async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
         async with memory.client(1) as client:
             await client.metadata_for(["late", "wide"], timeout=1.0)
             await client.refresh_metadata()
-            before = len(asked(memory))
+            before = len(metadata_requests(memory))
             await asyncio.sleep(5)
-            again = asked(memory, before)
+            again = metadata_requests(memory, before)
             assert again == [["late"]] * len(again)
             assert bool(again) == tracked
 
@@ -861,7 +868,7 @@ async def test_topics_tracked_while_large_metadata_is_merged_are_refetched(
 # -- rebootstrap ----------------------------------------------------------------------------------
 
 
-def heard_of(hooks: Hooks) -> list[str]:
+def rebootstrap_reasons(hooks: Hooks) -> list[str]:
     reasons: list[str] = []
     hooks.listen(Rebootstrapped, lambda event: reasons.append(event.reason))
     return reasons
@@ -869,7 +876,7 @@ def heard_of(hooks: Hooks) -> list[str]:
 
 async def test_rebootstraps_when_no_known_broker_can_be_reached() -> None:
     hooks = Hooks()
-    reasons = heard_of(hooks)
+    reasons = rebootstrap_reasons(hooks)
     async with InMemory(3) as memory:
         await memory.cluster.stop_broker(3)
         async with memory.client(hooks=hooks) as client:
@@ -897,7 +904,7 @@ async def test_without_rebootstrap_only_known_brokers_are_retried() -> None:
 
 async def test_rebootstraps_after_the_trigger_time_without_metadata() -> None:
     hooks = Hooks()
-    reasons = heard_of(hooks)
+    reasons = rebootstrap_reasons(hooks)
     async with InMemory(2) as memory:
         await memory.cluster.stop_broker(2)
         async with memory.client(
@@ -912,25 +919,25 @@ async def test_rebootstraps_after_the_trigger_time_without_metadata() -> None:
 
 async def test_rebootstrap_required_in_metadata_fails_requests_in_flight() -> None:
     hooks = Hooks()
-    reasons = heard_of(hooks)
+    reasons = rebootstrap_reasons(hooks)
     async with InMemory(2) as memory, memory.client(2, hooks=hooks) as client:
         held = hang(memory, "Heartbeat", 1)
         connection = client.connection(1, ConnectionKind.COORDINATOR, None)
-        parked = asyncio.create_task(connection.send(BEAT, timeout=100.0))
+        pending = asyncio.create_task(connection.send(HEARTBEAT, timeout=100.0))
         await held.wait()
         memory.cluster.faults.add(api="Metadata", error="REBOOTSTRAP_REQUIRED")
         await client.refresh_metadata(timeout=20.0)
         assert len(reasons) == 1
         assert "REBOOTSTRAP_REQUIRED" in reasons[0]
         with pytest.raises(KafkaConnectionError, match="bootstraps again"):
-            await parked
+            await pending
         held.remove()
-        assert isinstance(await connection.send(BEAT, timeout=1.0), HeartbeatResponse)
+        assert isinstance(await connection.send(HEARTBEAT, timeout=1.0), HeartbeatResponse)
 
 
-async def test_rebootstraps_when_another_cluster_took_the_addresses() -> None:
+async def test_rebootstraps_when_another_cluster_responds() -> None:
     hooks = Hooks()
-    reasons = heard_of(hooks)
+    reasons = rebootstrap_reasons(hooks)
     async with InMemory(2) as memory, memory.client(hooks=hooks) as client:
         ports = [broker.port for broker in memory.cluster.brokers.values()]
         for broker in memory.cluster.brokers:
@@ -947,7 +954,7 @@ async def test_rebootstraps_when_another_cluster_took_the_addresses() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: Any) -> None:
+async def test_request_does_not_raise_rebootstrap_required(strategy: Any) -> None:
     async with (
         InMemory(2) as memory,
         memory.client(1, metadata_recovery_strategy=strategy) as client,
@@ -956,22 +963,22 @@ async def test_a_request_never_raises_that_a_rebootstrap_is_required(strategy: A
             api="ApiVersions", broker=2, error="REBOOTSTRAP_REQUIRED", count=None
         )
         with pytest.raises(KafkaConnectionError, match="another broker or cluster") as raised:
-            await client.request(ASK, to=Broker(2), retry=False)
+            await client.request(REQUEST, to=Broker(2), retry=False)
         assert isinstance(raised.value.__cause__, RebootstrapRequiredError)
-        asking = asyncio.create_task(client.request(ASK, to=Broker(2)))
+        requesting = asyncio.create_task(client.request(REQUEST, to=Broker(2)))
         await asyncio.sleep(3)
-        assert not asking.done()
+        assert not requesting.done()
         refused.remove()
-        assert (await asking).error_code == 0
+        assert (await requesting).error_code == 0
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-async def test_brokers_are_asked_for_their_identity_only_with_rebootstrap(strategy: Any) -> None:
+async def test_sends_expected_cluster_and_node_only_with_rebootstrap(strategy: Any) -> None:
     async with (
         InMemory(2) as memory,
         memory.client(1, metadata_recovery_strategy=strategy) as client,
     ):
-        await client.request(ASK, to=Broker(2))
+        await client.request(REQUEST, to=Broker(2))
         named = {(each.cluster_id, each.node_id) for each in memory.requests(ApiVersionsRequest, 2)}
         cluster_id = memory.cluster.settings.cluster_id
         assert named == ({(None, -1)} if strategy == "none" else {(cluster_id, 2)})
@@ -985,29 +992,29 @@ async def pending(client: Client, memory: InMemory) -> list[Awaitable[object]]:
     connection = client.connection(1, ConnectionKind.FETCH, None)
     await connection.connect(1.0)
     waits: list[Awaitable[object]] = [
-        connection.submit(ASK, timeout=100.0),
-        asyncio.ensure_future(client.request(ASK, to=Broker(1))),
+        connection.submit(REQUEST, timeout=100.0),
+        asyncio.ensure_future(client.request(REQUEST, to=Broker(1))),
         asyncio.ensure_future(client.metadata_for(["nowhere"], timeout=100.0)),
         asyncio.ensure_future(client.pause(100.0)),
-        client.submit(ASK, to=Broker(1)),
+        client.submit(REQUEST, to=Broker(1)),
     ]
     await asyncio.sleep(1)
     return waits
 
 
-async def test_stop_fails_everything_that_waits() -> None:
+async def test_stop_fails_all_pending_calls() -> None:
     async with InMemory() as memory:
         client = memory.client()
         await client.start()
         waits = await pending(client, memory)
-        begun = now()
+        start = now()
         await client.stop()
         for outcome in await asyncio.gather(*waits, return_exceptions=True):
             assert isinstance(outcome, ClientClosedError)
-        assert now() - begun < 1.0
+        assert now() - start < 1.0
 
 
-async def test_a_task_that_dies_fails_everything_that_waits_at_once() -> None:
+async def test_died_task_fails_all_pending_calls_at_once() -> None:
     async def die() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -1015,17 +1022,17 @@ async def test_a_task_that_dies_fails_everything_that_waits_at_once() -> None:
         client = memory.client()
         await client.start()
         waits = await pending(client, memory)
-        begun = now()
+        start = now()
         client.supervisor.spawn(die, name="doomed")
         for outcome in await asyncio.gather(*waits, return_exceptions=True):
             assert isinstance(outcome, TaskDiedError)
-        assert now() == begun
+        assert now() == start
         with pytest.raises(TaskDiedError):
-            await client.request(ASK, to=Broker(1))
+            await client.request(REQUEST, to=Broker(1))
         await client.stop()
 
 
-async def test_a_listener_that_raises_ends_the_client() -> None:
+async def test_metadata_listener_that_raises_stops_the_client() -> None:
     def listener(_: object) -> None:
         raise ZeroDivisionError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from kafka_async.cluster.request_destinations import GroupCoordinator
+from kafka_async.cluster.request_destinations import CoordinatorOfGroup
 from kafka_async.consumer.close_deadlines import CloseDeadlines
 from kafka_async.consumer.consumer import ERROR_CLOSE_TIMEOUT, Consumer
 from kafka_async.errors import ClientClosedError, GroupAuthorizationError, KafkaError, TaskDiedError
@@ -31,7 +31,7 @@ AUTO = {"enable_auto_commit": True, "auto_commit_interval_ms": 600_000}
 async def members(stage: Stage) -> int:
     """Return the members of group "g" according to its coordinator."""
     response = await stage.client.request(
-        DescribeGroupsRequest(groups=["g"]), to=GroupCoordinator("g"), timeout=5
+        DescribeGroupsRequest(groups=["g"]), to=CoordinatorOfGroup("g"), timeout=5
     )
     return len(response.groups[0].members)
 

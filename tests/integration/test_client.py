@@ -17,7 +17,7 @@ from kafka_async.cluster.request_destinations import (
     Broker,
     Controller,
     CoordinatorKind,
-    GroupCoordinator,
+    CoordinatorOfGroup,
     Leader,
 )
 from kafka_async.hooks import Hooks, Rebootstrapped
@@ -44,7 +44,7 @@ async def test_requests_reach_every_kind_of_destination(
     async with Admin(client) as admin:
         await admin.create_topics([NewTopic(name, 3, 3)])
     request = DescribeClusterRequest()
-    places = [AnyBroker(), Controller(), GroupCoordinator("g"), *map(Broker, (1, 2, 3))]
+    places = [AnyBroker(), Controller(), CoordinatorOfGroup("g"), *map(Broker, (1, 2, 3))]
     for to in [*places, Leader(TopicPartition(name, 2))]:
         response = await client.request(request, to=to)
         assert response.cluster_id == client.metadata.cluster_id

@@ -10,7 +10,7 @@ from kafka_async.admin import OffsetSpec
 from kafka_async.cli.demo.resources import COUNTS, LINES
 from kafka_async.cli.demo.worker import BEGUN, Job
 from kafka_async.cli.demo.worker_group import KILLED_WORKER, WorkerGroup
-from kafka_async.cluster.request_destinations import TransactionCoordinator
+from kafka_async.cluster.request_destinations import CoordinatorOfTransactionalId
 from kafka_async.errors import KafkaError
 from kafka_async.protocol.messages.describe_transactions import DescribeTransactionsRequest
 
@@ -125,7 +125,7 @@ class WordCount:
         while True:
             response = await admin.client.request(
                 DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-                to=TransactionCoordinator(transactional_id),
+                to=CoordinatorOfTransactionalId(transactional_id),
             )
             transaction = response.transaction_states[0]
             if transaction.error_code == 0 and transaction.transaction_state in ABORTED_IN_STATE:
