@@ -153,25 +153,25 @@ class Accumulator:
         """
         bound = record_size_bound(key, value, headers)
         self.check_size(bound, topic)
-        queue = self._topic_queue(topic)
+        topic_queue = self._topic_queue(topic)
         if waiter is not None:
             self.buffer_pool.use_grant(waiter)
-        if partition is None and not self._can_assign_partition(queue, now):
+        if partition is None and not self._can_assign_partition(topic_queue, now):
             return self._unpartitioned.append(
-                queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
+                topic_queue, key, value, headers, timestamp, bound, now, overtake=waiter is not None
             )
         if partition is None and self._partitioner is not None:
-            partition = call_partitioner(self._partitioner, topic, key, queue.partition_count)
+            partition = call_partitioner(self._partitioner, topic, key, topic_queue.partition_count)
         follows = False
         while True:
-            target = queue.queue(
-                self._choose_partition(queue, key) if partition is None else partition
+            queue = topic_queue.queue(
+                self._choose_partition(topic_queue, key) if partition is None else partition
             )
-            batch = target.open_batch
+            batch = queue.open_batch
             if batch is None:
-                batch = self._open_batch(target, bound, now, overtake=waiter is not None)
+                batch = self._open_batch(queue, bound, now, overtake=waiter is not None)
                 if batch is None:
-                    return BufferShortage(bound + MEMORY_OVERHEAD, target)
+                    return BufferShortage(bound + MEMORY_OVERHEAD, queue)
                 self._linger_or_send(batch, now, follows=follows)
             assert batch.section is not None
             delivery = batch.section.append(timestamp, key, value, headers)
@@ -182,7 +182,7 @@ class Accumulator:
                 self.close(batch, now)
                 follows = True
             elif not self._grow(batch, bound, overtake=waiter is not None):
-                return BufferShortage(bound, target)
+                return BufferShortage(bound, queue)
 
     def check_size(self, size: int, topic: str) -> None:
         """Raise RecordTooLargeError for a record or ready-made batch that can never be sent."""
@@ -221,12 +221,12 @@ class Accumulator:
         return Delivery(batch.outcome, 0, contents.base_timestamp)
 
     def _topic_queue(self, name: str) -> TopicQueue:
-        queue = self.topics.get(name)
-        if queue is None:
-            queue = self.topics[name] = TopicQueue(name, self._rng)
-        if not queue.leaders:
-            self.stale_topics[queue] = None
-        return queue
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = TopicQueue(name, self._rng)
+        if not topic.leaders:
+            self.stale_topics[topic] = None
+        return topic
 
     def _can_assign_partition(self, topic: TopicQueue, now: float) -> bool:
         """Return True if the topic's metadata is known and none of its records are unpartitioned.
@@ -239,10 +239,10 @@ class Accumulator:
                 self._assign_partition(topic, now)
         return bool(topic.leaders) and topic.unpartitioned is None
 
-    def _choose_partition(self, queue: TopicQueue, key: bytes | None) -> int:
+    def _choose_partition(self, topic: TopicQueue, key: bytes | None) -> int:
         if key is not None:
-            return partition_for_key(key, queue.partition_count)
-        return queue.choose_partition(self._rng)
+            return partition_for_key(key, topic.partition_count)
+        return topic.choose_partition(self._rng)
 
     def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         outcome = BatchOutcome(*queue.partition, self._new_future)
@@ -258,15 +258,15 @@ class Accumulator:
     def _open_batch(
         self, queue: PartitionQueue, size: int, now: float, *, overtake: bool
     ) -> ProducerBatch | None:
-        first, buffer_pool = INITIAL_BATCH_BYTES, self.buffer_pool
+        initial, buffer_pool = INITIAL_BATCH_BYTES, self.buffer_pool
         if (
-            queue.last_batch_bytes > first
+            queue.last_batch_bytes > initial
             and 2 * (buffer_pool.reserved_bytes + 2 * queue.last_batch_bytes)
             <= buffer_pool.total_bytes
         ):
             # The batch will probably fill up like the last one, so it need not grow in steps.
-            first = 1 << queue.last_batch_bytes.bit_length()
-        for grant in (max(size, min(first, self._batch_limit)), size):
+            initial = 1 << queue.last_batch_bytes.bit_length()
+        for grant in (max(size, min(initial, self._batch_limit)), size):
             if buffer_pool.reserve(grant + MEMORY_OVERHEAD, queue, overtake=overtake):
                 return self._start_batch(queue, grant, now)
         return None

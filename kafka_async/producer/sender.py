@@ -124,9 +124,8 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._next_run_at = inf
-        self._context = (
-            contextvars.Context()
-        )  # callbacks must not see context variables of a caller
+        # Callbacks must not see the context variables of the task that happens to wake the sender.
+        self._context = contextvars.Context()
         self._requesting_producer_id = False
         self._request_timeout = seconds(config.request_timeout_ms)
         accumulator.set_wakeup(self.wakeup)
@@ -175,13 +174,14 @@ class Sender:
                 self._timer.cancel()
 
     def close(self) -> list[BrokerConnection]:
-        """Stop tracking topics, and return the lanes for the caller to close."""
+        """Stop tracking topics, and return the connections for the caller to close."""
         self._topic_metadata.close()
         return [broker.connection for broker in self._brokers.values()]
 
     # -- send loop --------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
+        """Send what is ready now and set the timer for what becomes ready later."""
         self._wakeup_scheduled = False
         self.run_count += 1
         self.saturated = False
@@ -217,6 +217,7 @@ class Sender:
             self._run_once()
 
     def _send_ready(self, now: float) -> None:
+        """Apply metadata, compress batches, and send to each broker with ready partitions."""
         accumulator = self._accumulator
         self._topic_metadata.update(now)
         if accumulator.tick(now):
@@ -325,6 +326,7 @@ class Sender:
         call: ProduceCall,
         response: ProduceResponse | KafkaError,
     ) -> None:
+        """Complete, retry, split or fail each batch of a request."""
         broker.in_flight -= 1
         self.in_flight -= 1
         now = self.now()
@@ -374,6 +376,7 @@ class Sender:
             self._handle_error(batch, error, now)
 
     def _handle_error(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+        """Take the action that `produce_errors` defines for an error of a batch."""
         self.last_error = error
         action = action_for(error)
         batch.maybe_written = batch.maybe_written or isinstance(error, MAYBE_WRITTEN_ERRORS)

@@ -152,7 +152,7 @@ class CoordinatorClient:
 
     @property
     def connections(self) -> list[BrokerConnection]:
-        """Lanes that were opened, for the owner to close."""
+        """Connections that were opened, for the owner to close."""
         return list(self._connections.values())
 
     async def _attempt(

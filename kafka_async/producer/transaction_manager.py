@@ -270,7 +270,7 @@ class TransactionManager:
 
     @property
     def connections(self) -> list[BrokerConnection]:
-        """Lanes to coordinators, for the producer to close."""
+        """Connections to coordinators, for the producer to close."""
         return self._coordinators.connections
 
     def translate_error(self, error: Exception) -> Exception:
