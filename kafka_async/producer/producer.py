@@ -73,17 +73,26 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             delivery = await producer.enqueue("clicks", b"value")           # appended
             await producer.flush()
 
-    The first argument is bootstrap servers, or a started `Client`, whose connections and metadata
-    are then shared and not closed. All others are keyword options (see `ProducerConfig`), under
-    Kafka's names. By default records are written once and in order (idempotence), and are
-    acknowledged when all in-sync replicas have them. A producer belongs to the event loop and the
-    process in which it is started. Keys and values are bytes unless serializers are given.
+    By default records are written once and in order (idempotence), and are acknowledged when all
+    in-sync replicas have them. Keys and values are bytes unless serializers are given. A producer
+    belongs to the event loop and the process in which it is started.
+
+    Args:
+        bootstrap_servers: Addresses of brokers, as "host:port,host:port" or a sequence; or a
+            started `Client`, whose connections and metadata are then shared and not closed.
+        hooks: Receives the producer's events.
+        clock: Replaces the system's clocks, for tests.
+        dialer: Replaces TCP connections, for tests.
+        **options: Options of `ProducerConfig`, under Kafka's names.
+
+    Raises:
+        InvalidConfigurationError: An option is unknown or its value is invalid.
     """
 
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **options: Any) -> Self:
-            """Refuse arguments in the form of other clients."""
+            """Reject arguments in the form of other Kafka clients."""
             check_construction(cls, args, options)
             return super().__new__(cls)
 

@@ -458,11 +458,11 @@ class TransactionManager:
             error, commit_sent=self.state_machine.state is TransactionState.COMMIT_SENT
         )
         category = translated.category
-        unknown = category_of(error, Path.TRANSACTION) in (
+        retriable = category_of(error, Path.TRANSACTION) in (
             Category.RETRIABLE,
             Category.REFRESH_RETRIABLE,
         )
-        if unknown and self.state_machine.state is TransactionState.COMMIT_SENT:
+        if retriable and self.state_machine.state is TransactionState.COMMIT_SENT:
             self.state_machine.apply(TransactionEvent.NO_RESPONSE)
             return translated
         if attempts.without_response and category is not Category.APPLICATION_RECOVERABLE:
