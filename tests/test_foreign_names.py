@@ -115,7 +115,7 @@ def public_calls() -> list[tuple[type, str]]:
 
 PER_RECORD = {"enqueue", "enqueue_nowait"}
 """Calls of the kernel, which raise Python's own error."""
-INTERNAL = {"heard", "open_transaction", "next_generation", "mark_committed"}
+INTERNAL = {"on_state_changed", "open_transaction", "next_generation", "mark_committed"}
 """Calls that only other parts of the package use."""
 CALLS_WITH_ARGUMENTS = [
     pytest.param(owner, name, id=f"{owner.__name__}.{name}")

@@ -48,7 +48,7 @@ INTERNAL = {
     "Faults": {"match"},
     "Producer": {"current", "driver", "open_transaction"},
     "RecordBatch": {"frame", "header", "seal", "size"},
-    "Transaction": {"begin", "heard"},
+    "Transaction": {"begin", "on_state_changed"},
 }
 """Members that other packages call and applications do not need, by class."""
 

@@ -27,7 +27,7 @@ WRITERS = [Producer, Transaction]
 @pytest.mark.parametrize("name", ["enqueue", "enqueue_nowait"])
 def test_has_a_docstring_and_a_signature(kind: Any, name: str) -> None:
     method = getattr(kind, name)
-    assert (inspect.getdoc(method) or "").startswith("Append a record to its batch; ")
+    assert (inspect.getdoc(method) or "").startswith("Append a record to its batch")
     parameters = list(inspect.signature(method).parameters)
     assert parameters[1:] == ["topic", "value", "key", "partition", "timestamp", "headers"]
 
