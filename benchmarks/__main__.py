@@ -313,7 +313,7 @@ def _measure_group(
 
 
 if __name__ == "__main__":
-    child_processes.end_in_order()
+    child_processes.interrupt_on_signals()
     try:
         sys.exit(main())
     except KeyboardInterrupt:

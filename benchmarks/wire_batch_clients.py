@@ -2,7 +2,7 @@
 
 All clients get the same records and the same bytes. Encoding appends each record and closes the
 batch with its CRC; decoding checks the CRC and creates every record. The calls of a peer are those
-of its own producer and consumer, at the innermost level that handles a whole batch.
+that its producer and its consumer make, at the innermost level that handles a whole batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures the CPU time of idle clients on three brokers, with default options.
 
-All clients are idle at the same time in separate processes. Each measures the CPU time of its own
+All clients are idle at the same time, in separate processes. Each measures the CPU time of only its
 process, so they do not affect each other.
 """
 
