@@ -89,11 +89,7 @@ class DecoderSource(Source):
                 place = f"{value}.unknown_tagged_fields"
                 self.line(f"{place}, p = read_unknown_tags(buf, p, {count})")
                 return
-            unknown, tag, stop = (
-                self.new_name("unknown"),
-                self.new_name("tag"),
-                self.new_name("stop"),
-            )
+            unknown, tag, stop = map(self.new_name, ("unknown", "tag", "stop"))
             self.line(f"{unknown}, {tag} = [], -1")
             with self.block(f"for _ in range({count})"):
                 self.line(f"{tag}, p, {stop} = read_tag(buf, p, {tag})")

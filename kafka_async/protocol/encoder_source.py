@@ -49,8 +49,8 @@ class EncoderSource(Source):
 
     def _check_not_set(self, struct: type[Struct], field: Field, value: str) -> None:
         with self.block(f"if {self._is_set(field, f'{value}.{field.name}')}"):
-            fault = f"version {self.version} has no {struct.__name__}.{field.name}, but it is set"
-            self.line(f"raise UnsupportedVersionError({fault!r})")
+            reason = f"version {self.version} has no {struct.__name__}.{field.name}, but it is set"
+            self.line(f"raise UnsupportedVersionError({reason!r})")
 
     def _is_set(self, field: Field, place: str) -> str:
         """Return the condition under which a field does not have its default value."""

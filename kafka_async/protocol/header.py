@@ -71,8 +71,7 @@ def request_header_version(key: int, version: int) -> int:
 
     Args:
         key: the API key.
-        version: the version of the request; one that the API does not have is treated as a later
-            one.
+        version: the version of the request; an unknown version is treated as a later one.
 
     Raises:
         UnsupportedVersionError: there is no such API.

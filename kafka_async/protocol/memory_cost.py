@@ -30,7 +30,7 @@ MEMORY_PER_BYTE: Final = 64
 """Bytes of memory that a message may allocate per byte of its buffer."""
 
 BASE_MEMORY: Final = 14 * 1024
-"""Bytes of memory that a message of any size may allocate besides."""
+"""Bytes of memory that a message of any size may allocate in addition."""
 
 MAX_MEMORY: Final = 192 * 1024 * 1024
 """Maximum bytes of memory for the objects of a message; 256 MiB with 16 MiB of text."""

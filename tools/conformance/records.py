@@ -214,8 +214,8 @@ def compacted(case: Case, codec: Codec, magic: int) -> None:
         written += java.write(plan)
     share = rng.choice([0.1, 0.5, 0.9])
     kept = [offset for offset in offsets if rng.random() < share]
-    left = java.compact(written, kept, NOW, rng.randrange(1 << 40))
-    read = case.read_and_compare(left)
+    compacted_batches = java.compact(written, kept, NOW, rng.randrange(1 << 40))
+    read = case.read_and_compare(compacted_batches)
     found = [record[0] for batch in read for record in batch.records]
     if found != kept:
         case.differences.append(f"compaction kept {len(kept)} offsets, {len(found)} were read")
