@@ -20,15 +20,14 @@ import generated_page
 from kafka_async.config import ClientConfig, ConsumerConfig, ProducerConfig
 
 PAGE: Final = "configuration.md"
-HEADER: Final = ("Option", "Default", "Allowed", "What it does", "Java's client")
+HEADER: Final = ("Option", "Default", "Values", "Description", "Java's client")
 MAX_INT32: Final = 2**31 - 1
 
 OPENING: Final = """\
 # Configuration
 
-Options are keyword arguments with Kafka's names in snake case and with Kafka's units: names that
-end in `_ms` are milliseconds, and sizes are bytes. Every client takes the options of `Client`;
-`Producer` and `Consumer` take more. `from_properties` takes a dict of [Java's names](#java-names):
+Which options are there, and how do I set them? Pass them as keyword arguments with Kafka's names in
+snake_case, or as a dict with [Java's names](#java-names) to `from_properties`:
 
 ```python
 from kafka_async import Producer
@@ -39,44 +38,45 @@ by_property = Producer.from_properties(
 )
 ```
 
-An unknown option, a value of a wrong type or out of bounds, and options that contradict each other
-raise `InvalidConfigurationError` when the client is created. For names of other clients, such as
-`queue.buffering.max.ms` or `max_batch_size`, the error names the option to use instead. An option
-that takes several strings also takes one string with commas. A producer or consumer with a `Client`
-uses that client's connection options, and raises the error if it is given such options itself.
-
-`acks=0` and `acks=1` exclude idempotence. As in Java, they turn it off if `enable_idempotence` is
-not set, and log that at INFO; with `enable_idempotence=True` or a `transactional_id` they raise
-`InvalidConfigurationError`.
+- Options that end in `_ms` are milliseconds, and sizes are bytes. An option with several strings
+  also takes one string that is separated by commas.
+- All clients take the options of the first table. `Producer` and `Consumer` take those of their
+  tables too. With a started `Client` as the first argument, they use its connection options and
+  refuse their own.
+- An unknown option, a value of a wrong type or out of bounds, and contradictory options raise
+  `InvalidConfigurationError` when the client is created. For an option of another client, such as
+  `queue.buffering.max.ms` or `max_batch_size`, the error names the replacement.
+- `acks=0` and `acks=1` exclude idempotence. They turn it off, which is logged at INFO, as in Java.
+  With `enable_idempotence=True` or a `transactional_id` they are refused.
 
 The last column lists differences from Java's client, with the reason. If it is empty, the default
-is that of the client of Apache Kafka 4.4.0.
+is that of Apache Kafka 4.4.0's client.
 """
 
 JAVA_NAMES: Final = """\
 ## Java names
 
-`from_properties` takes every option of this page that is a number, a string, a boolean or a list of
-strings, with dots instead of underscores: `linger.ms`, `enable.auto.commit`. Values have the type
-of the option or are strings, as from a file: `"5"`, `"true"`, `"a,b"`. Some properties are Java's:
+`from_properties` takes every option of this page that is a number, a string, a flag or a list of
+strings, with dots in place of underscores: `linger.ms`, `enable.auto.commit`. Values may have their
+type or be strings, as from a file: `"5"`, `"true"`, `"a,b"`. Three properties are read as in Java:
 
-| Property | Meaning here |
+| Property | Meaning |
 | --- | --- |
 | `compression.gzip.level`, `compression.lz4.level`, `compression.zstd.level` | \
-`compression_level`, if `compression.type` is that codec; else ignored |
+`compression_level`, if `compression.type` is that codec; ignored otherwise |
 | `partition.assignment.strategy` with Java's class names | \
 `RangeAssignor` is `range`, `CooperativeStickyAssignor` is `cooperative-sticky` |
-| `bootstrap.servers` | required; a string with commas, or a list |
+| `bootstrap.servers` | required; a string separated by commas, or a list |
 
-Functions and objects (serializers, deserializers, `partitioner`, `ssl_context`, custom assignors)
-are Python objects under the same dotted names; names of Java classes raise
-`InvalidConfigurationError`. So do properties of Java's clients that have no equivalent yet
-(`sasl.*`, `interceptor.classes`, `client.dns.lookup` and others), with "not supported yet". Use
+Functions and objects (serializers, deserializers, `partitioner`, `ssl_context`, your own assignors)
+are passed as Python objects under the same names with dots; names of Java classes are refused.
+Properties of Java's clients without an equivalent (`sasl.*`, `interceptor.classes`,
+`client.dns.lookup` and others) raise `InvalidConfigurationError` with "not supported yet". Use
 `ssl_context` instead of `ssl.*`, and `delivery_timeout_ms` instead of `retries`.
 """
 
 SECTIONS: Final[Sequence[tuple[str, type[ClientConfig], type[ClientConfig] | None]]] = (
-    ("Every client", ClientConfig, None),
+    ("All clients", ClientConfig, None),
     ("Producer", ProducerConfig, ClientConfig),
     ("Consumer", ConsumerConfig, ClientConfig),
 )

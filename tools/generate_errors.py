@@ -33,8 +33,9 @@ WORDS: Final = {
 OPENING: Final = """\
 # Errors
 
-Every error that this library raises deliberately is a `KafkaError`. Some classes stand for a
-category, which tells what to do (KIP-1050); the others tell what happened.
+How do I handle errors? Catch exceptions by class. All errors of this package derive from
+`KafkaError`. The classes of the [categories](#categories) tell how to react (KIP-1050), the other
+classes name the cause:
 
 ```python
 import kafka_async
@@ -57,20 +58,17 @@ async def main():
 kafka_async.run(main())
 ```
 
-`error.code` and `error.name` are the broker's error code and its name. `error.topic`,
-`error.partition` and `error.offset` are set if they are known, and `error.category` is set on
-errors of transactional calls.
+`error.code` and `error.name` are those of the broker. `error.topic`, `error.partition` and
+`error.offset` name the place, if it is known. `error.category` is set on errors that a
+transactional call raises.
 """
 
 ACTIONS: Final = (
-    (Category.RETRIABLE, "Nothing: the client retries until the deadline of the call."),
-    (Category.REFRESH_RETRIABLE, "Nothing: the client refreshes its metadata, then retries."),
-    (Category.ABORTABLE, "Abort the transaction; the producer remains usable."),
-    (Category.APPLICATION_RECOVERABLE, "Close the client, and restart from the committed offsets."),
-    (
-        Category.INVALID_CONFIGURATION,
-        "Change an option, a permission or the configuration of the cluster.",
-    ),
+    (Category.RETRIABLE, "Nothing: the client retries until the call's deadline."),
+    (Category.REFRESH_RETRIABLE, "Nothing: the client refreshes metadata first, then retries."),
+    (Category.ABORTABLE, "Abort the transaction; the producer stays usable."),
+    (Category.APPLICATION_RECOVERABLE, "Close the client; start again from committed offsets."),
+    (Category.INVALID_CONFIGURATION, "Correct an option, a permission or the configuration."),
 )
 CLASSES: Final = {
     Category.RETRIABLE: errors.RetriableError,
@@ -80,13 +78,18 @@ CLASSES: Final = {
     Category.INVALID_CONFIGURATION: errors.InvalidConfigurationError,
 }
 
-LEAVING: Final = """\
-An empty cell means that the error has no category on that path. Transactional calls raise only
-errors with a category. An error without one becomes `ApplicationRecoverableError`. A retriable
-error becomes, at the deadline, `TransactionAbortableError`; `TransactionOutcomeUnknownError` if the
-commit has been sent; `ApplicationRecoverableError` in `start()`, `init_transactions()` and
-`begin()`. The broker's error is the `__cause__`. See [transactions](transactions.md). Other calls
-raise errors unchanged.
+CATEGORY_NOTES: Final = """\
+In the table of error codes, an empty cell means that the error has no category on that path.
+
+Every `KafkaError` that a [transactional](transactions.md) call raises has a category. The broker's
+error is its `__cause__`:
+
+- An error without a category is raised as `ApplicationRecoverableError`.
+- A retriable error is raised after its deadline as `TransactionAbortableError`, or as
+  `TransactionOutcomeUnknownError` if the commit had been sent. `start()`, `init_transactions()` and
+  `begin()` raise it as `ApplicationRecoverableError`.
+
+Other calls raise errors unchanged.
 """
 
 PATHS: Final = tuple(errors.Path)
@@ -103,11 +106,11 @@ def make() -> str:
             OPENING,
             "## Categories\n",
             generated_page.table(["Category", "Class", "Action"], categories()) + "\n",
-            LEAVING,
-            "## Errors without a code\n",
-            generated_page.table(["Class", "Is a", "Meaning"], map(describe_own, own)) + "\n",
-            "## Errors with a code\n",
-            "All error codes of Apache Kafka 4.4.0. Any other code raises `UnknownServerError`.\n",
+            CATEGORY_NOTES,
+            "## Client errors\n",
+            generated_page.table(["Class", "Base class", "Meaning"], map(describe_own, own)) + "\n",
+            "## Broker error codes\n",
+            "All codes of Apache Kafka 4.4.0. Other codes raise `UnknownServerError`.\n",
             generated_page.table(
                 ["Code", "Name and class", "Meaning", *columns], map(describe_code, brokers)
             )
