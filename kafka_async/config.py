@@ -409,17 +409,20 @@ class ProducerConfig(ClientConfig):
     )
     partitioner: Partitioner | None = option(
         None,
-        "(topic, key, partitions) -> partition; None: murmur2 of the key, else sticky.",
+        "Function of (topic, key, number of partitions) that returns the partition; None: murmur2 "
+        "of the key, or sticky without a key.",
         why="a function in place of Java's partitioner.class",
     )
     key_serializer: Serializer | None = option(
         None,
-        "(key) or (topic, headers, key) -> bytes or str; or an object of kafka_async.serde.",
+        "Function of (key) or (topic, headers, key) that returns bytes or str, or an object of "
+        "kafka_async.serde.",
         why=f"{_CALLABLE}; without one, keys are bytes",
     )
     value_serializer: Serializer | None = option(
         None,
-        "(value) or (topic, headers, value) -> bytes or str; or an object of kafka_async.serde.",
+        "Function of (value) or (topic, headers, value) that returns bytes or str, or an object of "
+        "kafka_async.serde.",
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
@@ -555,12 +558,14 @@ class ConsumerConfig(ClientConfig):
     )
     key_deserializer: Deserializer | None = option(
         None,
-        "(bytes) or (topic, headers, bytes) -> key; or an object of kafka_async.serde.",
+        "Function of (bytes) or (topic, headers, bytes) that returns the key, or an object of "
+        "kafka_async.serde.",
         why=f"{_CALLABLE}; without one, keys are bytes",
     )
     value_deserializer: Deserializer | None = option(
         None,
-        "(bytes) or (topic, headers, bytes) -> value; or an object of kafka_async.serde.",
+        "Function of (bytes) or (topic, headers, bytes) that returns the value, or an object of "
+        "kafka_async.serde.",
         why=f"{_CALLABLE}; without one, values are bytes",
     )
 
