@@ -49,7 +49,7 @@ def ours(client: str, kernel: ModuleType) -> BatchClient:
         append = batch.append
         for timestamp, key, value, headers in records:
             append(timestamp, key, value, headers)
-        return RecordBatch.seal(batch, Codec.none).frame()
+        return RecordBatch.from_open_batch(batch, Codec.none).frame()
 
     def decode(data: bytes) -> Iterable[Any]:
         (view,) = iter_batches(data, topic=TOPIC, partition=0)

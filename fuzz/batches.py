@@ -147,7 +147,7 @@ def _write(kernel: Any, contents: list[Any]) -> bytes:
     opened = kernel.OpenBatch(None, (1 << 31) - 1)
     for content in contents:
         opened.append(*content)
-    return opened.seal()
+    return opened.close()
 
 
 # -- mutations that get past the checksums --------------------------------------------------------

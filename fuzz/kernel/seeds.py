@@ -78,7 +78,7 @@ def _batches() -> Iterator[bytes]:
     for number in range(5):
         headers = [("h", b"x" * number), ("é", None)] if number & 1 else []
         section.append(TIME + number, b"k" * number, b"v" * number * 9, headers)
-    data = section.seal()
+    data = section.close()
     for codec in Codec:
         # Uncompressed with a codec in the header: the harness compresses it.
         yield bytes((batches.PACK, 0)) + _framed(data, codec, 5)

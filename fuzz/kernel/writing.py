@@ -164,11 +164,11 @@ def fill(kernel: Any, given: Plan) -> FilledBatch | RaisedError:
             case Extend():
                 results.append(result_of(functools.partial(batch.extend, *call), ValueError))
             case Close():
-                results.append(result_of(batch.seal))
+                results.append(result_of(batch.close))
                 section = results[-1] if section is None else section
-    names = ("count", "size", "capacity", "base_timestamp", "max_timestamp", "sealed")
+    names = ("count", "size", "capacity", "base_timestamp", "max_timestamp", "closed")
     state = (*(getattr(batch, name) for name in names), repr(batch))
-    return FilledBatch(results, taken, batch, state, batch.seal() if section is None else section)
+    return FilledBatch(results, taken, batch, state, batch.close() if section is None else section)
 
 
 def _append(batch: Any, call: Append, taken: list[Row]) -> object:
@@ -186,7 +186,7 @@ def _append(batch: Any, call: Append, taken: list[Row]) -> object:
 def _append_many(kernel: Any, batch: Any, call: AppendMany, taken: list[Row]) -> object:
     timestamp, values, keys = call
     topic: Any = kernel.TopicOpenBatches()
-    topic.partitions, topic.sticky = 1, 0
+    topic.partitions, topic.sticky_partition = 1, 0
     topic.open(0, batch)
     found: Any = _refused(functools.partial(topic.append_many, timestamp, values, keys))
     if isinstance(found, RaisedError):

@@ -80,7 +80,7 @@ class AheadDecompressor:
                 self._submit(views)
 
     def call_for(self, view: BatchView) -> DecompressCall | None:
-        """Return the call that decompresses an `awaited` batch; None if there is none."""
+        """Return the call that decompresses `view`; None if there is none."""
         return next((call for call, views in self._calls.items() if view in views), None)
 
     def _select(self, read_bytes: int) -> list[BatchView]:
@@ -90,7 +90,7 @@ class AheadDecompressor:
         for scanned, view in enumerate(self._upcoming(), 1):
             content = view.content_size
             unsuitable += not content
-            if view.awaited or not view.compressed_bytes:
+            if view.decompressing or not view.compressed_bytes:
                 ready_bytes += content
             elif 0 < content <= BYTES_PER_CALL:
                 views.append(view)

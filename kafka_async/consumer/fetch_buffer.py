@@ -170,7 +170,7 @@ class FetchBuffer:
 
     @property
     def next_compressed(self) -> BatchView | None:
-        """The next batch if it is large and still compressed, or `awaited`; None otherwise."""
+        """The next batch if it is large and not yet decompressed; None otherwise."""
         if self._records or self._reader is not None:
             return None
         for fetched in self._fetches:
@@ -178,7 +178,7 @@ class FetchBuffer:
                 if is_delivered:
                     return (
                         view
-                        if view.awaited or view.decompression_cost >= LARGE_BATCH_COST
+                        if view.decompressing or view.decompression_cost >= LARGE_BATCH_COST
                         else None
                     )
             if fetched.error is not None:
@@ -199,7 +199,7 @@ class FetchBuffer:
     def drop_decompressed(self) -> None:
         """Drop decompressed data of batches that were not read."""
         for view in self.upcoming():
-            view.pack()
+            view.discard_decompressed()
 
     def take_records(self, limit: int, enough: Callable[[], bool]) -> list[AnyRecord]:
         """Take at most `limit` records; none if none are left.

@@ -357,7 +357,7 @@ class Fetcher:
         view = None if state is None else state.buffer.next_compressed
         if state is None or view is None:
             return None
-        if view.awaited and (call := self._decompressor.call_for(view)) is not None:
+        if view.decompressing and (call := self._decompressor.call_for(view)) is not None:
             return asyncio.wait({call})
         return self._supervisor.offload(_decompress, state, view)
 
@@ -516,9 +516,9 @@ class Fetcher:
 
 def _decompress(state: PartitionState, view: BatchView) -> None:
     """Decompress in a thread; drop the result if the partition was paused meanwhile."""
-    view.unpack()
+    view.decompress()
     if state.paused:
-        view.pack()
+        view.discard_decompressed()
 
 
 def _nothing() -> None:

@@ -384,7 +384,7 @@ cdef class OpenBatch:
     cdef readonly int64_t base_timestamp
     cdef readonly int64_t max_timestamp
     cdef readonly int32_t count
-    cdef readonly bint sealed
+    cdef readonly bint closed
     cdef PyObject* storage  # a bytes object without other references, until it becomes the section
     cdef uint8_t* buffer  # its bytes
     cdef Py_ssize_t allocated
@@ -422,7 +422,7 @@ cdef class OpenBatch:
         if capacity > self.capacity:
             self.capacity = capacity
 
-    def seal(self):
+    def close(self):
         """Close the batch for appends and return its records section, uncompressed.
 
         Raises:
@@ -434,7 +434,7 @@ cdef class OpenBatch:
         self.storage = NULL
         self.buffer = NULL
         self.allocated = self.size = 0
-        self.sealed = True
+        self.closed = True
         if storage == NULL:
             return b""
         _PyBytes_Resize(&storage, size)
@@ -443,11 +443,11 @@ cdef class OpenBatch:
         return section
 
     def __repr__(self):
-        state = "closed" if self.sealed else f"{self.size} of {self.capacity} bytes"
+        state = "closed" if self.closed else f"{self.size} of {self.capacity} bytes"
         return f"<OpenBatch {self.count} records, {state}>"
 
     cdef inline int check_open(self) except -1:
-        if self.sealed:
+        if self.closed:
             raise IllegalStateError("the batch is closed")
         return 0
 
@@ -532,26 +532,26 @@ cdef class OpenBatch:
 cdef class TopicOpenBatches:
     """Appends records to the open batches of one topic, by partition. Owned by one thread.
 
-    `partitions` is the topic's number of partitions, 0 while unknown; `sticky` is the partition of
-    records with neither key nor partition, -1 while none is chosen.
+    `partitions` is the topic's number of partitions, 0 while unknown. `sticky_partition` is the
+    partition of records with neither key nor partition, -1 while none is chosen.
     """
 
     cdef public Py_ssize_t partitions
-    cdef Py_ssize_t sticky_partition
+    cdef Py_ssize_t _sticky_partition
     cdef OpenBatch sticky_batch  # the open batch of that partition
     cdef dict batches
 
     def __init__(self):
         self.batches = {}
-        self.sticky = -1
+        self.sticky_partition = -1
 
     @property
-    def sticky(self):
-        return self.sticky_partition
+    def sticky_partition(self):
+        return self._sticky_partition
 
-    @sticky.setter
-    def sticky(self, partition):
-        self.sticky_partition = partition
+    @sticky_partition.setter
+    def sticky_partition(self, partition):
+        self._sticky_partition = partition
         self.sticky_batch = self.batches.get(partition)
 
     def __reduce__(self):
@@ -563,13 +563,13 @@ cdef class TopicOpenBatches:
     def open(self, partition, OpenBatch batch not None):
         """Append records of the partition to this batch from now on."""
         self.batches[partition] = batch
-        if partition == self.sticky_partition:
+        if partition == self._sticky_partition:
             self.sticky_batch = batch
 
     def close(self, partition):
         """Remove the open batch of the partition."""
         self.batches.pop(partition, None)
-        if partition == self.sticky_partition:
+        if partition == self._sticky_partition:
             self.sticky_batch = None
 
     @cython.binding(False)
@@ -930,14 +930,14 @@ cdef class RecordAppender:
     """Appends records to the open batches of their topics: the fast path of a producer.
 
     `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
-    it is below `_nowait_until`; a record without a timestamp gets `_stamp`. The slow path is the
-    subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may
-    serve 16 calls within one tick of the system's timer.
+    it is below `_nowait_until`; a record without a timestamp gets `_default_timestamp`. The slow
+    path is the subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one
+    reading may serve 16 calls within one tick of the system's timer.
     """
 
     cdef public double _fast_until
     cdef public double _nowait_until
-    cdef public int64_t _stamp
+    cdef public int64_t _default_timestamp
     cdef readonly object _now
     cdef bint monotonic  # `_now` is time.monotonic, which need not be called
     cdef double last_time  # seconds, the last reading of the clock
@@ -1053,12 +1053,13 @@ cdef object append_from_call(EnqueueCallObject* call):
         call.topic == <PyObject*>appender.last_topic
         and call.key == NULL and call.partition == NULL and call.timestamp == NULL
         and call.headers == NULL and PyBytes_CheckExact(<object>call.value)
-        and -1 <= appender._stamp <= MAX_TIMESTAMP
+        and -1 <= appender._default_timestamp <= MAX_TIMESTAMP
     ):
         batch = appender.last_batches.sticky_batch
         if batch is None or not appender.last_batches.partitions:
             return None
-        return batch.put(appender._stamp, None, <object>call.value, EMPTY)  # never raises
+        # This raises nothing.
+        return batch.put(appender._default_timestamp, None, <object>call.value, EMPTY)
     return try_append(
         appender, <object>call.topic, <object>call.value, or_none(call.key),
         or_none(call.partition), or_none(call.timestamp), or_empty(call.headers),
@@ -1112,7 +1113,7 @@ cdef object append_to_topic(
     RecordAppender appender, object topic, object value, object key, object partition,
     object timestamp, object headers,
 ):
-    cdef int64_t stamp = appender._stamp
+    cdef int64_t stamp = appender._default_timestamp
     cdef OpenBatch batch
     if topic is not appender.last_topic:
         batches = appender.open.get(topic)

@@ -75,11 +75,11 @@ class OpenBatch:
     __slots__ = (
         "_base_timestamp",
         "_capacity",
+        "_closed",
         "_count",
         "_max_timestamp",
         "_outcome",
         "_parts",
-        "_sealed",
         "_size",
     )
 
@@ -93,7 +93,7 @@ class OpenBatch:
         self._count = 0
         self._base_timestamp = -1
         self._max_timestamp = -1
-        self._sealed = False
+        self._closed = False
 
     def __reduce__(self) -> NoReturn:
         raise copy_error(self)
@@ -129,9 +129,9 @@ class OpenBatch:
         return self._max_timestamp
 
     @property
-    def sealed(self) -> bool:
+    def closed(self) -> bool:
         """True once the batch was closed for appends."""
-        return self._sealed
+        return self._closed
 
     def append(
         self,
@@ -190,7 +190,7 @@ class OpenBatch:
             raise ValueError(f"a batch's capacity is 0 to {MAX_INT32} bytes, not {capacity}")
         self._capacity = max(self._capacity, capacity)
 
-    def seal(self) -> bytes:
+    def close(self) -> bytes:
         """Close the batch for appends and return its records section, uncompressed.
 
         Raises:
@@ -200,30 +200,30 @@ class OpenBatch:
         section = b"".join(self._parts)
         self._parts = []
         self._size = 0
-        self._sealed = True
+        self._closed = True
         return section
 
     def _check_open(self) -> None:
-        if self._sealed:
+        if self._closed:
             raise IllegalStateError("the batch is closed")
 
     def __repr__(self) -> str:
-        state = "closed" if self._sealed else f"{self.size} of {self._capacity} bytes"
+        state = "closed" if self._closed else f"{self.size} of {self._capacity} bytes"
         return f"<OpenBatch {self._count} records, {state}>"
 
 
 class TopicOpenBatches:
     """Appends records to the open batches of one topic, by partition. Owned by one thread.
 
-    `partitions` is the topic's number of partitions, 0 while unknown; `sticky` is the partition of
-    records with neither key nor partition, -1 while none is chosen.
+    `partitions` is the topic's number of partitions, 0 while unknown. `sticky_partition` is the
+    partition of records with neither key nor partition, -1 while none is chosen.
     """
 
-    __slots__ = ("_batches", "partitions", "sticky")
+    __slots__ = ("_batches", "partitions", "sticky_partition")
 
     def __init__(self) -> None:
         self.partitions = 0
-        self.sticky = -1
+        self.sticky_partition = -1
         self._batches: dict[int, OpenBatch] = {}
 
     def __reduce__(self) -> NoReturn:
@@ -297,7 +297,7 @@ class TopicOpenBatches:
         if not self.partitions:
             return None
         if partition is None:
-            partition = self.sticky
+            partition = self.sticky_partition
             if key is not None:
                 partition = (murmur2(key) & MAX_INT32) % self.partitions
         return self._batches.get(partition)
@@ -307,13 +307,13 @@ class RecordAppender(Generic[K, V]):
     """Appends records to the open batches of their topics: the fast path of a producer.
 
     `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
-    it is below `_nowait_until`; a record without a timestamp gets `_stamp`. The slow path is the
-    subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one reading may
-    serve 16 calls within one tick of the system's timer.
+    it is below `_nowait_until`; a record without a timestamp gets `_default_timestamp`. The slow
+    path is the subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one
+    reading may serve 16 calls within one tick of the system's timer.
     """
 
     _now: Callable[[], float]
-    _stamp: int = 0
+    _default_timestamp: int = 0
     _fast_until: float = -inf
     _nowait_until: float = -inf
 
@@ -427,7 +427,7 @@ class RecordAppender(Generic[K, V]):
         """Return the record's handle, None if the slow path must append it or raise its error."""
         raw_key: Any = key  # bytes: the fast path is disabled if there are serializers
         raw: Any = value
-        stamp = self._stamp if timestamp is None else timestamp
+        stamp = self._default_timestamp if timestamp is None else timestamp
         try:
             batches = self._open.get(topic)
             if batches is not None:

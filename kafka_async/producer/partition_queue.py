@@ -239,7 +239,7 @@ class TopicQueue(MemoryAccount):
 
     def choose_partition(self, rng: random.Random) -> int:
         """Return the partition for the next record without a key."""
-        current = self.open_batches.sticky
+        current = self.open_batches.sticky_partition
         if 0 <= current < len(self.leaders):
             return current
         among = self.available or range(self.partition_count)

@@ -60,18 +60,18 @@ class StickyPartition:
     @property
     def current(self) -> int:
         """The partition, stored where the fast path reads it."""
-        return self._batches.sticky
+        return self._batches.sticky_partition
 
     def batch_closed(self, partition: int, size: int, enough: int) -> None:
         """Count the bytes of a closed batch; after `enough` bytes another partition is chosen."""
-        if partition == self._batches.sticky:
+        if partition == self._batches.sticky_partition:
             self._bytes += size
             if self._bytes >= enough:
                 self.reset()
 
     def reset(self) -> None:
         """Choose another partition next time."""
-        self._batches.sticky = -1
+        self._batches.sticky_partition = -1
         self._bytes = 0
 
     def choose(self, queued: Sequence[tuple[int, int]]) -> int:
@@ -86,5 +86,5 @@ class StickyPartition:
         chosen = next(
             partition for (partition, _), upto in zip(queued, weights, strict=True) if drawn < upto
         )
-        self._batches.sticky = chosen
+        self._batches.sticky_partition = chosen
         return chosen

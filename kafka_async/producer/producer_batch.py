@@ -22,7 +22,7 @@ class BatchState(enum.Enum):
 
     OPEN = "open"
     """Records are appended."""
-    CLOSED = "sealed"
+    CLOSED = "closed"
     """No more records are appended; the batch is to be compressed."""
     COMPRESSING = "compressing"
     READY = "ready"
@@ -120,7 +120,7 @@ class ProducerBatch:
         self.section = None
         self.set_contents(
             RecordBatch(
-                section.seal(),
+                section.close(),
                 Codec.none,
                 section.count,
                 section.base_timestamp,

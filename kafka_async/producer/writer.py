@@ -311,7 +311,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             self._raise(error)
         self._add_topic(topic, runtime.accumulator.topics[topic].open_batches)
         if runtime.supports_fast_path:
-            self._stamp = int(runtime.clock.wall() * 1000)
+            self._default_timestamp = int(runtime.clock.wall() * 1000)
             self._nowait_until = now + YIELD_INTERVAL
         return result
 
@@ -400,7 +400,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         raw_keys: Any = keys
         raw: Any = values
         try:
-            return batches.append_many(self._stamp, raw, raw_keys, partition)
+            return batches.append_many(self._default_timestamp, raw, raw_keys, partition)
         except (TypeError, ValueError):
             return []  # enqueue raises an error that says why
 
@@ -426,7 +426,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
 
     def _start_fast_window(self, runtime: ProducerRuntime) -> None:
         now = self._now()
-        self._stamp = int(runtime.clock.wall() * 1000)
+        self._default_timestamp = int(runtime.clock.wall() * 1000)
         self._yield_at = now + YIELD_INTERVAL
         self._fast_until = self._yield_at if runtime.supports_fast_path else IN_THE_PAST
         # Each append wakes the sender for the next event loop iteration. If the sender has run

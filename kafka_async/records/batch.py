@@ -19,9 +19,9 @@ from kafka_async import kernel
 from kafka_async.arguments import iterable
 from kafka_async.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from kafka_async.records import compression, legacy
-from kafka_async.records.checksum import checksum
+from kafka_async.records.checksum import load_crc32c
 from kafka_async.records.compression import Codec
-from kafka_async.records.marker import OTHER, ControlMarker, decode_marker
+from kafka_async.records.marker import OTHER_CONTROL_RECORD, ControlMarker, decode_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -157,7 +157,7 @@ def _header(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     covered = _AFTER_CRC.pack(attributes, count - 1, *times, *producer, count)
-    crc32c = checksum()
+    crc32c = load_crc32c()
     length = _MIN_LENGTH + memoryview(payload).nbytes
     crc = crc32c(payload, crc32c(covered))
     return struct.pack(">qiibI", base_offset, length, leader_epoch, 2, crc) + covered
@@ -179,7 +179,7 @@ def assign_offsets(
             attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp=append_time_ms
         )
         _AFTER_CRC.pack_into(out, _AFTER_CRC_AT, *changed[5:])
-        _CRC.pack_into(out, _CRC_AT, checksum()(memoryview(out)[_AFTER_CRC_AT:]))
+        _CRC.pack_into(out, _CRC_AT, load_crc32c()(memoryview(out)[_AFTER_CRC_AT:]))
     return bytes(out)
 
 
@@ -258,15 +258,17 @@ class RecordBatch:
                     f"each of records must be a ProducerRecord or a Record, not {record!r:.60}"
                 ) from None
             section.append(timestamp if time is None else time, record.key, record.value, headers)
-        return cls.seal(section, Codec[compression], level)
+        return cls.from_open_batch(section, Codec[compression], level)
 
     @classmethod
-    def seal(cls, section: kernel.OpenBatch, codec: Codec, level: int | None = None) -> RecordBatch:
+    def from_open_batch(
+        cls, section: kernel.OpenBatch, codec: Codec, level: int | None = None
+    ) -> RecordBatch:
         """Close an open batch and compress its records; raise ValueError if it is empty."""
         if not section.count:
             raise ValueError("a batch has at least one record")
         return cls(
-            compression.compress(codec, section.seal(), level),
+            compression.compress(codec, section.close(), level),
             codec,
             section.count,
             section.base_timestamp,
@@ -318,8 +320,8 @@ class BatchView:
         "_content_size",
         "_cost",
         "_decompressed",
-        "awaited",
         "decompressed_bytes",
+        "decompressing",
         "header",
         "partition",
         "raw",
@@ -335,7 +337,7 @@ class BatchView:
         self.partition = partition
         self.decompressed_bytes = 0
         """Decompressed size in bytes; 0 while it is compressed, or if it never was."""
-        self.awaited = False
+        self.decompressing = False
         """True while it is decompressed together with others, from `begin_decompression` on."""
         self._content_size = self._cost = -1  # unknown
         self._decompressed: Buffer | CorruptRecordError | None = None  # for the next reading
@@ -374,7 +376,7 @@ class BatchView:
         """Raise CorruptRecordError if the batch's CRC does not match its bytes."""
         if self.header.magic < 2:
             legacy.check_crc(self.raw, self.topic, self.partition, self.base_offset)
-        elif checksum()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
+        elif load_crc32c()(self.raw[_AFTER_CRC_AT:]) != self.header.crc:
             raise self._corrupt("the batch's CRC does not match its bytes")
 
     def section(self, limit: int = compression.MAX_DECOMPRESSED_BYTES_PER_BATCH) -> Section:
@@ -390,7 +392,7 @@ class BatchView:
                 offset=self.base_offset,
             )
         payload, self._decompressed = self._decompressed, None
-        self.awaited = False
+        self.decompressing = False
         if isinstance(payload, CorruptRecordError):
             raise payload
         header = self.header
@@ -444,7 +446,7 @@ class BatchView:
         except CorruptRecordError as error:
             self._decompressed = error
             return None
-        self.awaited = True
+        self.decompressing = True
         return self.raw[HEADER_SIZE:]
 
     def end_decompression(self, decompressed: Buffer | None) -> None:
@@ -453,19 +455,19 @@ class BatchView:
         Then the next reading decompresses the batch and raises the error. Does nothing if the batch
         was read or discarded meanwhile.
         """
-        if self.awaited:
-            self.awaited, self._decompressed = False, decompressed
+        if self.decompressing:
+            self.decompressing, self._decompressed = False, decompressed
             self.decompressed_bytes = self._content_size = (
                 0 if decompressed is None else self._content_size
             )
 
-    def pack(self) -> None:
+    def discard_decompressed(self) -> None:
         """Discard the decompressed bytes, also those of a decompression that has not ended."""
-        self.awaited = False
+        self.decompressing = False
         if self.header.is_compressed:
             self._decompressed = None
 
-    def unpack(self) -> None:
+    def decompress(self) -> None:
         """Check and decompress the batch; the next reading uses the result or raises the error.
 
         This may run in another thread than the one that reads the batch.
@@ -523,7 +525,9 @@ class BatchView:
         """Return the marker of a control batch; raise CorruptRecordError if it is malformed."""
         records = self.records()
         try:
-            return decode_marker(records[0].key, records[0].value) if records else OTHER
+            return (
+                decode_marker(records[0].key, records[0].value) if records else OTHER_CONTROL_RECORD
+            )
         except CorruptRecordError as error:
             raise self._corrupt(error.message) from error
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["checksum"]
+__all__ = ["load_crc32c"]
 
 
 @cache
-def checksum() -> Callable[..., int]:
+def load_crc32c() -> Callable[..., int]:
     """Return the CRC-32C function: of bytes, and optionally the checksum of the bytes before them.
 
     Only the extension module is loaded: the package around it has a command that imports argparse,

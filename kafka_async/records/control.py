@@ -5,11 +5,11 @@ from __future__ import annotations
 from kafka_async import kernel
 from kafka_async.records.batch import HEADER_SIZE, encode_batch
 from kafka_async.records.compression import Codec
-from kafka_async.records.marker import End, encode_marker
+from kafka_async.records.marker import TransactionResult, encode_marker
 
 
 def encode_control_batch(
-    kind: End,
+    kind: TransactionResult,
     *,
     producer_id: int,
     producer_epoch: int,
@@ -22,7 +22,7 @@ def encode_control_batch(
     section = kernel.OpenBatch(None, HEADER_SIZE)
     section.append(timestamp, *encode_marker(kind, coordinator_epoch))
     return encode_batch(
-        section.seal(),
+        section.close(),
         codec=Codec.none,
         count=1,
         base_timestamp=timestamp,

@@ -7,14 +7,20 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kafka_async.errors import CorruptRecordError
 
-__all__ = ["OTHER", "ControlMarker", "End", "decode_marker", "encode_marker"]
+__all__ = [
+    "OTHER_CONTROL_RECORD",
+    "ControlMarker",
+    "TransactionResult",
+    "decode_marker",
+    "encode_marker",
+]
 
-End: TypeAlias = Literal["commit", "abort"]
+TransactionResult: TypeAlias = Literal["commit", "abort"]
 
 _KEY: Final = Struct(">hh")  # version, type
 _VALUE: Final = Struct(">hi")  # version, coordinator epoch
-_TYPES: Final[dict[End, int]] = {"abort": 0, "commit": 1}
-_ENDS: Final[dict[int, End]] = {number: end for end, number in _TYPES.items()}
+_TYPES: Final[dict[TransactionResult, int]] = {"abort": 0, "commit": 1}
+_RESULTS: Final[dict[int, TransactionResult]] = {number: end for end, number in _TYPES.items()}
 
 
 class ControlMarker(NamedTuple):
@@ -27,21 +33,21 @@ class ControlMarker(NamedTuple):
     coordinator_epoch: int
 
 
-OTHER: Final = ControlMarker("other", -1)
+OTHER_CONTROL_RECORD: Final = ControlMarker("other", -1)
 
 
-def encode_marker(end: End, coordinator_epoch: int) -> tuple[bytes, bytes]:
+def encode_marker(result: TransactionResult, coordinator_epoch: int) -> tuple[bytes, bytes]:
     """Return the key and the value of the record that ends a transaction."""
-    return _KEY.pack(0, _TYPES[end]), _VALUE.pack(0, coordinator_epoch)
+    return _KEY.pack(0, _TYPES[result]), _VALUE.pack(0, coordinator_epoch)
 
 
 def decode_marker(key: bytes | None, value: bytes | None) -> ControlMarker:
     """Decode a control record; raise CorruptRecordError if it is malformed."""
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordError("the control record has no type")
-    end = _ENDS.get(_KEY.unpack_from(key)[1])
+    end = _RESULTS.get(_KEY.unpack_from(key)[1])
     if end is None:
-        return OTHER
+        return OTHER_CONTROL_RECORD
     if value is None or len(value) < _VALUE.size:
         raise CorruptRecordError("the transaction marker has no coordinator epoch")
     return ControlMarker(end, _VALUE.unpack_from(value)[1])

@@ -121,7 +121,7 @@ async def test_fills_each_call_up_to_its_size() -> None:
     ((_, _, (frames, sizes)),) = reader.threads.calls
     assert len(frames) == 8
     assert sizes == [EIGHTH] * 8
-    assert [view.awaited for view in reader.upcoming] == [True] * 8 + [False] * 12
+    assert [view.decompressing for view in reader.upcoming] == [True] * 8 + [False] * 12
 
 
 async def test_limits_calls_in_flight() -> None:
@@ -232,7 +232,7 @@ async def test_cancelled_call_makes_batches_decompress_alone() -> None:
     reader.start_calls()
     reader.threads.calls[0][0].cancel()
     await asyncio.sleep(0)
-    assert [view.awaited for view in reader.upcoming] == [False, False]
+    assert [view.decompressing for view in reader.upcoming] == [False, False]
     assert [reader.read_next(), reader.read_next()] == [PAYLOAD, PAYLOAD]
 
 
@@ -265,7 +265,7 @@ async def test_paused_partition_drops_decompressed_data() -> None:
     kept.drop_decompressed()
     await reader.threads.run()
     assert ready(reader.upcoming) == [False] * 16
-    assert not any(view.awaited for view in reader.upcoming)
+    assert not any(view.decompressing for view in reader.upcoming)
 
 
 async def test_batch_being_decompressed_is_not_opened() -> None:
@@ -402,15 +402,15 @@ async def test_pause_drops_batch_decompressed_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, proceed = threading.Event(), threading.Event()
-    unpack, seen = BatchView.unpack, list[BatchView]()
+    decompress, seen = BatchView.decompress, list[BatchView]()
 
     def held(view: BatchView) -> None:
         seen.append(view)
         begun.set()
         assert proceed.wait(30)
-        unpack(view)
+        decompress(view)
 
-    monkeypatch.setattr(BatchView, "unpack", held)
+    monkeypatch.setattr(BatchView, "decompress", held)
     (partition,) = await stage.topic("t", 1)
     records = [ProducerRecord("", random.Random(5).randbytes(LARGE_BATCH_COST // 8))]
     await stage.append(partition, RecordBatch.build(records, "gzip", timestamp=0).frame())

@@ -47,7 +47,7 @@ INTERNAL = {
     "Fault": {"apply_delay", "hit"},
     "Faults": {"match"},
     "Producer": {"current", "driver", "open_transaction"},
-    "RecordBatch": {"frame", "header", "seal", "size"},
+    "RecordBatch": {"frame", "from_open_batch", "header", "size"},
     "Transaction": {"begin", "on_state_changed"},
 }
 """Members that other packages call and applications do not need, by class."""

@@ -182,7 +182,7 @@ class Instruments:
             self._patch.setattr(module, "time_function", _loop_time)
 
     def _count_bytes(self) -> None:
-        meter, crc32c = self._meter, batch.checksum()
+        meter, crc32c = self._meter, batch.load_crc32c()
         compress, decompress = compression.compress, compression.decompress
 
         def checksummed(data: Buffer, value: int = 0) -> int:
@@ -203,7 +203,7 @@ class Instruments:
                 meter.now.decompressed += len(unpacked)
             return unpacked
 
-        self._patch.setattr(batch, "checksum", lambda: checksummed)
+        self._patch.setattr(batch, "load_crc32c", lambda: checksummed)
         self._patch.setattr(compression, "compress", compressed)
         self._patch.setattr(compression, "decompress", decompressed)
 

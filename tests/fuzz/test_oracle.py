@@ -86,8 +86,8 @@ def test_disagreeing_kernels_are_a_finding(
 
 def test_kernels_writing_different_bytes_are_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     class BatchWithExtraByte(_pykernel.OpenBatch):
-        def seal(self) -> bytes:
-            return super().seal() + b"\0"
+        def close(self) -> bytes:
+            return super().close() + b"\0"
 
     monkeypatch.setattr(batches, "COMPILED", kernel_with("OpenBatch", BatchWithExtraByte))
     with pytest.raises(Finding, match="write different bytes"):

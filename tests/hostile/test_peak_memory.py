@@ -49,7 +49,7 @@ def tiny_records(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     while section.append(1_000, None, None, ()) is not None:
         pass
     path = tmp_path_factory.mktemp("batch") / "tiny"
-    path.write_bytes(RecordBatch.seal(section, Codec.zstd).frame())
+    path.write_bytes(RecordBatch.from_open_batch(section, Codec.zstd).frame())
     return path, section.count
 
 

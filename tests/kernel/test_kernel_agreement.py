@@ -82,8 +82,8 @@ def test_kernels_write_the_same_bytes_and_read_them_back(
     theirs = (compiled.count, compiled.base_timestamp, compiled.max_timestamp)
     assert theirs == (count, base, latest)
     assert python.size == compiled.size
-    data = python.seal()
-    assert data == compiled.seal()
+    data = python.close()
+    assert data == compiled.close()
     result = agree(pair, Section(data, count, 3, count - 1, base, latest, 0))
     assert result == [
         ("t", 1, 3 + n, time, 0, key, value, tuple(headers), 2)

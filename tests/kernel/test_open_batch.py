@@ -21,7 +21,7 @@ def section(kernel: ModuleType, *records: tuple[Any, ...], capacity: int = 1 << 
     batch = kernel.OpenBatch(None, capacity)
     for record in records:
         assert batch.append(*record) is not None
-    return batch.seal()
+    return batch.close()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_tracks_count_size_and_timestamps(kernel: ModuleType) -> None:
     assert (batch.base_timestamp, batch.max_timestamp) == (TIME + 5, TIME + 9)
     assert batch.capacity == 1000
     size = batch.size
-    assert len(batch.seal()) == size
+    assert len(batch.close()) == size
 
 
 def test_delivery_has_index_timestamp_and_outcome(kernel: ModuleType) -> None:
@@ -115,7 +115,7 @@ def test_extended_batch_accepts_record_that_did_not_fit(kernel: ModuleType) -> N
     batch.extend(1 << 20)
     assert all(batch.append(TIME, None, b"x" * 1000) for _ in range(500))
     once = [(TIME, None, b"a"), (TIME + 1, None, b"b"), *[(TIME, None, b"x" * 1000)] * 500]
-    assert batch.seal() == section(kernel, *once)
+    assert batch.close() == section(kernel, *once)
 
 
 def test_extend_never_lowers_capacity(kernel: ModuleType) -> None:
@@ -136,7 +136,7 @@ def test_buffer_grows_beyond_initial_size(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1 << 30)
     for value in values:
         batch.append(TIME, None, value)
-    written = batch.seal()
+    written = batch.close()
     records = kernel.parse_records(parsed(written, len(values)), "t", 0)
     assert [record.value for record in records] == values
 
@@ -148,18 +148,18 @@ def parsed(data: bytes, count: int) -> tuple[Any, ...]:
 def test_closed_batch_accepts_no_records(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 100)
     batch.append(TIME, None, b"a")
-    assert not batch.sealed
-    assert batch.seal() == bytes.fromhex("0e00000001026100")
-    assert batch.sealed
+    assert not batch.closed
+    assert batch.close() == bytes.fromhex("0e00000001026100")
+    assert batch.closed
     with pytest.raises(IllegalStateError):
         batch.append(TIME, None, b"b")
     with pytest.raises(IllegalStateError):
-        batch.seal()
+        batch.close()
     assert batch.count == 1
 
 
 def test_closing_empty_batch_returns_no_bytes(kernel: ModuleType) -> None:
-    assert kernel.OpenBatch(None, 10).seal() == b""
+    assert kernel.OpenBatch(None, 10).close() == b""
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_accepts_minimum_and_maximum_timestamps(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
     batch.append(latest, None, None)
     batch.append(-1, None, None)
-    records = kernel.parse_records(Section(batch.seal(), 2, 0, 1, latest, latest, 0), "t", 0)
+    records = kernel.parse_records(Section(batch.close(), 2, 0, 1, latest, latest, 0), "t", 0)
     assert [record.timestamp for record in records] == [latest, -1]
 
 
@@ -229,7 +229,7 @@ def test_buffers_are_copied(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 1000)
     batch.append(TIME, key, value)
     key[:] = b"xxx"
-    assert batch.seal() == section(kernel, (TIME, b"key", b"value"))
+    assert batch.close() == section(kernel, (TIME, b"key", b"value"))
 
 
 class Name(str):
@@ -259,7 +259,7 @@ def test_section_is_correct_for_any_capacity_and_record_size(
     while count < 40 and batch.append(TIME, None, b"%d" % (count % 10) * size) is not None:
         count += 1
     expected = batch.size
-    written = batch.seal()
+    written = batch.close()
     assert (type(written), len(written), hash(written)) == (bytes, expected, hash(written[:]))
     records = kernel.parse_records(parsed(written, count), "t", 0)
     assert [record.value for record in records] == [b"%d" % (n % 10) * size for n in range(count)]
@@ -282,7 +282,7 @@ def test_closing_batch_while_headers_are_read_raises(kernel: ModuleType) -> None
     batch = kernel.OpenBatch(None, 1000)
     batch.append(TIME, None, b"a")
     with pytest.raises(IllegalStateError):
-        batch.append(TIME, None, b"b", CallingHeaders(batch.seal))
+        batch.append(TIME, None, b"b", CallingHeaders(batch.close))
     assert (batch.count, batch.size) == (1, 0)
 
 
@@ -295,14 +295,14 @@ def test_record_appended_while_headers_are_read_comes_first(kernel: ModuleType) 
     alone = kernel.OpenBatch(None, 1000)
     alone.append(TIME + 5, None, b"a")
     alone.append(TIME, None, b"b", [("name", b"x")])
-    assert batch.seal() == alone.seal()
+    assert batch.close() == alone.close()
 
 
 def test_open_batch_repr_tells_size_and_state(kernel: ModuleType) -> None:
     batch = kernel.OpenBatch(None, 100)
     batch.append(TIME, None, b"a")
     assert repr(batch) == "<OpenBatch 1 records, 8 of 100 bytes>"
-    batch.seal()
+    batch.close()
     assert repr(batch) == "<OpenBatch 1 records, closed>"
 
 
@@ -332,4 +332,4 @@ def test_batch_and_delivery_cannot_be_copied_or_pickled(
         duplicate(batch)
     with pytest.raises(TypeError, match="Delivery objects cannot be copied or pickled"):
         duplicate(delivery)
-    assert batch.seal() == section(kernel, (TIME, None, b"value"))
+    assert batch.close() == section(kernel, (TIME, None, b"value"))

@@ -41,11 +41,11 @@ def writer_class(kernel: Any) -> Any:
             self.slow_calls = 0
             self.batch = kernel.OpenBatch(None, capacity)
             self.batches = kernel.TopicOpenBatches()
-            self.batches.partitions, self.batches.sticky = 2, 0
+            self.batches.partitions, self.batches.sticky_partition = 2, 0
             self.batches.open(0, self.batch)
             self._set_clock(lambda: self.now)
             self._fast_until = self._nowait_until = 1.0
-            self._stamp = TIME
+            self._default_timestamp = TIME
             self._add_topic("clicks", self.batches)
 
         async def _enqueue(self, *arguments: Any) -> Any:
@@ -75,7 +75,7 @@ async def test_enqueue_appends_when_awaited(kernel: ModuleType) -> None:
     alone = kernel.OpenBatch(None, 1 << 16)
     alone.append(TIME, None, b"2")
     alone.append(TIME, None, b"1")
-    assert appender.batch.seal() == alone.seal()
+    assert appender.batch.close() == alone.close()
 
 
 async def test_compiled_kernel_appends_without_coroutine() -> None:
@@ -95,7 +95,7 @@ async def test_records_of_several_topics_go_to_their_batches(kernel: ModuleType)
         await appender.enqueue("clicks", b"v")
         await appender.enqueue("".join(["view", "s"]), b"v", b"key")
         await appender.enqueue("".join(["cli", "cks"]), b"v")
-    batches.sticky = 0
+    batches.sticky_partition = 0
     appender.enqueue_nowait("views", b"v")
     assert (appender.batch.count, other.count, appender.slow_calls) == (6, 4, 0)
     appender._add_topic("clicks", batches)
@@ -106,13 +106,13 @@ async def test_records_of_several_topics_go_to_their_batches(kernel: ModuleType)
 async def test_sticky_partition_and_its_batch_may_change_in_any_order(kernel: ModuleType) -> None:
     appender = writer(kernel)
     second = kernel.OpenBatch(None, 1 << 16)
-    appender.batches.sticky = 1
+    appender.batches.sticky_partition = 1
     assert await appender.enqueue("clicks", b"v") == SLOW_PATH
     appender.batches.open(1, second)
     await appender.enqueue("clicks", b"v")
     appender.batches.close(1)
     assert await appender.enqueue("clicks", b"v") == SLOW_PATH
-    appender.batches.sticky = 0
+    appender.batches.sticky_partition = 0
     await appender.enqueue("clicks", b"v")
     appender.batches.partitions = 0
     assert await appender.enqueue("clicks", b"v") == SLOW_PATH
@@ -144,7 +144,7 @@ async def test_accepts_positional_and_keyword_arguments(kernel: ModuleType, how:
     assert (await CALLS[how](appender.enqueue)).timestamp == 77
     alone = kernel.OpenBatch(None, 1 << 16)
     alone.append(77, b"key", b"value", HEADERS)
-    assert appender.batch.seal() == alone.seal()
+    assert appender.batch.close() == alone.close()
 
 
 @pytest.mark.parametrize("given", range(1, 7))
@@ -158,7 +158,7 @@ async def test_omitted_arguments_have_defaults(kernel: ModuleType, given: int) -
     await appender.enqueue(*values[:given])
     alone = kernel.OpenBatch(None, 1 << 16)
     alone.append(timestamp, key, value, headers)
-    assert (topic, partition, appender.batch.seal()) == ("clicks", 0, alone.seal())
+    assert (topic, partition, appender.batch.close()) == ("clicks", 0, alone.close())
 
 
 WRONG: list[tuple[Callable[[Any], Any], str]] = [
@@ -236,7 +236,7 @@ async def test_invalid_record_raises_when_awaited(
 @pytest.mark.parametrize("stamp", [-2, (1 << 63) - 1])
 async def test_invalid_clock_timestamp_uses_slow_path(kernel: ModuleType, stamp: int) -> None:
     appender = writer(kernel)
-    appender._stamp = stamp
+    appender._default_timestamp = stamp
     assert await appender.enqueue("clicks", b"v") == SLOW_PATH
     assert appender.enqueue_nowait("clicks", b"v") == SLOW_PATH
     assert (await appender.enqueue("clicks", b"v", timestamp=0)).timestamp == 0
@@ -244,7 +244,7 @@ async def test_invalid_clock_timestamp_uses_slow_path(kernel: ModuleType, stamp:
 
 async def test_closed_batch_accepts_no_record(kernel: ModuleType) -> None:
     appender = writer(kernel)
-    appender.batch.seal()
+    appender.batch.close()
     with pytest.raises(Exception, match="the batch is closed"):
         appender.batches.append(TIME, b"k", b"v")
     assert await appender.enqueue("clicks", b"v", partition=0) == SLOW_PATH
@@ -260,7 +260,7 @@ async def test_enqueue_nowait_appends_at_the_call(kernel: ModuleType) -> None:
     alone = kernel.OpenBatch(None, 1 << 16)
     alone.append(TIME, None, b"v")
     alone.append(77, b"key", b"value", HEADERS)
-    assert appender.batch.seal() == alone.seal()
+    assert appender.batch.close() == alone.close()
     assert appender.slow_calls == 0
 
 
@@ -637,7 +637,7 @@ async def test_subclass_may_override_enqueue(kernel: ModuleType) -> None:
 
     appender: Any = UppercaseWriter(1 << 16)
     await appender.enqueue("clicks", b"v", key=None)
-    assert b"V" in appender.batch.seal()
+    assert b"V" in appender.batch.close()
 
 
 async def test_instance_may_override_enqueue(kernel: ModuleType) -> None:

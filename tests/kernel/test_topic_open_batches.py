@@ -38,21 +38,21 @@ def test_key_selects_the_same_partition_as_in_java(
     kernel: ModuleType, key: bytes, java_hash: int
 ) -> None:
     batches = topic(kernel, 12, *range(12))
-    batches.sticky = 5
+    batches.sticky_partition = 5
     assert batches.append(TIME, key, b"value").outcome == (java_hash & 0x7FFF_FFFF) % 12
 
 
 def test_record_without_key_goes_to_sticky_partition(kernel: ModuleType) -> None:
     batches = topic(kernel, 3, 0, 1, 2)
-    assert batches.sticky == -1
+    assert batches.sticky_partition == -1
     assert batches.append(TIME, None, b"value") is None
-    batches.sticky = 1
+    batches.sticky_partition = 1
     assert batches.append(TIME, None, b"value").outcome == 1
 
 
 def test_appends_nothing_while_partition_count_is_unknown(kernel: ModuleType) -> None:
     batches = topic(kernel, 0, 0)
-    batches.sticky = 0
+    batches.sticky_partition = 0
     assert batches.append(TIME, None, b"value") is None
     assert batches.append(TIME, b"key", b"value") is None
     assert batches.append(TIME, b"key", b"value", (), 0) is None
@@ -82,7 +82,7 @@ def test_appends_headers(kernel: ModuleType) -> None:
     batches.append(TIME, b"k", b"v", [("h", b"x")], 0)
     alone = kernel.OpenBatch(None, ROOM)
     alone.append(TIME, b"k", b"v", [("h", b"x")])
-    assert batch.seal() == alone.seal()
+    assert batch.close() == alone.close()
 
 
 def test_full_batch_accepts_no_record(kernel: ModuleType) -> None:
@@ -97,9 +97,9 @@ def sections(kernel: ModuleType, fill: Callable[[Any], object]) -> list[bytes]:
     each = [kernel.OpenBatch(None, ROOM) for _ in range(3)]
     for partition, batch in enumerate(each):
         batches.open(partition, batch)
-    batches.sticky = 1
+    batches.sticky_partition = 1
     fill(batches)
-    return [batch.seal() for batch in each]
+    return [batch.close() for batch in each]
 
 
 @pytest.mark.parametrize("partition", [None, 2])
@@ -174,7 +174,7 @@ def test_append_many_returns_deliveries_if_values_disappear(
 ) -> None:
     keys = [b"k"] * 5 if keyed else None
     batches = topic(kernel, 1, 0)
-    batches.sticky = 0
+    batches.sticky_partition = 0
     assert len(batches.append_many(TIME, ShrinkingList([b"v"] * 5, 3), keys)) == 3
     with pytest.raises(IndexError):
         batches.append_many(TIME, ShrinkingList([b"v"] * 5, 0), keys)
@@ -186,7 +186,7 @@ def test_append_many_returns_deliveries_if_values_disappear(
 def test_append_many_to_closed_batch_raises(kernel: ModuleType, keyed: bool) -> None:
     batches, batch = topic(kernel, 1), kernel.OpenBatch(None, ROOM)
     batches.open(0, batch)
-    batch.seal()
+    batch.close()
     with pytest.raises(IllegalStateError):
         batches.append_many(TIME, [b"v"], [b"k"] if keyed else None, 0)
 

@@ -69,17 +69,17 @@ async def test_transport_gets_the_bytes_of_the_closed_batch(
 
 
 async def test_batch_keeps_the_bytes_of_its_section() -> None:
-    """The bytes that `frame` returns are those that `OpenBatch.seal` returned."""
-    sealed: list[bytes] = []
+    """The bytes that `frame` returns are those that `OpenBatch.close` returned."""
+    sections: list[bytes] = []
 
     class Section:
         count, base_timestamp, max_timestamp = 1, 0, 0
 
-        def seal(self) -> bytes:
-            sealed.append(b"x" * BATCH)
-            return sealed[0]
+        def close(self) -> bytes:
+            sections.append(b"x" * BATCH)
+            return sections[0]
 
     batch: Any = object.__new__(ProducerBatch)
     batch.section = Section()
     ProducerBatch.close(batch)
-    assert batch.contents.payload is sealed[0]
+    assert batch.contents.payload is sections[0]

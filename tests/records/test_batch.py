@@ -300,7 +300,7 @@ def control(*pairs: tuple[bytes | None, bytes | None]) -> ControlMarker:
     for key, value in pairs:
         section.append(TIME, key, value)
     batch = encode_batch(
-        section.seal(),
+        section.close(),
         codec=Codec.none,
         count=len(pairs),
         base_timestamp=TIME,

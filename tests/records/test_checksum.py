@@ -44,4 +44,4 @@ def test_falls_back_to_the_package_without_extension_module(
         return None
 
     monkeypatch.setattr(checksum_module.PathFinder, "find_spec", nothing)
-    assert checksum_module.checksum.__wrapped__() is crc32c.crc32c
+    assert checksum_module.load_crc32c.__wrapped__() is crc32c.crc32c

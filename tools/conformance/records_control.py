@@ -44,7 +44,7 @@ class ControlSample:
         section = kafka_async.kernel.OpenBatch(None, 1 << 30)
         section.append(self.timestamp, _KEY.pack(_VERSION, self.kind), self.body)
         return encode_batch(
-            section.seal(),
+            section.close(),
             codec=Codec.none,
             count=1,
             base_timestamp=self.timestamp,

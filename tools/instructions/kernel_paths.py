@@ -101,20 +101,20 @@ def full_batches(count: int) -> list[OpenBatch]:
     return batches
 
 
-def seal(count: int) -> Callable[[], object]:
+def close(count: int) -> Callable[[], object]:
     """Close batches."""
     batches = full_batches(count)
 
     def run() -> None:
         for batch in batches:
-            batch.seal()
+            batch.close()
 
     return run
 
 
 def frame(count: int) -> Callable[[], object]:
     """Write the headers of batches with their CRC."""
-    batches = [RecordBatch.seal(batch, Codec.none) for batch in full_batches(count)]
+    batches = [RecordBatch.from_open_batch(batch, Codec.none) for batch in full_batches(count)]
 
     def run() -> None:
         for batch in batches:
@@ -238,7 +238,7 @@ KERNEL_PATHS: tuple[Path, ...] = (
     path("append, keyed", appending(KEY)),
     path("append, keyed, 2 headers", appending(KEY, HEADERS)),
     path("append_many", append_many),
-    path("seal, a batch", seal, FEW),
+    path("close, a batch", close, FEW),
     path("frame, a batch", frame, FEW),
     path("murmur2", partition_keys),
     path("parse_records", parsing()),
