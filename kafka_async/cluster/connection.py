@@ -1,4 +1,4 @@
-"""One TCP connection, from dialing to its end: handshake, requests, timeouts, idleness.
+"""One TCP connection, from dialling to its end: handshake, requests, timeouts, idleness.
 
 A request needs neither a task nor a timer. It is written when the caller submits it, and its
 response is matched in the transport's callback, which resolves the caller's future or calls its
@@ -191,7 +191,7 @@ class Connection:
         _, stream = await context.dialer.dial(
             partial(Stream, self), address.host, address.port, ssl=tls, server_hostname=name
         )
-        if self._close_reason is not None:  # closed while dialing, when there was no stream yet
+        if self._close_reason is not None:  # closed while dialling, when there was no stream yet
             stream.abort()
             raise self._close_reason
         self._stream = stream

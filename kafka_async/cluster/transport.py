@@ -29,7 +29,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 MAX_JOINED_BYTES: Final = 64 * 1024
-"""Buffers below this size are joined with their neighbors, larger ones are never copied."""
+"""Buffers below this size are joined with their neighbours, larger ones are never copied."""
 MAX_BYTES_PER_WRITE: Final = 1024 * 1024
 """Bytes passed to the transport in one call."""
 HIGH_WATER_MARK: Final = 512 * 1024
@@ -57,7 +57,7 @@ class Receiver(Protocol):
 class Stream(asyncio.BufferedProtocol):
     """Sends and receives the bytes of one connection, which owns it and is the receiver.
 
-    Reading starts with `attach`: of several addresses that are dialed concurrently only one becomes
+    Reading starts with `attach`: of several addresses that are dialled concurrently only one becomes
     the connection.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 It is for responses that the embedded cluster cannot send: malformed, contradictory, or at an exact
 moment. `World` has brokers and topics and responds to ApiVersions and Metadata. A test changes its
-behavior with `handlers`, `held` and `greeting`.
+behaviour with `handlers`, `held` and `greeting`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Peer(asyncio.Protocol):
 
 
 class ScriptedBroker:
-    """One broker, with the requests that it received and its scripted behavior."""
+    """One broker, with the requests that it received and its scripted behaviour."""
 
     def __init__(self, world: World, node_id: int, host: str, port: int) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""Tests of dialing, TLS and writing."""
+"""Tests of dialling, TLS and writing."""
 
 from __future__ import annotations
 
