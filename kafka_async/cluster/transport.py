@@ -57,8 +57,8 @@ class Receiver(Protocol):
 class Stream(asyncio.BufferedProtocol):
     """Sends and receives the bytes of one connection, which owns it and is the receiver.
 
-    Reading starts with `attach`: of several addresses that are dialled concurrently only one becomes
-    the connection.
+    Reading starts with `attach`: of several addresses that are dialled concurrently only one
+    becomes the connection.
 
     Attributes:
         ended: Resolved when the transport is closed.
