@@ -56,11 +56,6 @@ class DeliveryGate:
     # -- polls ------------------------------------------------------------------------------------
 
     @property
-    def is_polling(self) -> bool:
-        """True while the application waits for records."""
-        return self._polling_task is not None
-
-    @property
     def held(self) -> bool:
         """True while no records may be returned."""
         return self._holds > 0

@@ -167,14 +167,14 @@ class OffsetCommitter:
         metadata = self._client.metadata
         unknown = {p.topic for p in pending if metadata.topic(p.topic) is None}
         sent = {p: offset for p, offset in pending.items() if p.topic not in unknown}
-        blocking: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
+        failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
         if sent:
-            blocking = await self._commit_known(sent, pending, deadline)
-        if unknown and blocking[1] is None:
+            failure = await self._commit_known(sent, pending, deadline)
+        if unknown and failure[1] is None:
             topic = min(unknown)
             error = metadata.error(topic) or UnknownTopicOrPartitionError(topic=topic)
-            blocking = CommitErrorAction.CHECK_TOPIC, error
-        return blocking
+            failure = CommitErrorAction.CHECK_TOPIC, error
+        return failure
 
     async def _commit_known(
         self, sent: Offsets, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float
@@ -185,26 +185,26 @@ class OffsetCommitter:
                 response = await self._send(self._commit_request(sent), deadline)
             except RetriableError as error:
                 return commit_error_action(error), error
-            blocking: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
+            failure: tuple[CommitErrorAction, KafkaError | None] = (CommitErrorAction.RETRY, None)
             committed: dict[TopicPartition, OffsetAndMetadata] = {}
             for partition, code in _error_codes(response, names):
                 if not code:
                     if partition in pending:
                         committed[partition] = pending.pop(partition)
                     continue
-                blocking = self._commit_error(partition, code)
+                failure = self._commit_error(partition, code)
         if committed:
             self.commit_count += 1
             self._warned.difference_update(partition.topic for partition in committed)
             self._on_committed(committed)
             self._emit_committed(committed)
         missing = [partition for partition in sent if partition in pending]
-        if missing and blocking[1] is None:
-            blocking = (
+        if missing and failure[1] is None:
+            failure = (
                 CommitErrorAction.RETRY,
                 UnknownServerError("the response lacks " + ", ".join(map(str, missing))),
             )
-        return blocking
+        return failure
 
     async def _drop_deleted(
         self, pending: dict[TopicPartition, OffsetAndMetadata], deadline: float, *, named: bool

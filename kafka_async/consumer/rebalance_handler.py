@@ -116,7 +116,7 @@ class ConsumerRebalanceHandler:
         self._generation = -1
         self._led_topics: Mapping[str, int | None] = {}
 
-    # -- GroupProtocol ----------------------------------------------------------------------------
+    # -- RebalanceHandler -------------------------------------------------------------------------
 
     def protocols(self) -> Sequence[tuple[str, bytes]]:
         """Return this consumer's subscription, encoded for each of its assignors."""

@@ -46,15 +46,15 @@ class StreamCursor:
     __slots__ = (
         "_clock",
         "_convert",
-        "_supply",
+        "_source",
         "_yield_at",
         "next_record",
         "position_version",
         "state",
     )
 
-    def __init__(self, supply: RecordSource, convert: Convert | None) -> None:
-        self._supply = supply
+    def __init__(self, source: RecordSource, convert: Convert | None) -> None:
+        self._source = source
         self._convert = convert
         self._clock = asyncio.get_running_loop().time
         self._yield_at = 0.0
@@ -86,7 +86,7 @@ class StreamCursor:
     async def _next(self) -> AnyRecord:
         """Return the next record. Raises StopAsyncIteration once the consumer stops."""
         if self._clock() >= self._yield_at:
-            await self._supply.yield_to_event_loop()
+            await self._source.yield_to_event_loop()
             self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)
         next_record = self.next_record
         if next_record.at == len(next_record.records):
@@ -96,7 +96,7 @@ class StreamCursor:
             try:
                 record = self._convert(record)
             except RecordDeserializationError:
-                self._supply.put_back(self._take_back_failed())
+                self._source.put_back(self._take_back_failed())
                 raise
         next_record.at += 1
         return record
@@ -104,7 +104,7 @@ class StreamCursor:
     async def _refill(self) -> None:
         self.finish()
         try:
-            state, records = await self._supply.next_records()
+            state, records = await self._source.next_records()
         except ClientClosedError:
             raise StopAsyncIteration from None
         self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)

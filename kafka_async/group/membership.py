@@ -349,7 +349,7 @@ class GroupMembership:
             self.error = error
             return MembershipEvent.FAILED
         if rejoin and self._rejoin_reason is None:
-            self._rejoin_reason = "partitions were given up for other members"
+            self._rejoin_reason = "partitions were revoked for other members"
         self._end_rebalance()
         return MembershipEvent.ASSIGNED
 
