@@ -29,7 +29,7 @@ AnyRecord: TypeAlias = Record[Any, Any]
 
 LARGE_BATCH_COST: Final = 1024 * 1024
 """Cost from which a batch is decompressed in a thread: about 1 ms (see `BatchView`)."""
-MAX_DECOMPRESSED_BYTES: Final = MAX_DECOMPRESSED_BYTES_PER_BATCH
+MAX_DECOMPRESSED_BYTES_PER_POLL: Final = MAX_DECOMPRESSED_BYTES_PER_BATCH
 """Decompressed bytes after which one call opens no further batch."""
 MAX_RETAINED_RATIO: Final = 8
 """Maximum size of a response's frame, relative to the data in it that keeps the frame alive."""

@@ -17,7 +17,7 @@ from kafka_async.config import seconds
 from kafka_async.consumer.broker_fetcher import BrokerFetcher, PendingFetch
 from kafka_async.consumer.decompress_ahead import AheadDecompressor, round_robin
 from kafka_async.consumer.fetch_buffer import (
-    MAX_DECOMPRESSED_BYTES,
+    MAX_DECOMPRESSED_BYTES_PER_POLL,
     RECORDS_PER_CHUNK,
     AnyRecord,
     CompletedFetch,
@@ -371,13 +371,13 @@ class Fetcher:
         """Take at most `limit` records, of as many partitions as needed, in turn.
 
         It stops before a batch that is `next_compressed`, so that one call decompresses only one
-        such batch; after MAX_DECOMPRESSED_BYTES; and at the deadline (event loop time).
+        such batch; after MAX_DECOMPRESSED_BYTES_PER_POLL; and at the deadline (event loop time).
 
         Raises:
             KafkaError: The error of the first partition, if it has no record before the error.
         """
         taken: list[AnyRecord] = []
-        most = self.decompressed_bytes + MAX_DECOMPRESSED_BYTES
+        most = self.decompressed_bytes + MAX_DECOMPRESSED_BYTES_PER_POLL
 
         def enough() -> bool:
             return (

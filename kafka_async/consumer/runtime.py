@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafka_async.config import seconds
 from kafka_async.consumer.deleted_topics import deleted_topics
 from kafka_async.consumer.delivery_gate import DeliveryGate
-from kafka_async.consumer.fetch_buffer import MAX_DECOMPRESSED_BYTES
+from kafka_async.consumer.fetch_buffer import MAX_DECOMPRESSED_BYTES_PER_POLL
 from kafka_async.consumer.fetcher import Fetcher
 from kafka_async.consumer.list_offsets import OffsetLookup
 from kafka_async.consumer.missing_topics import MissingTopics, find_missing, find_unauthorized
@@ -529,7 +529,7 @@ class ConsumerRuntime:
         convert = self._convert
         assert convert is not None
         out: list[AnyRecord] = []
-        max_decompressed = self.fetcher.decompressed_bytes + MAX_DECOMPRESSED_BYTES
+        max_decompressed = self.fetcher.decompressed_bytes + MAX_DECOMPRESSED_BYTES_PER_POLL
         deadline = self._loop.time() + MAX_PARSE_SECONDS
         while len(out) < limit and self.fetcher.decompressed_bytes < max_decompressed:
             if out and (

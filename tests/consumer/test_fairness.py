@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio
 
 RECORDS = 20_000
-MICROSECONDS_PER_LOOK = 10
-"""What each look at the clock takes, so that the same number of turns is due on any machine."""
-EXPECTED_ITERATIONS = RECORDS * MICROSECONDS_PER_LOOK / 5_000
+MICROSECONDS_PER_CLOCK_READ = 10
+"""Virtual time per reading of the clock: the expected iterations do not depend on the machine."""
+EXPECTED_ITERATIONS = RECORDS * MICROSECONDS_PER_CLOCK_READ / 5_000
 
 
 async def stream(consumer: Consumer) -> AsyncIterator[int]:
@@ -75,8 +75,8 @@ async def test_event_loop_iterates_every_five_milliseconds(
 ) -> None:
     partitions = await stage.topic("t", 1, records=RECORDS)  # one batch: only time can end it
     loop = asyncio.get_running_loop()
-    time, looks = loop.time, itertools.count(0, MICROSECONDS_PER_LOOK * 1e-6)
-    monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+    time, clock_reads = loop.time, itertools.count(0, MICROSECONDS_PER_CLOCK_READ * 1e-6)
+    monkeypatch.setattr(loop, "time", lambda: time() + next(clock_reads))
     async with stage.consumer(partitions=partitions) as consumer:
         offsets = read(consumer)
         assert await anext(offsets) == 0
@@ -102,8 +102,8 @@ async def test_large_poll_returns_what_was_parsed_in_time(
     loop = asyncio.get_running_loop()
     async with stage.consumer(partitions=partitions, **options) as consumer:
         offsets = [(await consumer.poll(max_records=1))[0].offset]
-        time, looks = loop.time, itertools.count(0, 0.001)
-        monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+        time, clock_reads = loop.time, itertools.count(0, 0.001)
+        monkeypatch.setattr(loop, "time", lambda: time() + next(clock_reads))
         while len(offsets) < RECORDS:
             records = await consumer.poll(max_records=RECORDS)
             # Half of the time may have passed before the parsing begins.
@@ -170,8 +170,8 @@ async def test_response_with_many_small_batches_does_not_hold_event_loop(
     monkeypatch.setattr(fetch_buffer, "iter_batches", watched)
     async with feed.consumer() as consumer:
         loop = asyncio.get_running_loop()
-        time, looks = loop.time, itertools.count(0, 0.001)
-        monkeypatch.setattr(loop, "time", lambda: time() + next(looks))
+        time, clock_reads = loop.time, itertools.count(0, 0.001)
+        monkeypatch.setattr(loop, "time", lambda: time() + next(clock_reads))
         counter = asyncio.ensure_future(count_iterations(iterations))
         for _ in range(2):
             await found.acquire()

@@ -16,7 +16,7 @@ import lz4.frame  # pyright: ignore[reportMissingTypeStubs] no stubs
 import pytest
 import zstandard
 
-from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, MAX_DECOMPRESSED_BYTES
+from kafka_async.consumer.fetch_buffer import LARGE_BATCH_COST, MAX_DECOMPRESSED_BYTES_PER_POLL
 from kafka_async.consumer.partition_batch import PartitionBatch
 from kafka_async.errors import CorruptRecordError, RecordTooLargeError
 from kafka_async.kernel import Section
@@ -49,7 +49,7 @@ CAP = 128 * MIB
 def test_limit_is_128_mib() -> None:
     assert MAX_DECOMPRESSED_BYTES_PER_BATCH == CAP
     assert MAX_DECOMPRESSED_BYTES_PER_CALL == 4 * CAP
-    assert MAX_DECOMPRESSED_BYTES == CAP
+    assert MAX_DECOMPRESSED_BYTES_PER_POLL == CAP
 
 
 # -- bombs ----------------------------------------------------------------------------------------
