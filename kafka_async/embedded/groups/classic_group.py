@@ -160,9 +160,9 @@ class ClassicGroup:
 
         A transactional commit may lack the member in any state (before KIP-447).
         """
-        refusal = error_code_for(GroupEvent.COMMIT, self.state)
+        state_error = error_code_for(GroupEvent.COMMIT, self.state)
         if self.state in (ClassicGroupState.DEAD, ClassicGroupState.LOADING):
-            return refusal
+            return state_error
         if generation < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
@@ -173,8 +173,8 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if transactional:
             return ErrorCode.NONE
-        if refusal is not ErrorCode.NONE:
-            return refusal
+        if state_error is not ErrorCode.NONE:
+            return state_error
         self._extend_session(member_id, now)
         return ErrorCode.NONE
 

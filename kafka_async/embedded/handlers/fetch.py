@@ -84,12 +84,12 @@ async def _wait_for_data(
     deadline = context.received + request.max_wait_ms / 1000
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
-    partitions_to_watch = [
+    watched = [
         partition
         for entry in session.entries.values()
         if (partition := _partition_of(context, entry))
     ]
-    for partition in partitions_to_watch:
+    for partition in watched:
         partition.add_listener(changed.set)
     try:
         while True:
@@ -106,7 +106,7 @@ async def _wait_for_data(
             except TimeoutError:
                 continue
     finally:
-        for partition in partitions_to_watch:
+        for partition in watched:
             partition.remove_listener(changed.set)
 
 

@@ -38,11 +38,11 @@ NO_TOPIC_ID: Final = UUID(int=0)
 
 
 class _RequestedTopic(NamedTuple):
-    """Holds a requested topic; `known` is its name if the topic id exists."""
+    """Holds a requested topic; `resolved_name` is its name if the topic id exists."""
 
     name: str
     id: UUID
-    known: str | None
+    resolved_name: str | None
     indexes: Iterable[int]
 
 
@@ -130,8 +130,8 @@ def _requested_topics(
 
 
 def _by_id(context: RequestContext, topic: OffsetFetchRequestTopics) -> _RequestedTopic:
-    known = context.cluster.topics.by_id(topic.topic_id)
-    name = None if known is None else known.name
+    found = context.cluster.topics.by_id(topic.topic_id)
+    name = None if found is None else found.name
     return _RequestedTopic(topic.name, topic.topic_id, name, topic.partition_indexes)
 
 
@@ -150,9 +150,9 @@ def _offset(
 ) -> tuple[ErrorCode, CommittedOffset]:
     if code is not ErrorCode.NONE:
         return code, NO_OFFSET
-    if topic.known is None:
+    if topic.resolved_name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, NO_OFFSET
-    offsets, tp = context.cluster.groups.offsets, TopicPartition(topic.known, index)
+    offsets, tp = context.cluster.groups.offsets, TopicPartition(topic.resolved_name, index)
     if stable and offsets.is_pending(group_id, tp):
         return ErrorCode.UNSTABLE_OFFSET_COMMIT, NO_OFFSET
     return ErrorCode.NONE, offsets.committed(group_id).get(tp, NO_OFFSET)
