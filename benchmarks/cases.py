@@ -79,9 +79,9 @@ class Case:
             return max(int(self.operations * scale), 2)
         speed = PEERS[contender.peer].speeds[contender.way]
         if self.kind == "consume":
-            wanted = speed * 1000 * SECONDS * (1.0 if self.compression == "none" else 0.8)
-            wanted *= 0.3 if self.size > 100 else 1.0
-            return _thousands(min(self._tiers, key=lambda tier: abs(log(tier / wanted))) * scale)
+            records = speed * 1000 * SECONDS * (1.0 if self.compression == "none" else 0.8)
+            records *= 0.3 if self.size > 100 else 1.0
+            return _thousands(min(self._tiers, key=lambda tier: abs(log(tier / records))) * scale)
         speed = min(speed * (0.7 if self.keyed else 1.0), self._max_speed)
         return _thousands(speed * 1000 * SECONDS * scale)
 

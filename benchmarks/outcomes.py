@@ -45,25 +45,27 @@ class Outcome:
 
 
 def outcomes(
-    targets: Sequence[Target], rows: Sequence[Row], wanted: Collection[str] | None = None
+    targets: Sequence[Target], rows: Sequence[Row], selected: Collection[str] | None = None
 ) -> list[Outcome]:
-    """Return the results of targets; with `wanted`, only those of these cases."""
-    asked = [target for target in targets if wanted is None or target.case in wanted]
-    return [_outcome(target, rows) for target in asked]
+    """Return the results of targets; with `selected`, only those of these cases."""
+    chosen = [target for target in targets if selected is None or target.case in selected]
+    return [_outcome(target, rows) for target in chosen]
 
 
 def special_outcomes(
-    results: Mapping[str, Any], wanted: Collection[str] | None = None
+    results: Mapping[str, Any], selected: Collection[str] | None = None
 ) -> list[Outcome]:
     """Return the results of the special cases, including those that were not measured."""
     found: list[Outcome] = []
     for name, (what, limit) in SPECIAL.items():
         result = results.get(name)
-        if wanted is not None and name not in wanted:
+        if selected is not None and name not in selected:
             continue
         if result is None or "error" in result:
-            said = "not measured" if result is None else "failed"
-            found.append(Outcome(Group.MAIN.value, what, "", "", "", said, "", limit, None, OPEN))
+            reached = "not measured" if result is None else "failed"
+            found.append(
+                Outcome(Group.MAIN.value, what, "", "", "", reached, "", limit, None, OPEN)
+            )
         else:
             found += [_goal(result, goal) for goal in result.get("goals", ())]
     return found
@@ -162,11 +164,11 @@ def is_met(target: Target, ours: float, other: float) -> bool:
 def verdict(target: Target, met: bool, pairs: Sequence[tuple[float, float]]) -> str:
     """Return the verdict of the medians, and whether a single round contradicts it."""
     words = ("met", "not met") if target.wanted is not Wanted.NOTHING else ("ahead", "behind")
-    said = words[0] if met else words[1]
+    result = words[0] if met else words[1]
     if len(pairs) < 2:
-        return f"{said}, one round"
+        return f"{result}, one round"
     agree = all(is_met(target, ours, other) == met for ours, other in pairs)
-    return said if agree else f"{said}, within noise"
+    return result if agree else f"{result}, within noise"
 
 
 def paired(target: Target, mine: Row, best: Row) -> list[tuple[float, float]]:

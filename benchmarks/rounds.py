@@ -346,28 +346,28 @@ def _check_sent(
 ) -> None:
     found = asyncio.run(topics.tally(bootstrap, task.topic))
     compressible = task.compression != "none"
-    wanted = Tally(
+    expected = Tally(
         task.records, payload.expected(task.records, task.size, compressible=compressible)
     )
     # The values of single operations differ between clients: some contain the time of sending.
     counted = task.kind != "produce" or PEERS[contender.peer].counts_only
-    right = found.records == wanted.records if counted else found == wanted
+    correct = found.records == expected.records if counted else found == expected
     plausible = figures.records <= task.records if counted else figures.records == task.records
-    if not right or not plausible:
+    if not correct or not plausible:
         raise WrongResultError(
-            f"{case.name}: {contender.peer} ({contender.way or task.kind}) sent {wanted.records} "
-            f"records with checksum {wanted.checksum}, reported {figures.records}, and "
+            f"{case.name}: {contender.peer} ({contender.way or task.kind}) sent {expected.records} "
+            f"records with checksum {expected.checksum}, reported {figures.records}, and "
             f"{found.records} with checksum {found.checksum} are in the topic"
         )
 
 
 def _check_read(case: Case, contender: Contender, task: Task, figures: Figures) -> None:
-    wanted = payload.expected(task.records, task.size, compressible=task.compression != "none")
+    expected = payload.expected(task.records, task.size, compressible=task.compression != "none")
     checks = task.verify and not PEERS[contender.peer].counts_only
-    if figures.records != task.records or (checks and figures.checksum != wanted):
+    if figures.records != task.records or (checks and figures.checksum != expected):
         raise WrongResultError(
             f"{case.name}: {contender.peer} ({contender.way}) read {figures.records} records with "
-            f"checksum {figures.checksum}; {task.records} with {wanted} are in the topic"
+            f"checksum {figures.checksum}; {task.records} with {expected} are in the topic"
         )
 
 

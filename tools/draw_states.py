@@ -120,7 +120,7 @@ def make() -> str:
         "",
         TRANSACTIONS,
         generated_page.table(
-            ["State", "What a call is told"],
+            ["State", "Reason in the error"],
             ((state.value, why) for state, why in transaction_state.STATE_ERRORS.items()),
         ),
         "",

@@ -173,10 +173,10 @@ def field_literal(spec: dict[str, Any], struct: Struct) -> str:
     versions = Versions.parse(spec["versions"])
     if not versions.covers(struct.valid):
         parts.append(versions.literal(struct.valid))
-    carried = versions.intersection(struct.valid)
-    nullable = nullable_versions(spec).intersection(carried)
+    present = versions.intersection(struct.valid)
+    nullable = nullable_versions(spec).intersection(present)
     if not nullable.empty:
-        parts.append(f"nullable={nullable.literal(carried)}")
+        parts.append(f"nullable={nullable.literal(present)}")
     if "default" in spec and default_literal(spec) not in ("0", '""', "False"):
         parts.append(f"default={default_literal(spec)}")
     if "tag" in spec:
@@ -202,22 +202,22 @@ def type_literal(type_name: str) -> str:
 
 def default_literal(spec: dict[str, Any]) -> str:
     """Return the default of a field as a Python literal."""
-    kind, given = spec["type"], spec.get("default", "")
-    if kind == "records" or given == "null":
+    kind, default = spec["type"], spec.get("default", "")
+    if kind == "records" or default == "null":
         return "None"
     if kind.startswith("[]"):
         return "()"
     if kind == "bool":
-        return str(str(given).lower() == "true")
+        return str(str(default).lower() == "true")
     if kind == "string":
-        return json.dumps(given)
+        return json.dumps(default)
     if kind == "bytes":
         return 'b""'
     if kind == "uuid":
         return "ZERO_UUID"
     if kind == "float64":
-        return repr(float(given or 0))
-    return str(int(str(given or 0), 0))
+        return repr(float(default or 0))
+    return str(int(str(default or 0), 0))
 
 
 def init_lines(struct: Struct) -> list[str]:

@@ -170,8 +170,8 @@ def set_versions(structs: dict[str, Struct], name: str, valid: Versions) -> None
     structs[name].valid = structs[name].valid.hull(valid)
     for spec in structs[name].fields:
         if is_struct(spec["type"]):
-            carried = Versions.parse(spec["versions"]).intersection(valid)
-            set_versions(structs, element_of(spec["type"]), carried)
+            present = Versions.parse(spec["versions"]).intersection(valid)
+            set_versions(structs, element_of(spec["type"]), present)
 
 
 def prefix_name_clashes(definitions: list[Definition]) -> None:

@@ -69,17 +69,17 @@ async def _send_batches(producer: Any, task: Task) -> int:
     topic = task.topic
     partitions: list[int] = sorted(await producer.partitions_for(topic))
     choose: Any = DefaultPartitioner()
-    turns = cycle(partitions)
+    rotation = cycle(partitions)
     keys = cycle(payload.keys()) if task.keyed else cycle([None])
     builders = {partition: producer.create_batch() for partition in partitions}
-    current = next(turns)
+    current = next(rotation)
     for value, key in zip(values_of(task), keys, strict=False):
         partition: int = current if key is None else choose(key, partitions, partitions)
         if builders[partition].append(key=key, value=value, timestamp=None) is None:
             await producer.send_batch(builders[partition], topic, partition=partition)
             builder = builders[partition] = producer.create_batch()
             builder.append(key=key, value=value, timestamp=None)
-            current = next(turns) if key is None else current
+            current = next(rotation) if key is None else current
     for partition, builder in builders.items():
         if builder.record_count():
             await producer.send_batch(builder, topic, partition=partition)
@@ -141,11 +141,11 @@ async def consume(task: Task) -> Figures:
 async def _poll(consumer: Any, task: Task) -> tuple[int, int]:
     touch = weigh(task)
     seen = total = 0
-    getmany, wanted = consumer.getmany, task.records
-    while seen < wanted:
+    getmany, count = consumer.getmany, task.records
+    while seen < count:
         found = await getmany(timeout_ms=PATIENCE_MS)
         if not found:
-            raise RuntimeError(f"the topic gave nothing more for {PATIENCE_MS:g} ms")
+            raise RuntimeError(f"no records for {PATIENCE_MS:g} ms")
         for records in found.values():
             for record in records:
                 total += touch(record.value)

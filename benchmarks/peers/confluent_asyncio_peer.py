@@ -143,9 +143,9 @@ async def consume(task: Task) -> Figures:
 
 
 async def _read_lists(consumer: AIOConsumer, task: Task) -> tuple[int, int]:
-    ask, count, total, touch = consumer.consume, 0, 0, weigh(task)
+    fetch, count, total, touch = consumer.consume, 0, 0, weigh(task)
     while count < task.records:
-        messages = await ask(min(READ_AT_ONCE, task.records - count), PATIENCE)
+        messages = await fetch(min(READ_AT_ONCE, task.records - count), PATIENCE)
         if not messages:
             raise TimeoutError(f"{count} of {task.records} records, then none for {PATIENCE:g} s")
         count += len(messages)

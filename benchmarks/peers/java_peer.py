@@ -239,8 +239,8 @@ def prepare() -> Path:
 
 
 def _tool_jars() -> str:
-    wanted = (Artifact("org.apache.kafka", "kafka-tools", TOOLS), LOGGER)
-    jars = resolve(f"kafka-tools-{TOOLS}", wanted)
+    artifacts = (Artifact("org.apache.kafka", "kafka-tools", TOOLS), LOGGER)
+    jars = resolve(f"kafka-tools-{TOOLS}", artifacts)
     return os.pathsep.join(sorted(map(str, jars.glob("*.jar"))))
 
 

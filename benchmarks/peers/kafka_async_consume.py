@@ -47,8 +47,8 @@ async def consume(task: Task) -> Figures:
 async def _poll(consumer: Consumer, task: Task) -> tuple[int, int]:
     touch = weigh(task)
     seen = total = 0
-    poll, wanted = consumer.poll, task.records
-    while seen < wanted:
+    poll, count = consumer.poll, task.records
+    while seen < count:
         records = await poll(timeout=PATIENCE)
         for record in records:
             total += touch(record.value)
@@ -93,7 +93,7 @@ def _values(table: Any) -> list[bytes]:
 
 def _some(count: int) -> int:
     if not count:
-        raise RuntimeError(f"the topic gave nothing more for {PATIENCE:g} s")
+        raise RuntimeError(f"no records for {PATIENCE:g} s")
     return count
 
 

@@ -78,12 +78,12 @@ class Wire:
         return view
 
     def _fill(self, view: memoryview) -> None:
-        got, wanted, into = 0, len(view), self._socket.recv_into
-        while got < wanted:
-            count = into(view[got:], wanted - got, socket.MSG_WAITALL)
+        received, size, receive_into = 0, len(view), self._socket.recv_into
+        while received < size:
+            count = receive_into(view[received:], size - received, socket.MSG_WAITALL)
             if not count:
                 raise ConnectionError("the broker closed the connection")
-            got += count
+            received += count
 
     def close(self) -> None:
         """Close the connection."""
@@ -102,8 +102,8 @@ def _produce_request(topic: str, batches: Mapping[int, bytes]) -> bytes:
     return _encode(request, PRODUCE)
 
 
-def _expect_success(answer: memoryview | bytes) -> None:
-    _, response = decode_response(answer, ProduceResponse, PRODUCE)
+def _expect_success(buffer: memoryview | bytes) -> None:
+    _, response = decode_response(buffer, ProduceResponse, PRODUCE)
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
@@ -171,18 +171,18 @@ def produce(task: Task) -> Figures:
     wire = Wire(task.bootstrap)
     ready = requests(task)
     _warm_up(wire, task)
-    answers: list[bytes] = []
+    responses: list[bytes] = []
     send, receive = wire.send, wire.receive
     with Stopwatch() as watch:
         for number, request in enumerate(ready):
             if number >= IN_FLIGHT:
-                answers.append(bytes(receive()))
+                responses.append(bytes(receive()))
             send(request)
-        while len(answers) < len(ready):
-            answers.append(bytes(receive()))
+        while len(responses) < len(ready):
+            responses.append(bytes(receive()))
     wire.close()
-    for answer in answers:
-        _expect_success(answer)
+    for response in responses:
+        _expect_success(response)
     settings = {"acks": "all", "batch bytes": BATCH_BYTES, "requests in flight": IN_FLIGHT}
     return Figures(watch.seconds, watch.cpu_seconds, task.records, settings=settings)
 
@@ -223,20 +223,20 @@ class Reading:
     verify: bool = False
     count: int = 0
     checksum: int = 0
-    turns: int = 0
+    fetches: int = 0
 
     def request(self) -> bytes:
         """Return the next fetch request, with rotated partitions, as in consumers."""
         numbers = list(range(len(self.offsets)))
-        turn = self.turns % len(numbers)
-        self.turns += 1
+        first = self.fetches % len(numbers)
+        self.fetches += 1
         partitions = [
             FetchPartition(
                 partition=number,
                 fetch_offset=self.offsets[number],
                 partition_max_bytes=PARTITION_BYTES,
             )
-            for number in numbers[turn:] + numbers[:turn]
+            for number in numbers[first:] + numbers[:first]
         ]
         request = FetchRequest(
             max_wait_ms=500,
@@ -246,9 +246,9 @@ class Reading:
         )
         return _encode(request, FETCH)
 
-    def take(self, answer: memoryview) -> None:
+    def advance(self, buffer: memoryview) -> None:
         """Advance the offsets over the batches of a response."""
-        _, response = decode_response(answer, FetchResponse, FETCH)
+        _, response = decode_response(buffer, FetchResponse, FETCH)
         if response.error_code:
             raise RefusedError(response.error_code, "fetch")
         for topic in response.responses:
@@ -278,7 +278,7 @@ def consume(task: Task) -> Figures:
     with Stopwatch() as watch:
         while reading.count < task.records:
             wire.send(reading.request())
-            reading.take(wire.receive())
+            reading.advance(wire.receive())
     wire.close()
     return Figures(
         watch.seconds,

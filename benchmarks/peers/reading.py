@@ -20,10 +20,10 @@ async def one_by_one(records: AsyncIterable[Any], task: Task) -> tuple[int, int]
     """Iterate with `async for`; return the number of records and the sum of their weights."""
     touch = weigh(task)
     seen = total = 0
-    wanted = task.records
+    count = task.records
     async for record in records:
         total += touch(record.value)
         seen += 1
-        if seen == wanted:
+        if seen == count:
             break
     return seen, total

@@ -80,9 +80,9 @@ def check(found: dict[str, int], records: int) -> None:
     Raises:
         WrongResultError: they differ.
     """
-    wanted = {"records": records, "checksum": payload.expected(records, SIZE)}
-    if found != wanted:
-        raise WrongResultError(f"many topics: {wanted} were sent, {found} were read")
+    sent = {"records": records, "checksum": payload.expected(records, SIZE)}
+    if found != sent:
+        raise WrongResultError(f"many topics: {sent} were sent, {found} were read")
 
 
 def measure(bootstrap: str | None, rounds: int) -> dict[str, Any]:

@@ -146,8 +146,8 @@ def test_names_missing_client_and_does_not_start_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    lacking: dict[str, Any] = {step: missing}
-    monkeypatch.setitem(PEERS, "aiokafka", replace(PEERS["aiokafka"], **lacking))
+    changes: dict[str, Any] = {step: missing}
+    monkeypatch.setitem(PEERS, "aiokafka", replace(PEERS["aiokafka"], **changes))
     assert program.main([*arguments, "--peers", "aiokafka", "--only", "produce-100"]) == 1
     output = capsys.readouterr()
     assert output.err.endswith("nothing was measured\n")
@@ -192,10 +192,10 @@ def test_failed_client_exits_with_1(
 def test_error_without_broker_says_what_to_do(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def lacking(*_: object) -> Backend:
+    def measure(*_: object) -> Backend:
         raise BackendUnavailableError("install Java 17 or newer")
 
-    monkeypatch.setattr(program, "_measure_cases", lacking)
+    monkeypatch.setattr(program, "_measure_cases", measure)
     assert program.main([*arguments, "--peers", PLAIN, "--only", "produce-100"]) == 1
     assert "no broker: install Java 17 or newer; or --backend embedded" in capsys.readouterr().err
 

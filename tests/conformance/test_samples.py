@@ -105,9 +105,9 @@ def test_unknown_tags_include_few_and_many() -> None:
 @pytest.mark.parametrize("message", [ProduceRequest, FetchResponse, ShareFetchResponse], ids=label)
 def test_messages_of_all_versions_have_records(message: type[Message]) -> None:
     for version in versions(message):
-        held = [record_bytes(sample(message, version, f"{SEED} {n}")) for n in range(40)]
-        assert sum(1 for size in held if size) > 10
-        assert max(held) > 16_000
+        sizes = [record_bytes(sample(message, version, f"{SEED} {n}")) for n in range(40)]
+        assert sum(1 for size in sizes if size) > 10
+        assert max(sizes) > 16_000
 
 
 def record_bytes(message: Message) -> int:

@@ -53,11 +53,11 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[list[str], Options]
         "--only", action="append", default=[], metavar="NAME[:VERSION]", help="may be repeated"
     )
     parser.add_argument("--part", action="append", choices=list(PARTS), help="may be repeated")
-    given = parser.parse_args(arguments)
-    options = Options(count=given.count, only=tuple(given.only))
-    if given.seed is not None:
-        options = Options(given.count, given.seed, options.only)
-    return given.part or list(PARTS), options
+    parsed = parser.parse_args(arguments)
+    options = Options(count=parsed.count, only=tuple(parsed.only))
+    if parsed.seed is not None:
+        options = Options(parsed.count, parsed.seed, options.only)
+    return parsed.part or list(PARTS), options
 
 
 def run(name: str, options: Options) -> int:

@@ -226,11 +226,11 @@ def message_set(case: Case, codec: Codec, magic: int, append_time: bool) -> None
     plan = random_plan(case.rng, codec=codec, magic=magic, append_time=append_time)
     plan = replace(with_gaps(case.rng, plan), leader_epoch=NONE)
     read = case.read_and_compare(case.java.write(plan))
-    wanted = expected(plan, 0).records
+    planned = expected(plan, 0).records
     if magic == 0:
-        wanted = [(offset, NONE, *rest) for offset, _, *rest in wanted]
+        planned = [(offset, NONE, *rest) for offset, _, *rest in planned]
     found = [record for batch in read for record in batch.records]
-    if found := difference(wanted, found):
+    if found := difference(planned, found):
         case.differences.append(f"planned, Java's read by Java: {found}")
 
 
