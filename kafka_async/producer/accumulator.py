@@ -50,8 +50,7 @@ INITIAL_BATCH_BYTES = 4096
 REQUEST_OVERHEAD = 512
 """Bytes of a produce request reserved for everything except one batch."""
 MAX_BATCHES_PER_REQUEST: Final = 48
-"""Limits the time that a request or its response occupies the event loop to about two milliseconds.
-"""
+"""Keeps the event loop time of a request or its response below about two milliseconds."""
 MAX_PIGGYBACK_BYTES: Final = 1024 * 1024
 """Bytes of a request beyond which no open batches are added to it; a CRC takes 0.06 ms per MiB."""
 MAX_ITEMS_PER_ITERATION: Final = 128

@@ -35,15 +35,13 @@ MAX_IN_LOOP_BYTES: Final = {
     Codec.lz4: 256 * KIB,
     Codec.zstd: 128 * KIB,
 }
-"""Bytes that a codec compresses in 0.2 to 0.4 ms at its default level; larger batches go to a
-thread.
-"""
+"""Bytes that a codec compresses in 0.2 to 0.4 ms; larger batches go to a thread."""
 MAX_FAST_LEVELS: Final = {Codec.gzip: 6, Codec.lz4: 2, Codec.zstd: 3}
 """Highest levels that are about as fast as the default ones."""
 MAX_IN_LOOP_BYTES_HIGH_LEVEL: Final = 4 * KIB
 """MAX_IN_LOOP_BYTES for higher levels, which take up to a hundred times as long."""
 IN_LOOP_BUDGET_FACTOR: Final = 2
-"""Times MAX_IN_LOOP_BYTES compressed per event loop iteration; the last batch may exceed it."""
+"""Bytes compressed per event loop iteration, as a multiple of MAX_IN_LOOP_BYTES."""
 MAX_WORKERS: Final = 2
 """Threads that compress at the same time."""
 MAX_BYTES_PER_JOB: Final = 512 * KIB

@@ -38,11 +38,11 @@ WARN_AFTER: Final = 2.0
 class TopicMetadataUpdater:
     """Requests missing metadata and passes new leaders to the accumulator.
 
-    Attributes:
-        metadata: Metadata that was applied last.
-
     `wakeup()` schedules a run of the send loop; `delay(n)` returns the seconds to wait after n
     failures.
+
+    Attributes:
+        metadata: Metadata that was applied last.
     """
 
     def __init__(

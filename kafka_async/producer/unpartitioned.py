@@ -39,9 +39,8 @@ class UnpartitionedRecords:
         self._buffer_pool = buffer_pool
         self._incomplete = incomplete
         self._new_future = new_future
-        self._deadlines: list[
-            tuple[float, int, TopicQueue]
-        ] = []  # each topic once, while it has records
+        # Each topic once, while it has records.
+        self._deadlines: list[tuple[float, int, TopicQueue]] = []
         self._tie_breaker = 0
 
     def append(
