@@ -40,7 +40,7 @@ MAX_FAILURES_PER_ITERATION: Final = 1_000
 
 
 class FailureLog:
-    """Logs failures that no task has been told of, first at once and then at growing intervals.
+    """Logs failures that were not reported to any task, at growing intervals.
 
     `now()` is the time of `loop`, which runs the timers.
     """

@@ -11,7 +11,7 @@ batch is refused. The epoch is bumped, and once the partition has nothing in fli
 batches get new sequences from 0 of the new epoch. Other partitions keep their sequences until all
 of their batches are resolved.
 
-A broker accepts any sequence from a producer id that it does not know yet. So no batch follows the
+A broker accepts any sequence from a producer id for which it has no state. So no batch follows the
 first one of a partition before that is written: otherwise the first might be refused and the next
 one written.
 """

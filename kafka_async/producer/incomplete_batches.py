@@ -31,7 +31,7 @@ class IncompleteBatches:
     """Tracks batches and records that are neither acknowledged nor failed.
 
     Attributes:
-        unreported_failures: Failures that the application has not been told of.
+        unreported_failures: Failures not reported to the application yet.
         translate_error: Called with every error before it is raised; set by a transaction manager.
         on_failure: Called with the partition (-1 for an unpartitioned record), the number of
             records and the error of each batch that fails.

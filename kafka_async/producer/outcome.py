@@ -221,7 +221,7 @@ class BatchOutcome(Completion):
         return DeliveryFailure(self.topic, self.partition, unreported, self.error)
 
     def mark_reported(self, index: int) -> None:
-        """Note that the application has been told that a record failed."""
+        """Note that the failure of a record was reported to the application."""
         if self._reported is None:
             self._reported = set()
         self._reported.add(index)

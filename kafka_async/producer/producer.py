@@ -281,7 +281,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
                 await sender.flush()
         except TimeoutError:
             error = KafkaTimeoutError(
-                f"the producer was stopped, and {timeout:g} s were not enough to deliver it"
+                f"not delivered within the {timeout:g} s that stop() had: give it more, or raise "
+                "close_timeout_ms"
             )
             sender.stop_sending()  # batches that are about to fail must not be sent
             # There may be thousands of batches: yield to the event loop between groups of them.

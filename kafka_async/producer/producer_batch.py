@@ -27,7 +27,7 @@ class BatchState(enum.Enum):
     COMPRESSING = "compressing"
     READY = "ready"
     """The batch can be sent, or sent again."""
-    IN_FLIGHT = "on wire"
+    IN_FLIGHT = "in flight"
     """A request carries the batch and has no response yet."""
     DONE = "done"
 

@@ -29,7 +29,7 @@ MAX_TOPICS_PER_ITERATION: Final = 32
 MAX_WAIT_FOR_PARTITION: Final = 5.0
 """Seconds in which a partition that a record names must appear, within max_block_ms.
 
-Brokers learn of added partitions at different times. Java's client waits for all of max.block.ms.
+Added partitions reach the brokers at different times. Java's client waits for all of max.block.ms.
 """
 WARN_AFTER: Final = 2.0
 """Seconds that records wait for a topic's metadata before a warning is logged."""

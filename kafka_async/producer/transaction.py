@@ -188,7 +188,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if unknown:
             raise unknown_keyword(self.begin, unknown)
         if self._begun:
-            raise TransactionStateError("a transaction can be begun once: take another")
+            raise TransactionStateError("a transaction can be begun only once: begin another")
         with convert_transaction_errors():
             runtime = await self._producer.open_transaction(self)
         self._begun = True

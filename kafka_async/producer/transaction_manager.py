@@ -556,7 +556,7 @@ class TransactionManager:
         return id_and_epoch
 
     def _known_to_coordinator(self) -> bool:
-        """Return True if the coordinator may know of this transaction."""
+        """Return True if the coordinator may have partitions or offsets of this transaction."""
         return self._has_written or (self._v2 and self._sequencer.has_assigned)
 
     def _deadline(self, timeout: float | None) -> float:

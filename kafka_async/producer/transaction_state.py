@@ -2,8 +2,8 @@
 
 Errors are events too, by their KIP-1050 category. After an abortable error or one of configuration
 the transaction can only be aborted; after an application-recoverable one the producer cannot be
-used any more. Until EndTxn(commit) is sent a transaction can still be aborted; afterwards only the
-coordinator knows its outcome (`OUTCOME_UNKNOWN`).
+used any more. Until EndTxn(commit) is sent a transaction can still be aborted; without a response
+to it the outcome is unknown (`OUTCOME_UNKNOWN`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps failures that the application has not been told of, so that `flush` can raise them."""
+"""Keeps failures that were not reported to the application yet, so that `flush` can raise them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UnreportedFailures:
         self._added_since_prune = 0
 
     def log_to(self, log: FailureLog) -> None:
-        """Set the log that warns of failures that are neither taken nor awaited."""
+        """Set the log that warns of failures that are neither raised nor awaited."""
         self._log = log
 
     def add(self, outcome: BatchOutcome | UnpartitionedRecord) -> None:

@@ -26,7 +26,7 @@ for _codec in ("none", "gzip", "snappy", "lz4", "zstd"):
 class Bench:
     """Runs a cluster and a producer that does not linger: `async with Bench({"clicks": [1]})`.
 
-    The producer's client knows the topics: what is sent first is sent at once.
+    The producer's client has metadata of the topics, so that the first records are sent at once.
 
     Args:
         topics: The leaders of each topic's partitions, as ids of brokers from 1 on; -1 for a
@@ -74,7 +74,7 @@ class Bench:
         return self
 
     def renew(self) -> None:
-        """Put another producer, which was not started, in the place of the first."""
+        """Replace the producer by a new one, which is not started."""
         self.producer: Producer = self.memory.producer(**self._options)
 
     async def __aexit__(self, *raised: Any) -> None:
