@@ -56,7 +56,7 @@ class KnownBroker:
         """Number of requests without a response, on all connections."""
         return sum(connection.in_flight for connection in self.all())
 
-    def silent_for(self, now: float) -> float | None:
+    def unresponsive_for(self, now: float) -> float | None:
         """Return the seconds without a response while one is due; None if none is overdue."""
         connections = self.all()
         sent = [at for each in connections if (at := each.unanswered_since(now)) is not None]
@@ -213,12 +213,12 @@ class Brokers:
             return False
         return self._failing or any(broker.activity.overdue for broker in brokers)
 
-    def silent(self, now: float) -> KafkaError | None:
+    def unresponsive_error(self, now: float) -> KafkaError | None:
         """Return the error of the broker whose response is overdue the longest; None if none is."""
         found = [
             (age, node_id)
             for node_id, broker in self._brokers.items()
-            if (age := broker.silent_for(now)) is not None
+            if (age := broker.unresponsive_for(now)) is not None
         ]
         if not found:
             return None

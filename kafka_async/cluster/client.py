@@ -237,11 +237,12 @@ class Client:
         if parts is None:
             return Health(state="closed" if self._stopped else "new", kernel=IMPLEMENTATION)
         brokers = parts.brokers
-        now, silent = self.supervisor.loop.time(), None
-        state = self._state(brokers)
-        if state in ("running", "degraded") and (silent := brokers.silent(now)) is not None:
+        now, state = self.supervisor.loop.time(), self._state(brokers)
+        running = state in ("running", "degraded")
+        unresponsive = brokers.unresponsive_error(now) if running else None
+        if unresponsive is not None:
             state = "degraded"
-        responded_at, error = brokers.responded_at, failure or silent or brokers.last_error
+        responded_at, error = brokers.responded_at, failure or unresponsive or brokers.last_error
         age = None if responded_at is None else now - responded_at
         return Health(
             state=state,
