@@ -55,7 +55,7 @@ INTERNAL = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A directive of a page, with the members that it lists."""
+    """Holds a directive of a page and the members that it lists."""
 
     path: str
     members: tuple[str, ...]

@@ -154,16 +154,9 @@ async def test_group_rebalances_after_joins_a_leave_and_a_crash(
         await group.join("two")
         await group.wait_until_balanced()
         await group.join("three")
-        assert [len(assigned) for assigned in (await group.wait_until_balanced()).values()] == [
-            2,
-            2,
-            2,
-        ]
+        assert list(map(len, (await group.wait_until_balanced()).values())) == [2, 2, 2]
         await group.leave("one")
-        assert [len(assigned) for assigned in (await group.wait_until_balanced()).values()] == [
-            3,
-            3,
-        ]
+        assert list(map(len, (await group.wait_until_balanced()).values())) == [3, 3]
         await group.kill("two")
         assert await group.wait_until_balanced() == {"three": set(range(PARTITIONS))}
 
