@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +121,6 @@ async def wait_until(true: Callable[[], bool], describe: Callable[[], str]) -> N
                 await asyncio.sleep(0.02)
     except TimeoutError:
         pytest.fail(f"the condition did not become true: {describe()}")
-
-
-GroupMaker = Callable[..., Awaitable[Group]]
 
 
 async def make_group(stack: AsyncExitStack, cluster: ClusterHandle, **options: Any) -> Group:
