@@ -94,7 +94,11 @@ class CommitMethods(ConsumerBase):
         )
 
     def group_metadata(self) -> GroupMetadata:
-        """Return this consumer's identity in its group (KIP-447)."""
+        """Return this consumer's identity in its group (KIP-447).
+
+        Raises:
+            IllegalStateError: The consumer has no group_id.
+        """
         offset_committer = self._active_runtime.offset_committer
         if offset_committer is None:
             raise IllegalStateError("a consumer without group_id has no group")
@@ -139,7 +143,11 @@ class CommitMethods(ConsumerBase):
         return None if self._subscription.lost_uncommitted else joined
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record offsets that were committed otherwise, as by a transaction."""
+        """Record offsets that were committed otherwise, as by a transaction.
+
+        Args:
+            offsets: The offsets, by partition.
+        """
         self._active_runtime.on_committed(offsets)
 
     async def seek_to_committed(

@@ -378,21 +378,42 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         return self._subscription.assignment
 
     def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
-        """Add a callback for newly assigned partitions; it may be `async def`."""
+        """Add a callback for newly assigned partitions.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
         if unknown:
             raise unknown_keyword(self.on_assigned, unknown)
         self._listeners.assigned.append(function(callback))
         return callback
 
     def on_revoked(self, callback: Callback, **unknown: Never) -> Callback:
-        """Add a callback for partitions about to be revoked; it may be `async def`."""
+        """Add a callback for partitions about to be revoked.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
         if unknown:
             raise unknown_keyword(self.on_revoked, unknown)
         self._listeners.revoked.append(function(callback))
         return callback
 
     def on_lost(self, callback: Callback, **unknown: Never) -> Callback:
-        """Add a callback for lost partitions; it may be `async def`."""
+        """Add a callback for lost partitions, which other members may own already.
+
+        Args:
+            callback: Called with the partitions; a plain function or `async def`.
+
+        Returns:
+            The callback, so that this can be used as a decorator.
+        """
         if unknown:
             raise unknown_keyword(self.on_lost, unknown)
         self._listeners.lost.append(function(callback))

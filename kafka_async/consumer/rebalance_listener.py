@@ -28,13 +28,25 @@ class RebalanceListener:
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
-        """Handle newly assigned partitions, before anything is fetched from them."""
+        """Handle newly assigned partitions, before anything is fetched from them.
+
+        Args:
+            partitions: The partitions that are new.
+        """
 
     def on_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """Handle partitions about to be revoked; they are owned until this returns."""
+        """Handle partitions about to be revoked; they are owned until this returns.
+
+        Args:
+            partitions: The partitions to be revoked.
+        """
 
     def on_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """Handle lost partitions: another member may own them already, and commits fail."""
+        """Handle lost partitions: another member may own them already, and commits fail.
+
+        Args:
+            partitions: The partitions that were lost.
+        """
 
 
 class RebalanceListenerInvoker:

@@ -54,7 +54,11 @@ class Assignor(ABC):
     )
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Return bytes for the leader's assignor, sent with this member's subscription."""
+        """Return bytes for the leader's assignor, sent with this member's subscription.
+
+        Args:
+            topics: The subscribed topics.
+        """
         return None
 
     @abstractmethod
