@@ -122,7 +122,7 @@ _HASHED: Final = "Kafka collects them in a hash map"
 UNORDERED: Final[dict[str, str]] = {
     "AddPartitionsToTxnTopicResult.results_by_partition": _HASHED,
     "CreatePartitionsResponse.results": _HASHED,
-    "DeleteGroupsResponse.results": "Kafka asks each coordinator's partition apart, by a hash map",
+    "DeleteGroupsResponse.results": "Kafka deletes by partition of the coordinator, in a hash map",
     "DeleteRecordsResponse.topics": _HASHED,
     "DeleteRecordsTopicResult.partitions": _HASHED,
     "DeleteTopicsResponse.responses": _HASHED,

@@ -42,7 +42,7 @@ def test_list_covers_every_supported_api() -> None:
 
 
 def test_list_covers_every_supported_version() -> None:
-    asked = {
+    requested = {
         (step.api, step.version)
         for scenario in SCENARIOS
         for step in scenario.steps
@@ -52,7 +52,7 @@ def test_list_covers_every_supported_version() -> None:
         (api.lookup(key).name, version)
         for key, route in routes_by_api_key({}).items()
         for version in range(route.lowest, route.highest + 1)
-        if (api.lookup(key).name, version) not in asked
+        if (api.lookup(key).name, version) not in requested
     ]
     assert missing == []
 

@@ -267,8 +267,8 @@ async def test_error_of_whole_response(harness: ClusterHarness) -> None:
 async def test_fetch_error_has_no_watermark(harness: ClusterHarness) -> None:
     connection = await harness.connect()
     harness.cluster.faults.add(api="Fetch", error="NOT_LEADER_OR_FOLLOWER")
-    asked = {"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 3}]}
-    response = await connection.call(FetchRequest.from_dict({"topics": [asked]}), 12)
+    requested = {"topic": "t", "partitions": [{"partition": 1, "fetch_offset": 3}]}
+    response = await connection.call(FetchRequest.from_dict({"topics": [requested]}), 12)
     ((partition,),) = (topic.partitions for topic in response.responses)
     assert (partition.partition_index, partition.error_code, partition.high_watermark) == (1, 6, -1)
 

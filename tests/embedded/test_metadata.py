@@ -110,8 +110,8 @@ async def test_topic_is_not_created_with_too_few_brokers(start_harness: StartHar
     harness = await start_harness(2, default_replication_factor=2)
     connection = await harness.connect(2)
     await harness.cluster.stop_broker(1)
-    [refused] = (await connection.call(metadata("new"), 12)).topics
-    assert refused.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    [topic] = (await connection.call(metadata("new"), 12)).topics
+    assert topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 async def test_leaders_move_when_broker_stops_and_isr_recovers(

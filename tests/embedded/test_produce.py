@@ -141,8 +141,8 @@ async def test_too_few_in_sync_replicas_reject_acks_all_only(start_harness: Star
     await harness.cluster.create_topic("t", 1, assignments={0: [1, 2]})
     await harness.cluster.stop_broker(2)
     connection = await harness.connect()
-    refused = only_partition(await connection.call(produce(harness, 11, batch(b"a")), 11))
-    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    rejected = only_partition(await connection.call(produce(harness, 11, batch(b"a")), 11))
+    assert rejected.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert (
         only_partition(
             await connection.call(produce(harness, 11, batch(b"a"), acks=1), 11)

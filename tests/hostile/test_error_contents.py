@@ -76,8 +76,8 @@ FRAMES = {
     "frame of a size too small": framed(3, 0),
     "frame above the cap": framed(1001, 0),
     "frame of another protocol": b"HTTP/1.1 302 Found\r\nLocation: " + SECRET,
-    "answer of an unknown id": framed(len(SECRET), 77),
-    "answer to nothing": framed(len(SECRET), 0) + SECRET,
+    "response of an unknown id": framed(len(SECRET), 77),
+    "response without a request": framed(len(SECRET), 0) + SECRET,
 }
 
 CORPUS: dict[str, tuple[bytes, Read, type[KafkaError]]] = {

@@ -20,7 +20,12 @@ from kafka_async.embedded.groups.classic_group_state import (
     action_for,
     error_code_for,
 )
-from kafka_async.embedded.groups.members import GroupMembers, JoinResult, Member, SyncResult
+from kafka_async.embedded.groups.members import (
+    ClassicGroupMember,
+    GroupMembers,
+    JoinResult,
+    SyncResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +54,7 @@ class _PersistedGroup:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    members: tuple[Member, ...] = ()
+    members: tuple[ClassicGroupMember, ...] = ()
 
 
 class ClassicGroup:
@@ -278,7 +283,7 @@ class ClassicGroup:
     def _add_member(
         self, request: JoinRequest, member_id: str, request_id: int, now: float
     ) -> None:
-        member = Member.of(request, member_id)
+        member = ClassicGroupMember.of(request, member_id)
         member.deadline = now + NEW_MEMBER_JOIN_TIMEOUT
         if self.state is ClassicGroupState.EMPTY:
             self.protocol_type = request.protocol_type
@@ -317,7 +322,7 @@ class ClassicGroup:
             self._apply_action(action, now)
 
     def _join_result_of_replaced_static(
-        self, member: Member, leader: str | None, supports_skipping: bool
+        self, member: ClassicGroupMember, leader: str | None, supports_skipping: bool
     ) -> JoinResult:
         """Return the response that lets a static leader return without an assignment (KIP-814).
 
@@ -469,12 +474,12 @@ class ClassicGroup:
         if member is not None:
             member.deadline = now + member.session_timeout
 
-    def _on_synced(self, member: Member) -> None:
+    def _on_synced(self, member: ClassicGroupMember) -> None:
         self._pending_sync_members.discard(member.id)
         if not self._pending_sync_members:
             self._sync_deadline = math.inf
 
-    def _fail_pending_requests(self, member: Member, code: ErrorCode) -> None:
+    def _fail_pending_requests(self, member: ClassicGroupMember, code: ErrorCode) -> None:
         member_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else member.id
         self._respond_to_join(member, JoinResult(code=code, member_id=member_id))
         if member.awaiting_sync is not None:
@@ -486,7 +491,7 @@ class ClassicGroup:
     def _fail_join(self, request_id: int, code: ErrorCode, member_id: str) -> None:
         self._responses.append((request_id, JoinResult(code=code, member_id=member_id)))
 
-    def _generation_for(self, member: Member) -> JoinResult:
+    def _generation_for(self, member: ClassicGroupMember) -> JoinResult:
         leads = self.members.leader == member.id
         return JoinResult(
             member_id=member.id,
@@ -497,12 +502,12 @@ class ClassicGroup:
             members=self.members.joined_members(self.protocol) if leads else (),
         )
 
-    def _respond_to_join(self, member: Member, result: JoinResult) -> None:
+    def _respond_to_join(self, member: ClassicGroupMember, result: JoinResult) -> None:
         if member.awaiting_join is not None:
             self._responses.append((member.awaiting_join, result))
             member.awaiting_join = None
 
-    def _respond_to_sync(self, member: Member, code: ErrorCode, now: float) -> None:
+    def _respond_to_sync(self, member: ClassicGroupMember, code: ErrorCode, now: float) -> None:
         if member.awaiting_sync is None:
             return
         if code is ErrorCode.NONE:

@@ -87,7 +87,7 @@ class SyncResult:
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ClassicGroupMember:
     """Holds a member; `awaiting_join` and `awaiting_sync` are ids of its pending requests."""
 
     id: str
@@ -104,7 +104,7 @@ class Member:
     is_new: bool = True
 
     @classmethod
-    def of(cls, request: JoinRequest, member_id: str) -> Member:
+    def of(cls, request: JoinRequest, member_id: str) -> ClassicGroupMember:
         """Return the member that a JoinGroup request creates."""
         return cls(
             id=member_id,
@@ -137,17 +137,17 @@ class GroupMembers:
     """Holds the members of a group in the order in which they joined, and the leader."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClassicGroupMember] = {}
         self._static: dict[str, str] = {}
         self.leader: str | None = None
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[ClassicGroupMember]:
         return iter(tuple(self._members.values()))
 
-    def get(self, member_id: str) -> Member | None:
+    def get(self, member_id: str) -> ClassicGroupMember | None:
         """Return the member of an id."""
         return self._members.get(member_id)
 
@@ -155,7 +155,7 @@ class GroupMembers:
         """Return the current member id of a static member."""
         return None if instance_id is None else self._static.get(instance_id)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Add a member; the first one becomes the leader."""
         self._members[member.id] = member
         if member.instance_id is not None:
@@ -171,7 +171,7 @@ class GroupMembers:
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
 
-    def replace_static_member(self, member_id: str, new_id: str) -> Member:
+    def replace_static_member(self, member_id: str, new_id: str) -> ClassicGroupMember:
         """Give a static member a new id; return the member."""
         member = self._members[member_id]
         self._members = {
@@ -228,7 +228,7 @@ class GroupMembers:
             for member in self
         )
 
-    def persistent_copies(self) -> tuple[Member, ...]:
+    def persistent_copies(self) -> tuple[ClassicGroupMember, ...]:
         """Return copies of the members without pending requests and deadlines."""
         return tuple(
             replace(member, awaiting_join=None, awaiting_sync=None, deadline=math.inf, is_new=False)

@@ -89,7 +89,7 @@ def epoch_end(epoch: int, *, current: int = -1, index: int = 0, name: Any = None
 
 
 def producers(*indexes: int, name: Any = None) -> Fields:
-    """Return a DescribeProducers request for one topic, of partition 0 unless told."""
+    """Return a DescribeProducers request for one topic, of partition 0 by default."""
     where = {"name": topic() if name is None else name, "partition_indexes": indexes or (0,)}
     return {"topics": [where]}
 
