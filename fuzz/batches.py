@@ -52,7 +52,7 @@ def _kernel(name: str) -> ModuleType:
     return importlib.import_module(f"kafka_async.kernel.{name}")
 
 
-def _twins() -> tuple[Any, Any]:
+def _kernels() -> tuple[Any, Any]:
     """Return the kernel in plain Python and the compiled one, or the former twice without it."""
     python = _kernel("_pykernel")
     try:
@@ -61,7 +61,7 @@ def _twins() -> tuple[Any, Any]:
         return python, python
 
 
-PYTHON, COMPILED = _twins()
+PYTHON, COMPILED = _kernels()
 FIELDS: Final = attrgetter(
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
     "leader_epoch",
@@ -94,8 +94,8 @@ def _check(view: BatchView, flags: int) -> None:
         return
     section = view.section(LIMIT)
     epoch = view.header.leader_epoch
-    ours = outcome(COMPILED, "parse_records", section, TOPIC, PARTITION, epoch, start)
-    theirs = outcome(PYTHON, "parse_records", section, TOPIC, PARTITION, epoch, start)
+    ours = result_of(COMPILED, "parse_records", section, TOPIC, PARTITION, epoch, start)
+    theirs = result_of(PYTHON, "parse_records", section, TOPIC, PARTITION, epoch, start)
     require(ours == theirs, "the kernels read different records")
     if flags & COLUMNS:
         _compare_columns(section, start)
@@ -108,7 +108,7 @@ def _check(view: BatchView, flags: int) -> None:
         _check_writing(records)
 
 
-def outcome(kernel: Any, function: str, *arguments: object) -> object:
+def result_of(kernel: Any, function: str, *arguments: object) -> object:
     """Return the result of a kernel's function, or all fields of its error, for comparison."""
     try:
         given = getattr(kernel, function)(*arguments)
@@ -119,8 +119,8 @@ def outcome(kernel: Any, function: str, *arguments: object) -> object:
 
 def _compare_columns(section: Section, start: int) -> None:
     arguments = ([section, section], TOPIC, PARTITION, start, start + _COLUMN_OFFSETS, True)
-    ours = outcome(COMPILED, "parse_columns", *arguments)
-    require(ours == outcome(PYTHON, "parse_columns", *arguments), "the kernels' columns differ")
+    ours = result_of(COMPILED, "parse_columns", *arguments)
+    require(ours == result_of(PYTHON, "parse_columns", *arguments), "the kernels' columns differ")
 
 
 def _check_offsets(records: list[Any], start: int, end: int) -> None:

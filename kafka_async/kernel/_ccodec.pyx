@@ -222,7 +222,7 @@ cdef class Layout:
         """Return the message at `position` and the position after it.
 
         Raises:
-            Unsure: The generated decoder must decode the message.
+            FallbackRequired: The generated decoder must decode the message.
             ValueError: The same.
         """
         cdef Py_buffer view
@@ -248,7 +248,7 @@ cdef class Layout:
         """Return the parts of the message: small fields joined, large bytes fields as they are.
 
         Raises:
-            Unsure: The generated encoder must encode the value.
+            FallbackRequired: The generated encoder must encode the value.
             ValueError: The same.
             BufferError: The same.
         """
