@@ -14,6 +14,7 @@ CHECKS = {
     "ruff format": ["ruff", "format", "--check", "--quiet", "."],
     "import-linter": ["lint-imports", "--no-logo"],
     "codespell": ["codespell"],
+    "language": ["python", "tools/check_language.py"],
     "pyright": ["pyright", "--warnings"],
 }
 
