@@ -169,10 +169,10 @@ cdef int make_table(Fields* made, list rows, type cls, list kept) except -1:
         field.ignorable = row.ignorable
         field.tag = row.tag
         field.offset = slot_offset(cls, row.name)
-        field.min_size = row.least
+        field.min_size = row.min_size
         field.cost = row.cost
         # A structure's default is a new one, unless it is None.
-        field.default = NULL if row.fresh else <PyObject*>default
+        field.default = NULL if row.new_default else <PyObject*>default
         field.inner = <PyObject*>inner
     return 0
 

@@ -49,10 +49,10 @@ class Row(NamedTuple):
         nullable: the value may be None.
         ignorable: a version that does not have the field encodes the message even if it is set.
         tag: the number of a tagged field, -1 for an untagged field.
-        least: the minimum size of an array's element, in bytes.
+        min_size: the minimum size of an array's element, in bytes.
         cost: the memory of an array's element, in bytes; see `memory_cost.py`.
         default: the value of a field that is not set.
-        fresh: the default is a new structure for each message.
+        new_default: the default is a new structure for each message.
         inner: the layout of a structure, or of an array's elements.
     """
 
@@ -63,10 +63,10 @@ class Row(NamedTuple):
     nullable: bool
     ignorable: bool
     tag: int
-    least: int
+    min_size: int
     cost: int
     default: Any
-    fresh: bool
+    new_default: bool
     inner: Layout | None
 
 
