@@ -92,7 +92,6 @@ class Fetcher:
         self._queue: deque[PartitionState] = deque()
         self._decompressor = AheadDecompressor(supervisor, lambda: round_robin(self._upcoming()))
         self._last_buffer: FetchBuffer | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._backoff = Backoff(
             seconds(config.retry_backoff_ms), seconds(config.retry_backoff_max_ms)
         )
