@@ -47,7 +47,7 @@ class BuildModules(build_py):
 
 
 def kernel() -> list[Extension]:
-    """The extensions to build: none if they are not wanted."""
+    """Return the extensions to build: none for the kernel in plain Python."""
     if WANTED == "python":
         return []
     return [

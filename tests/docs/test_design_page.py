@@ -1,35 +1,71 @@
-"""The design page names existing files, and every package and module."""
+"""The design page and the glossary name files and functions that exist."""
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kafka_async"
 PAGE = (ROOT / "docs" / "design.md").read_text("utf-8")
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text("utf-8")
 QUOTED = re.compile(r"`([\w/.]+)`")
+STEP = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|", re.MULTILINE)
+STEPS: list[tuple[str, str]] = STEP.findall(PAGE)
 
 
-def mentioned() -> list[str]:
-    """Return the code spans that look like a file or a directory."""
-    return [name for name in QUOTED.findall(PAGE) if name.endswith((".py", ".pyx", "/", ".toml"))]
+def definitions(path: Path) -> set[str]:
+    """Return the functions, classes and methods that a module defines, methods as Class.name."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            names |= {
+                f"{node.name}.{each.name}"
+                for each in node.body
+                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+    return names
 
 
-def exists(name: str) -> bool:
-    """Return whether a file exists below the project, the package or one of its subpackages."""
-    packages = [path for path in PACKAGE.iterdir() if path.is_dir()]
-    return any((place / name).exists() for place in (ROOT, PACKAGE, *packages))
+def files(text: str) -> list[str]:
+    return [name for name in QUOTED.findall(text) if name.endswith((".py", ".pyx", "/", ".toml"))]
 
 
-def test_every_named_file_exists() -> None:
-    names = mentioned()
-    assert len(names) > 40
-    assert [name for name in names if not exists(name)] == []
+def test_has_the_steps_of_all_paths() -> None:
+    assert len(STEPS) == 34
 
 
-def test_every_package_and_module_is_named() -> None:
-    names = set(mentioned())
-    packages = {f"{path.parent.name}/" for path in PACKAGE.glob("*/*.py")}
-    modules = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
-    assert packages | modules <= names
+@pytest.mark.parametrize(("file", "function"), STEPS)
+def test_each_step_exists(file: str, function: str) -> None:
+    assert function in definitions(PACKAGE / file)
+
+
+@pytest.mark.parametrize("text", [PAGE, GLOSSARY], ids=["design", "glossary"])
+def test_every_file_that_is_named_exists(text: str) -> None:
+    names = files(text)
+    assert len(names) > 20
+    missing = [name for name in names if not any((at / name).exists() for at in (ROOT, PACKAGE))]
+    assert missing == []
+
+
+def test_the_diagram_has_every_package() -> None:
+    diagram = PAGE[PAGE.index("```text") : PAGE.index("## Path of a record out")]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {name for name in packages if not re.search(rf"\b{name}\b", diagram)} == set()
+
+
+def test_names_in_the_glossary_exist_in_the_code() -> None:
+    names = {name for name in QUOTED.findall(GLOSSARY) if re.fullmatch(r"\w+", name)}
+    assert len(names) > 20
+    listed = subprocess.run(
+        ["git", "ls-files", "kafka_async"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    code = "\n".join((ROOT / name).read_text("utf-8") for name in listed if name.endswith(".py"))
+    words = set(re.findall(r"\w+", code))
+    assert names - words - {"ProducerRecord", "ConsumerRecord"} == set()

@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("tool", ["generate_configuration", "generate_errors", "draw_states"])
+@pytest.mark.parametrize(
+    "tool", ["generate_configuration", "generate_errors", "generate_file_map", "draw_states"]
+)
 def test_generated_page_is_up_to_date(tool: str) -> None:
     command = [sys.executable, f"tools/{tool}.py", "--check"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,3 +1,5 @@
+"""Runs each test that uses the fixture `kernel` on both kernels."""
+
 from __future__ import annotations
 
 from types import ModuleType

@@ -443,9 +443,7 @@ class Machine(RuleBasedStateMachine):
         assert sum(row.count for row in rows) == failed
 
     def check_order(self) -> None:
-        """Check that each partition has its records in the order of their appends, without
-        duplicates.
-        """
+        """Check that each partition has its records once, in the order of their appends."""
         taken = {value: number for number, value in enumerate(self.deliveries)}
         for log in self.world.logs.values():
             numbers = [taken[value or b""] for value in values(log)]

@@ -267,7 +267,7 @@ async def test_abort_waits_for_records_in_flight() -> None:
 
 @asynccontextmanager
 async def consumer_of(made: Bench) -> AsyncGenerator[Consumer]:
-    """A member of a group that has returned a record whose offset is not committed."""
+    """Yield a group member that has returned a record and not committed its offset."""
     await made.cluster.create_topic("words")
     async with made.memory.producer() as producer:
         await producer.send("words", b"a")
@@ -317,7 +317,7 @@ async def test_consumer_without_new_positions_commits_no_offsets() -> None:
 async def commit_during_a_rebalance(
     made: Bench, strategy: str, records: list[int]
 ) -> AsyncGenerator[tuple[Consumer, Consumer, Transaction, asyncio.Task[None]]]:
-    """A second member joins while the request for the first one's offsets is on its way.
+    """Let a second member join while the first one's TxnOffsetCommit request is in flight.
 
     Yields both members of group "counters", the open transaction and its `commit_offsets`, whose
     request with the former generation the coordinator handles when the body runs. `records` are

@@ -1,3 +1,5 @@
+"""Runs tests of record batches on both kernels."""
+
 from __future__ import annotations
 
 import pytest
