@@ -14,14 +14,13 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from kafka_async.kernel._shared import BinaryColumn, Columns, DeliveryOutcome, HeaderColumn, Section
+from kafka_async.kernel._shared import BinaryColumn, Columns, HeaderColumn, Section
 
 __all__ = [
     "IMPLEMENTATION",
     "BinaryColumn",
     "Columns",
     "Delivery",
-    "DeliveryOutcome",
     "HeaderColumn",
     "NextRecord",
     "OpenBatch",

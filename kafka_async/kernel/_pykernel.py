@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from kafka_async.kernel._shared import DeliveryOutcome, Section
+    from kafka_async.kernel._pyvalues import DeliveryOutcome
+    from kafka_async.kernel._shared import Section
     from kafka_async.types import Headers
 
 IMPLEMENTATION: Final = "python"

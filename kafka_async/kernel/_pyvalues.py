@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
 
 from typing_extensions import TypeVar
 
@@ -12,7 +12,6 @@ from kafka_async.kernel._shared import abbreviate, copy_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from kafka_async.kernel._shared import DeliveryOutcome
     from kafka_async.types import Header, RecordMetadata
 
 K = TypeVar("K", default=bytes)
@@ -134,6 +133,31 @@ def _fields(record: Record[Any, Any]) -> tuple[object, ...]:
         record.headers,
         record.leader_epoch,
     )
+
+
+class DeliveryOutcome(Protocol):
+    """Tells the deliveries of a batch its outcome."""
+
+    @property
+    def done(self) -> bool:
+        """True if the batch was acknowledged or has failed."""
+        ...
+
+    def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
+        """Wait until the batch is done; return or raise the outcome of the delivery."""
+        ...
+
+    def result(self, delivery: Delivery) -> RecordMetadata:
+        """Return the record's metadata; raise its error, or IllegalStateError while pending."""
+        ...
+
+    def exception(self, delivery: Delivery) -> BaseException | None:
+        """Return the record's error, or None; raise IllegalStateError while it is pending."""
+        ...
+
+    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
+        """Call `callback(delivery)` once the batch is done."""
+        ...
 
 
 class DeliveryFields:

@@ -7,18 +7,12 @@ raise the same errors.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka_async.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from typing import Any
-
     from typing_extensions import Buffer
-
-    from kafka_async.kernel._pyvalues import Delivery
-    from kafka_async.types import RecordMetadata
 
 MIN_RECORD_SIZE: Final = 7
 """Bytes: a length and six fields of at least one byte each."""
@@ -129,31 +123,6 @@ class Columns(NamedTuple):
     timestamps: bytes
     timestamp_types: bytes
     headers: HeaderColumn | None
-
-
-class DeliveryOutcome(Protocol):
-    """Tells the deliveries of a batch its outcome."""
-
-    @property
-    def done(self) -> bool:
-        """True if the batch was acknowledged or has failed."""
-        ...
-
-    def wait(self, delivery: Delivery) -> Generator[Any, None, RecordMetadata]:
-        """Wait until the batch is done; return or raise the outcome of the delivery."""
-        ...
-
-    def result(self, delivery: Delivery) -> RecordMetadata:
-        """Return the record's metadata; raise its error, or IllegalStateError while pending."""
-        ...
-
-    def exception(self, delivery: Delivery) -> BaseException | None:
-        """Return the record's error, or None; raise IllegalStateError while it is pending."""
-        ...
-
-    def add_done_callback(self, delivery: Delivery, callback: Callable[[Delivery], object]) -> None:
-        """Call `callback(delivery)` once the batch is done."""
-        ...
 
 
 def copy_error(value: object) -> TypeError:
