@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, Protocol
 
 from typing_extensions import TypeVar
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Never, Self
 
-    from kafka_async.producer.producer import Producer
     from kafka_async.producer.transaction_manager import TransactionManager
+    from kafka_async.producer.writer import ProducerRuntime
     from kafka_async.types import GroupMetadata, OffsetAndMetadata, OffsetSource, TopicPartition
 
 __all__ = ["Transaction"]
@@ -42,6 +42,24 @@ ABORT_TIMEOUT: Final = 10.0
 """Seconds that a block left by an exception waits for the abort, which then continues in the
 background.
 """
+
+
+class TransactionalProducer(Protocol[K, V]):
+    """Defines the parts of a producer that its transactions use."""
+
+    @property
+    def transaction_manager(self) -> TransactionManager | None:
+        """Manager of its transactions; None until the producer is started."""
+        ...
+
+    @property
+    def current_transaction(self) -> Transaction[K, V] | None:
+        """Transaction that was begun last; None if there is none."""
+        ...
+
+    async def open_transaction(self, transaction: Transaction[K, V]) -> ProducerRuntime:
+        """Begin a transaction; return the parts that it appends records with."""
+        ...
 
 
 class Transaction(RecordWriter[K, V], Generic[K, V]):
@@ -60,7 +78,7 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
     was committed) or `InvalidConfigurationError` (abort; the producer stays usable).
     """
 
-    def __init__(self, producer: Producer[K, V]) -> None:
+    def __init__(self, producer: TransactionalProducer[K, V]) -> None:
         super().__init__()
         self._producer = producer
         self._begun = False
