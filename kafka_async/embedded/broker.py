@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafka_async.embedded.fetch_sessions import FetchSessionCache
 
-if TYPE_CHECKING:
-    from kafka_async.embedded.network import ClientConnection
+
+class OpenConnection(Protocol):
+    """Defines the methods by which a broker's open connections are closed."""
+
+    def abort(self) -> None:
+        """Reset the connection; the request that is being handled continues."""
+        ...
+
+    async def close(self) -> None:
+        """Reset the connection, cancel its task and wait until both have ended."""
+        ...
 
 
 class Broker:
@@ -25,7 +34,7 @@ class Broker:
         self.rack = rack
         self.alive = False
         self.epoch = 0
-        self.connections: set[ClientConnection] = set()
+        self.connections: set[OpenConnection] = set()
         self.fetch_sessions = FetchSessionCache()
 
     def on_started(self) -> None:
