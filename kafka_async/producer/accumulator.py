@@ -25,9 +25,13 @@ from kafka_async.kernel import Delivery, OpenBatch, record_size_bound
 from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferPool, BufferShortage
 from kafka_async.producer.incomplete_batches import IncompleteBatches
 from kafka_async.producer.outcome import BatchOutcome
-from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
+from kafka_async.producer.partition_queue import (
+    BatchState,
+    PartitionQueue,
+    ProducerBatch,
+    TopicQueue,
+)
 from kafka_async.producer.partitioner import call_partitioner, partition_for_key
-from kafka_async.producer.producer_batch import BatchState, ProducerBatch
 from kafka_async.producer.ready_partitions import ReadyPartitions
 from kafka_async.producer.unpartitioned import UnpartitionedRecords, missing_topic_error
 from kafka_async.records.batch import HEADER_SIZE

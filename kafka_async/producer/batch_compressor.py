@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.producer_batch import ProducerBatch
+    from kafka_async.producer.partition_queue import ProducerBatch
     from kafka_async.records.batch import RecordBatch
     from kafka_async.supervisor import Supervisor
 

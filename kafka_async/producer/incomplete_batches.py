@@ -10,8 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD
-from kafka_async.producer.partition_queue import TopicQueue
-from kafka_async.producer.producer_batch import BatchState, ProducerBatch
+from kafka_async.producer.partition_queue import BatchState, ProducerBatch, TopicQueue
 from kafka_async.producer.unreported_failures import UnreportedFailures
 from kafka_async.types import TopicPartition
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafka_async.cluster.broker_connection import BrokerConnection
     from kafka_async.config import ProducerConfig
-    from kafka_async.producer.producer_batch import ProducerBatch
+    from kafka_async.producer.partition_queue import ProducerBatch
     from kafka_async.protocol.messages.produce import (
         PartitionProduceData,
         PartitionProduceResponse,

@@ -14,13 +14,12 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kafka_async.producer.producer_batch import BatchState
+from kafka_async.producer.partition_queue import BatchState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafka_async.producer.partition_queue import PartitionQueue
-    from kafka_async.producer.producer_batch import ProducerBatch
+    from kafka_async.producer.partition_queue import PartitionQueue, ProducerBatch
 
 __all__ = ["ReadyPartitions"]
 

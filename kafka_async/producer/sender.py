@@ -26,6 +26,7 @@ from kafka_async.errors import (
 from kafka_async.hooks import BatchAcknowledged, BatchClosed, BatchFailed
 from kafka_async.producer.accumulator import MAX_BATCHES_PER_REQUEST
 from kafka_async.producer.batch_compressor import BatchCompressor
+from kafka_async.producer.partition_queue import BatchState
 from kafka_async.producer.produce_errors import MAYBE_WRITTEN_ERRORS, ProduceErrorAction, action_for
 from kafka_async.producer.produce_requests import (
     ProduceCall,
@@ -34,7 +35,6 @@ from kafka_async.producer.produce_requests import (
     leader_hints,
     responses_by_partition,
 )
-from kafka_async.producer.producer_batch import BatchState
 from kafka_async.producer.producer_id import request_producer_id
 from kafka_async.producer.statistics import Counters
 from kafka_async.producer.topic_metadata import TopicMetadataUpdater
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from kafka_async.cluster.client import Client
     from kafka_async.config import ProducerConfig
     from kafka_async.producer.accumulator import Accumulator
-    from kafka_async.producer.partition_queue import PartitionQueue
-    from kafka_async.producer.producer_batch import ProducerBatch
+    from kafka_async.producer.partition_queue import PartitionQueue, ProducerBatch
     from kafka_async.protocol.messages.produce import ProduceResponse
     from kafka_async.supervisor import Supervisor
     from kafka_async.types import TopicPartition

@@ -30,7 +30,7 @@ from kafka_async.kernel import Delivery, record_size_bound
 from kafka_async.producer.accumulator import REQUEST_OVERHEAD, Accumulator, BufferShortage
 from kafka_async.producer.buffer_pool import MEMORY_OVERHEAD, BufferWaiter, MemoryAccount
 from kafka_async.producer.idempotence import ProducerIdAndEpoch, Sequencer
-from kafka_async.producer.producer_batch import BatchState, ProducerBatch
+from kafka_async.producer.partition_queue import BatchState, ProducerBatch
 from kafka_async.records.batch import HEADER_SIZE, RecordBatch, iter_batches
 from kafka_async.records.compression import Codec, compress
 from kafka_async.types import ProducerRecord, TopicPartition

@@ -12,7 +12,7 @@ from kafka_async import Producer, ProducerRecord, RecordBatch, TopicPartition
 from kafka_async.clock import MemoryNetwork, MemoryTransport
 from kafka_async.cluster.transport import MAX_JOINED_BYTES
 from kafka_async.embedded import EmbeddedCluster
-from kafka_async.producer.producer_batch import ProducerBatch
+from kafka_async.producer.partition_queue import ProducerBatch
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_clock]
 

@@ -9,8 +9,12 @@ from math import inf
 import pytest
 
 from kafka_async.producer.outcome import BatchOutcome
-from kafka_async.producer.partition_queue import PartitionQueue, TopicQueue
-from kafka_async.producer.producer_batch import BatchState, ProducerBatch
+from kafka_async.producer.partition_queue import (
+    BatchState,
+    PartitionQueue,
+    ProducerBatch,
+    TopicQueue,
+)
 from kafka_async.producer.ready_partitions import ReadyPartitions
 from tests.producer.futures import FakeFuture
 

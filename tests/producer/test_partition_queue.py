@@ -9,8 +9,7 @@ import pytest
 from kafka_async.kernel import OpenBatch
 from kafka_async.producer.idempotence import BatchSequence, ProducerIdAndEpoch
 from kafka_async.producer.outcome import BatchOutcome
-from kafka_async.producer.partition_queue import TopicQueue
-from kafka_async.producer.producer_batch import ProducerBatch
+from kafka_async.producer.partition_queue import ProducerBatch, TopicQueue
 from kafka_async.records.batch import iter_batches
 from tests.producer.futures import FakeFuture
 
