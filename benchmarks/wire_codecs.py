@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from kafka_async.protocol import compiler
-from kafka_async.protocol.message import Struct
+from kafka_async.protocol.spec import Struct
 from kafka_async.protocol.wire import ZERO_UUID
 
 OURS = "kafka_async"

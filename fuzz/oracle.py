@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from kafka_async.protocol.message import Struct
+from kafka_async.protocol.spec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -48,7 +48,7 @@ PYTHON_TYPES: Final = {
 }
 SPEC_NAMES: Final = {
     *("ALWAYS", "NEVER", "BOOL", "INT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "FLOAT64"),
-    *("UUID", "STRING", "BYTES", "RECORDS", "Array", "Field", "Spec", "VersionRange"),
+    *("UUID", "STRING", "BYTES", "RECORDS", "Array", "Field", "Spec", "Struct", "VersionRange"),
     *("since", "until"),
 }
 """Names that a generated module may import from spec.py."""
@@ -85,7 +85,7 @@ def imports_text(body: str) -> str:
     """Return the imports that `body` needs."""
     code = re.sub(r'"[^"\n]*"', "", body)
     words = set(re.findall(r"(?<![.\w])\w+", code))
-    bases = sorted(words & {"Message", "Request", "Response", "Struct"})
+    bases = sorted(words & {"Message", "Request", "Response"})
     specs = sorted(words & SPEC_NAMES, key=lambda name: (not name.isupper(), name))
     lines = ["from __future__ import annotations\n"]
     typing: list[str] = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafka_async.embedded.context import RequestContext
-    from kafka_async.protocol.message import Struct
+    from kafka_async.protocol.spec import Struct
 
 _ERROR_FIELDS: Final = ("error_code", "partition_error_code")
 _ERROR_DEFAULTS: Final = {

@@ -11,8 +11,7 @@ from kafka_async.protocol.spec import Array, Fixed, Sized
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafka_async.protocol.message import Message, Struct
-    from kafka_async.protocol.spec import Field, FieldType
+    from kafka_async.protocol.spec import Field, FieldType, Struct, VersionedStruct
 
 
 class Source(ABC):
@@ -29,7 +28,7 @@ class Source(ABC):
     METHOD: ClassVar[str]
     """Method of `struct.Struct` for runs of fixed-width fields."""
 
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[VersionedStruct], version: int) -> None:
         self.version = version
         self.flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
         self.name = f"{self.VERB}_{message.__name__}_v{version}"
@@ -41,7 +40,7 @@ class Source(ABC):
         self._write(message)
 
     @abstractmethod
-    def _write(self, message: type[Message]) -> None:
+    def _write(self, message: type[VersionedStruct]) -> None:
         """Generate the function."""
 
     def text(self) -> str:

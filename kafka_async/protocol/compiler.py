@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafka_async.protocol.codec_source import Source
     from kafka_async.protocol.layouts import Layout
-    from kafka_async.protocol.message import Message
+    from kafka_async.protocol.spec import VersionedStruct
     from kafka_async.protocol.wire import BytesLike
 
     Encoder: TypeAlias = Callable[[Any], list[BytesLike]]
@@ -43,9 +43,9 @@ _FALLBACK_ERRORS: Final = (ValueError, TypeError, BufferError, OverflowError)
 
 # Hot paths read these dictionaries directly, and call `encoder` and `decoder` if the key is
 # missing.
-ENCODERS: Final[dict[tuple[type[Message], int], Encoder]] = {}
-DECODERS: Final[dict[tuple[type[Message], int], Decoder]] = {}
-_PLAIN: Final[dict[tuple[type[Source], type[Message], int], Any]] = {}
+ENCODERS: Final[dict[tuple[type[VersionedStruct], int], Encoder]] = {}
+DECODERS: Final[dict[tuple[type[VersionedStruct], int], Decoder]] = {}
+_PLAIN: Final[dict[tuple[type[Source], type[VersionedStruct], int], Any]] = {}
 
 _NAMES: Final[dict[str, object]] = {
     "Struct": struct.Struct,
@@ -77,7 +77,7 @@ _NAMES: Final[dict[str, object]] = {
 }
 
 
-def encoder(message: type[Message], version: int) -> Encoder:
+def encoder(message: type[VersionedStruct], version: int) -> Encoder:
     """Return the function that encodes a message, as a list of buffers.
 
     Raises:
@@ -93,7 +93,7 @@ def encoder(message: type[Message], version: int) -> Encoder:
     return found
 
 
-def decoder(message: type[Message], version: int) -> Decoder:
+def decoder(message: type[VersionedStruct], version: int) -> Decoder:
     """Return the function that decodes the message at a position of a buffer.
 
     The function returns the message and the position after it.
@@ -111,17 +111,17 @@ def decoder(message: type[Message], version: int) -> Decoder:
     return found
 
 
-def plain_encoder(message: type[Message], version: int) -> Encoder:
+def plain_encoder(message: type[VersionedStruct], version: int) -> Encoder:
     """Return the encoder in plain Python, with either kernel."""
     return _plain(EncoderSource, message, version)
 
 
-def plain_decoder(message: type[Message], version: int) -> Decoder:
+def plain_decoder(message: type[VersionedStruct], version: int) -> Decoder:
     """Return the decoder in plain Python, with either kernel."""
     return _plain(DecoderSource, message, version)
 
 
-def _can_use_layout(message: type[Message]) -> bool:
+def _can_use_layout(message: type[VersionedStruct]) -> bool:
     """Return True if the compiled codec can handle the class.
 
     It cannot handle subclasses of messages, which may replace slots by properties or override
@@ -130,7 +130,7 @@ def _can_use_layout(message: type[Message]) -> bool:
     return bool(_COMPILED) and "SPEC" in vars(message)
 
 
-def _add_compiled(message: type[Message], version: int) -> None:
+def _add_compiled(message: type[VersionedStruct], version: int) -> None:
     """Make the compiled encoder and decoder, which share a table."""
     _require(message, version)
     layout = layout_of(_COMPILED.Layout, message, version)
@@ -138,7 +138,7 @@ def _add_compiled(message: type[Message], version: int) -> None:
     DECODERS[message, version] = _compiled_decoder(layout, message, version)
 
 
-def _compiled_encoder(layout: Layout, message: type[Message], version: int) -> Encoder:
+def _compiled_encoder(layout: Layout, message: type[VersionedStruct], version: int) -> Encoder:
     compiled = layout.encode
 
     def encode(value: Any) -> list[BytesLike]:
@@ -151,7 +151,7 @@ def _compiled_encoder(layout: Layout, message: type[Message], version: int) -> E
     return encode
 
 
-def _compiled_decoder(layout: Layout, message: type[Message], version: int) -> Decoder:
+def _compiled_decoder(layout: Layout, message: type[VersionedStruct], version: int) -> Decoder:
     compiled = layout.decode
 
     def decode(buffer: BytesLike, position: int) -> tuple[Any, int]:
@@ -164,7 +164,7 @@ def _compiled_decoder(layout: Layout, message: type[Message], version: int) -> D
     return decode
 
 
-def source_of(message: type[Message], version: int) -> str:
+def source_of(message: type[VersionedStruct], version: int) -> str:
     """Return the Python source of the encoder and the decoder.
 
     Raises:
@@ -174,14 +174,14 @@ def source_of(message: type[Message], version: int) -> str:
     return "\n\n".join(writer(message, version).text() for writer in (EncoderSource, DecoderSource))
 
 
-def _plain(writer: type[Source], message: type[Message], version: int) -> Any:
+def _plain(writer: type[Source], message: type[VersionedStruct], version: int) -> Any:
     found = _PLAIN.get((writer, message, version))
     if found is None:
         found = _PLAIN[writer, message, version] = _execute(writer, message, version)
     return found
 
 
-def _execute(writer: type[Source], message: type[Message], version: int) -> Any:
+def _execute(writer: type[Source], message: type[VersionedStruct], version: int) -> Any:
     _require(message, version)
     source = writer(message, version)
     text = source.text()
@@ -192,7 +192,7 @@ def _execute(writer: type[Source], message: type[Message], version: int) -> Any:
     return namespace[source.name]
 
 
-def _require(message: type[Message], version: int) -> None:
+def _require(message: type[VersionedStruct], version: int) -> None:
     if not message.VERSIONS.contains(version):
         raise UnsupportedVersionError(
             f"{message.__name__} has no version {version}, only {message.VERSIONS}"

@@ -25,8 +25,7 @@ from kafka_async.protocol.memory_cost import (
 from kafka_async.protocol.spec import INT8, RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Message, Struct
-    from kafka_async.protocol.spec import Field
+    from kafka_async.protocol.spec import Field, Struct, VersionedStruct
 
 
 class DecoderSource(Source):
@@ -35,7 +34,7 @@ class DecoderSource(Source):
     VERB = "decode"
     METHOD = "unpack_from"
 
-    def _write(self, message: type[Message]) -> None:
+    def _write(self, message: type[VersionedStruct]) -> None:
         self._run: list[tuple[str, int, str]] = []
         self._after: list[str] = []
         with self.block(f"def {self.name}(buf, p)"):

@@ -14,8 +14,7 @@ from kafka_async.protocol.spec import BOOL, BYTES, RECORDS, STRING, UUID, Array,
 from kafka_async.protocol.wire import MAX_STRING
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Struct
-    from kafka_async.protocol.spec import FieldType
+    from kafka_async.protocol.spec import FieldType, Struct
 
 
 def diagnose(value: Struct, version: int) -> str | None:

@@ -15,8 +15,7 @@ from kafka_async.protocol.codec_source import Source
 from kafka_async.protocol.spec import RECORDS, STRING, UUID, Array, Fixed, Sized
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Message, Struct
-    from kafka_async.protocol.spec import Field, FieldType
+    from kafka_async.protocol.spec import Field, FieldType, Struct, VersionedStruct
 
 _NULL_LEGACY: Final = {True: r'b"\xff\xff"', False: r'b"\xff\xff\xff\xff"'}
 """Null in the legacy encoding; the key is True for a string, False for another type."""
@@ -28,7 +27,7 @@ class EncoderSource(Source):
     VERB = "encode"
     METHOD = "pack"
 
-    def _write(self, message: type[Message]) -> None:
+    def _write(self, message: type[VersionedStruct]) -> None:
         self._run: list[tuple[str, str]] = []
         self._sink = "write"
         with self.block(f"def {self.name}(m)"):

@@ -15,8 +15,7 @@ from kafka_async.protocol.spec import BYTES, RECORDS, STRING, UUID, Array, Fixed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafka_async.protocol.message import Message, Struct
-    from kafka_async.protocol.spec import Field, FieldType
+    from kafka_async.protocol.spec import Field, FieldType, Struct, VersionedStruct
     from kafka_async.protocol.wire import BytesLike
 
     Rows: TypeAlias = "list[Row]"
@@ -118,7 +117,7 @@ class _Layouts:
         )
 
 
-def layout_of(layout: MakeLayout, message: type[Message], version: int) -> Layout:
+def layout_of(layout: MakeLayout, message: type[VersionedStruct], version: int) -> Layout:
     """Return the layout of a message in one of its versions, made by the class `layout`."""
     flexible = message.FLEXIBLE_FROM is not None and version >= message.FLEXIBLE_FROM
     return _Layouts(layout, version, flexible).of(message)

@@ -1,8 +1,8 @@
-"""Schema of messages: fields, their types, and the versions that have them.
+"""Schema of messages: structures, fields, their types, and the versions that have them.
 
-Each generated class has one `Spec`, from which `compiler.py` makes the encoder and the decoder of a
-version. Version ranges are those of Kafka's schema, and omitted if they include every version of
-the message:
+Each generated class is a `Struct` with a `Spec`, from which `compiler.py` makes the encoder and the
+decoder of a version. Version ranges are those of Kafka's schema, and omitted if they include every
+version of the message:
 
     Field("name", STRING, until(12), ignorable=True)
     Field("topic_id", UUID, since(13), ignorable=True)
@@ -12,14 +12,16 @@ the message:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, cast
 
+from kafka_async.errors import EncodeError
 from kafka_async.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
 
-    from kafka_async.protocol.message import Struct
+    from kafka_async.protocol.wire import BytesLike, TaggedFields
 
 
 class VersionRange(NamedTuple):
@@ -127,6 +129,9 @@ FieldType: TypeAlias = "Fixed | Sized | Array | type[Struct]"
 
 _UNSET: Final[Any] = object()
 
+_SHOWN: Final = 32
+"""Bytes of a bytes field that `repr` shows."""
+
 
 class Field:
     """Field of a structure.
@@ -212,3 +217,121 @@ class Spec:
     def absent_fields(self, version: int) -> Iterator[Field]:
         """Return the fields that `version` does not have."""
         return (f for f in self.fields if not f.versions.contains(version))
+
+
+class Struct:
+    """Structure in a message, or a message: equality, `repr` and conversion to dictionaries.
+
+    Attributes:
+        unknown_tagged_fields: decoded tagged fields that are not in the schema, as (tag, payload).
+            They are encoded again, so that a forwarded message is unchanged.
+    """
+
+    __slots__ = ("unknown_tagged_fields",)
+
+    SPEC: ClassVar[Spec]
+    unknown_tagged_fields: TaggedFields
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.unknown_tagged_fields == other.unknown_tagged_fields and all(
+            _same(getattr(self, field.name), getattr(other, field.name))
+            for field in self.SPEC.fields
+        )
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={'<hidden>' if field.secret else _shown(value)}"
+            for field in self.SPEC.fields
+            if not _same(value := getattr(self, field.name), field.default)
+        ]
+        if self.unknown_tagged_fields:
+            shown.append(f"unknown_tagged_fields={_shown(self.unknown_tagged_fields)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary of all fields.
+
+        Structures become dictionaries, arrays lists, and records bytes.
+        """
+        out = {field.name: _plain(getattr(self, field.name)) for field in self.SPEC.fields}
+        if self.unknown_tagged_fields:
+            out["unknown_tagged_fields"] = list(self.unknown_tagged_fields)
+        return out
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Make a value from a dictionary as `to_dict` returns it.
+
+        Args:
+            fields: values by field name; fields that are not in it have their defaults.
+
+        Raises:
+            EncodeError: there is no field of that name.
+        """
+        self = cls()
+        types = {field.name: field.type for field in cls.SPEC.fields}
+        for name, value in fields.items():
+            if name == "unknown_tagged_fields":
+                self.unknown_tagged_fields = tuple((tag, payload) for tag, payload in value)
+            elif name in types:
+                setattr(self, name, _typed(types[name], value))
+            else:
+                raise EncodeError(f"{cls.__name__} has no field {name!r}")
+        return self
+
+
+class VersionedStruct(Struct):
+    """Structure of a whole message, with the versions in which it can be encoded.
+
+    Attributes:
+        VERSIONS: the versions of the schema.
+        FLEXIBLE_FROM: the first version with tagged fields and compact lengths (KIP-482), None if
+            there is none.
+    """
+
+    __slots__ = ()
+
+    VERSIONS: ClassVar[VersionRange]
+    FLEXIBLE_FROM: ClassVar[int | None]
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Compare two values; a list is equal to a tuple with equal items."""
+    left_items, right_items = _items(left), _items(right)
+    if left_items is None or right_items is None:
+        return left == right
+    return len(left_items) == len(right_items) and all(map(_same, left_items, right_items))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = cast("BytesLike", value)
+        head = bytes(data[:_SHOWN])
+        return repr(head) if len(data) <= _SHOWN else f"<{len(data)} bytes {head!r}...>"
+    items = _items(value)
+    return repr(value) if items is None else f"[{', '.join(map(_shown, items))}]"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return value.to_dict()
+    if isinstance(value, bytearray | memoryview):
+        data = cast("BytesLike", value)
+        return bytes(data)
+    items = _items(value)
+    return value if items is None else [_plain(item) for item in items]
+
+
+def _items(value: Any) -> Sequence[Any] | None:
+    """Return `value` if it is an array, else None."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else None
+
+
+def _typed(kind: FieldType, value: Any) -> Any:
+    if value is None or isinstance(kind, Fixed | Sized):
+        return value
+    if isinstance(kind, Array):
+        return [_typed(kind.element, item) for item in value]
+    return value if isinstance(value, kind) else kind.from_dict(value)

@@ -15,7 +15,8 @@ from tools.conformance.refusals import ABSENT, FORBIDDEN_NULL, LONG_STRING, Case
 from tools.conformance.samples import all_classes, versions
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Message, Struct
+    from kafka_async.protocol.message import Message
+    from kafka_async.protocol.spec import Struct
 
 
 @pytest.fixture(scope="module")

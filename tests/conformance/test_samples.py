@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from kafka_async.protocol.message import Struct
 from kafka_async.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from kafka_async.protocol.messages.fetch import FetchResponse
 from kafka_async.protocol.messages.leave_group import LeaveGroupRequest
@@ -18,6 +17,7 @@ from kafka_async.protocol.messages.offset_fetch import (
 )
 from kafka_async.protocol.messages.produce import ProduceRequest
 from kafka_async.protocol.messages.share_fetch import ShareFetchResponse
+from kafka_async.protocol.spec import Struct
 from kafka_async.protocol.wire import MAX_STRING
 from tests.protocol.samples import label
 from tools.conformance.samples import all_versions, sample, versions

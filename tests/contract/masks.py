@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import UUID
 
 from kafka_async.embedded.topics import OFFSETS_TOPIC
-from kafka_async.protocol.message import Struct
+from kafka_async.protocol.spec import Struct
 from kafka_async.records.batch import HEADER_SIZE, BatchHeader
 
 if TYPE_CHECKING:

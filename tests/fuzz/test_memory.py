@@ -19,7 +19,6 @@ from fuzz.measure import memory_peak
 from fuzz.oracle import MEMORY_LIMIT, MESSAGE_FACTOR, allowed_memory
 from fuzz.responses import TARGET
 from kafka_async.errors import DecodeError
-from kafka_async.protocol.message import Struct
 from kafka_async.protocol.messages.list_config_resources import ListConfigResourcesResponse
 from kafka_async.protocol.messages.metadata import MetadataResponse
 from kafka_async.protocol.messages.share_acknowledge import (
@@ -28,7 +27,7 @@ from kafka_async.protocol.messages.share_acknowledge import (
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from kafka_async.protocol.spec import STRING, Array, Field, FieldType, Fixed, Sized
+from kafka_async.protocol.spec import STRING, Array, Field, FieldType, Fixed, Sized, Struct
 from kafka_async.protocol.wire import UVARINT
 from tests.protocol.samples import label
 

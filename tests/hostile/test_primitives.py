@@ -27,7 +27,8 @@ from tests.hostile.measure import allocates_at_most
 from tests.protocol.samples import all_classes
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Message, Struct
+    from kafka_async.protocol.message import Message
+    from kafka_async.protocol.spec import Struct
 
 KIB = 1024
 TAIL = b"\0" * 100

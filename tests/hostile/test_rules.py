@@ -26,8 +26,7 @@ from tests.protocol.samples import all_classes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafka_async.protocol.message import Struct
-    from kafka_async.protocol.spec import FieldType
+    from kafka_async.protocol.spec import FieldType, Struct
     from kafka_async.protocol.wire import BytesLike
 
 PACKAGE = Path(kafka_async.__file__).parent

@@ -25,8 +25,7 @@ from kafka_async.protocol.spec import BYTES, RECORDS, UUID, Array, Fixed, Sized
 from tests.protocol.samples import class_of
 
 if TYPE_CHECKING:
-    from kafka_async.protocol.message import Struct
-    from kafka_async.protocol.spec import FieldType
+    from kafka_async.protocol.spec import FieldType, Struct
 
 DATA = Path(__file__).parent / "data"
 FRAMES: list[dict[str, Any]] = [

@@ -14,7 +14,7 @@ from kio.index import UnknownEntity, load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from kafka_async.protocol.message import Struct
+from kafka_async.protocol.spec import Struct
 from kafka_async.protocol.wire import ZERO_UUID
 from tests.protocol.samples import all_classes, all_versions, label, sample, versions
 

@@ -31,7 +31,8 @@ from tools.conformance.trees import SETTERS, byte_difference, camel, tree_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafka_async.protocol.message import Message, Struct
+    from kafka_async.protocol.message import Message
+    from kafka_async.protocol.spec import Struct
     from tools.conformance.messages_java import EncodeResult, Query
     from tools.conformance.parts import Options
 

@@ -23,8 +23,7 @@ from kafka_async.protocol.wire import MAX_STRING, ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafka_async.protocol.message import Struct
-    from kafka_async.protocol.spec import Field, FieldType
+    from kafka_async.protocol.spec import Field, FieldType, Struct
 
 SURROGATES: Final = range(0xD800, 0xE000)
 ALPHABETS: Final[tuple[Sequence[int], ...]] = (

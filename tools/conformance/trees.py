@@ -12,8 +12,7 @@ from binascii import b2a_base64
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from kafka_async.protocol.message import Struct
-from kafka_async.protocol.spec import STRING, UUID, Array, Fixed, Sized
+from kafka_async.protocol.spec import STRING, UUID, Array, Fixed, Sized, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

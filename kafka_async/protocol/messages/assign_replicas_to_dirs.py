@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Request, Response, Struct
-from kafka_async.protocol.spec import INT16, INT32, INT64, UUID, Array, Field, Spec, VersionRange
+from kafka_async.protocol.message import Request, Response
+from kafka_async.protocol.spec import (
+    INT16,
+    INT32,
+    INT64,
+    UUID,
+    Array,
+    Field,
+    Spec,
+    Struct,
+    VersionRange,
+)
 from kafka_async.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:

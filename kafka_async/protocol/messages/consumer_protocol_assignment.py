@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Message, Struct
-from kafka_async.protocol.spec import ALWAYS, BYTES, INT32, STRING, Array, Field, Spec, VersionRange
+from kafka_async.protocol.message import Message
+from kafka_async.protocol.spec import (
+    ALWAYS,
+    BYTES,
+    INT32,
+    STRING,
+    Array,
+    Field,
+    Spec,
+    Struct,
+    VersionRange,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Request, Response, Struct
+from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.spec import (
     ALWAYS,
     BOOL,
@@ -19,6 +19,7 @@ from kafka_async.protocol.spec import (
     Array,
     Field,
     Spec,
+    Struct,
     VersionRange,
 )
 from kafka_async.protocol.wire import ZERO_UUID

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Request, Response, Struct
+from kafka_async.protocol.message import Request, Response
 from kafka_async.protocol.spec import (
     ALWAYS,
     BOOL,
@@ -18,6 +18,7 @@ from kafka_async.protocol.spec import (
     Array,
     Field,
     Spec,
+    Struct,
     VersionRange,
     since,
 )

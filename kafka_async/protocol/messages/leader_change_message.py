@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Message, Struct
-from kafka_async.protocol.spec import INT16, INT32, UUID, Array, Field, Spec, VersionRange, since
+from kafka_async.protocol.message import Message
+from kafka_async.protocol.spec import (
+    INT16,
+    INT32,
+    UUID,
+    Array,
+    Field,
+    Spec,
+    Struct,
+    VersionRange,
+    since,
+)
 from kafka_async.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Request, Response, Struct
-from kafka_async.protocol.spec import INT16, INT32, STRING, Array, Field, Spec, VersionRange
+from kafka_async.protocol.message import Request, Response
+from kafka_async.protocol.spec import INT16, INT32, STRING, Array, Field, Spec, Struct, VersionRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_async.protocol.message import Message, Struct
+from kafka_async.protocol.message import Message
 from kafka_async.protocol.spec import (
     INT16,
     INT32,
@@ -17,6 +17,7 @@ from kafka_async.protocol.spec import (
     Array,
     Field,
     Spec,
+    Struct,
     VersionRange,
 )
 from kafka_async.protocol.wire import ZERO_UUID
