@@ -96,7 +96,7 @@ class DeliveryGate:
         return True
 
     def on_processed(self) -> None:
-        """Check again whether the application is processing records."""
+        """Let a rebalance that waits check again whether returned records are processed."""
         self._processed.set()
 
     def close(self) -> None:

@@ -395,7 +395,7 @@ class Fetcher:
                     break
                 self._fail_at_corrupt_record(state)
                 raise
-            if not self._move_to_back(state, records) and state.error is not None:
+            if not self._advance_and_rotate(state, records) and state.error is not None:
                 if taken:
                     break
                 self._raise_partition_error(state)
@@ -412,7 +412,7 @@ class Fetcher:
             except KafkaError:
                 self._fail_at_corrupt_record(state)
                 raise
-            if self._move_to_back(state, records):
+            if self._advance_and_rotate(state, records):
                 return state, records
             if state.error is not None:
                 self._raise_partition_error(state)
@@ -464,8 +464,12 @@ class Fetcher:
             self._queue.popleft()
         return None
 
-    def _move_to_back(self, state: PartitionState, records: list[AnyRecord]) -> bool:
-        """Set the first partition's position and move it to the back; True if it had records."""
+    def _advance_and_rotate(self, state: PartitionState, records: list[AnyRecord]) -> bool:
+        """Advance the first partition's position and move the partition to the back.
+
+        Returns:
+            True if it had records.
+        """
         position = state.buffer.position
         if self._last_buffer is not state.buffer:
             if self._last_buffer is not None:

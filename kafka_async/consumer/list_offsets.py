@@ -179,7 +179,7 @@ class OffsetLookup:
         deadline: float,
     ) -> KafkaError | None:
         """Send one request to each leader; return why offsets are missing."""
-        error: KafkaError | None = None
+        last_error: KafkaError | None = None
         requested: set[TopicPartition] = set()
         for node_id, partitions in self.group_by_leader(wanted).items():
             requested.update(partitions)
@@ -191,18 +191,18 @@ class OffsetLookup:
                     min(left, seconds(self._config.request_timeout_ms)),
                 )
             except RetriableError as error:
-                error = error
+                last_error = error
                 continue
             for partition, row in rows.items():
                 if isinstance(row, ListedOffset):
                     found[partition] = row
-                elif error is None or isinstance(error, RetriableError):
-                    error = row
+                elif last_error is None or isinstance(last_error, RetriableError):
+                    last_error = row
         missing = wanted.keys() - requested
-        if missing and error is None:
+        if missing and last_error is None:
             topic, number = min(missing)
-            error = LeaderNotAvailableError(topic=topic, partition=number)
-        return error
+            last_error = LeaderNotAvailableError(topic=topic, partition=number)
+        return last_error
 
 
 def value_or_error(

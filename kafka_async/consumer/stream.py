@@ -110,6 +110,7 @@ class StreamCursor:
         self._set_yield_time(self._clock() + MAX_LOOP_SECONDS)
         self.state, self.position_version = state, state.position_version
         self.next_record.records, self.next_record.at = records, 0
+        # The fetcher has advanced past all these records; a stream advances record by record.
         state.position = state.processed = records[0].offset
 
     def _set_yield_time(self, time: float) -> None:
@@ -128,7 +129,7 @@ class StreamCursor:
             state.processed = max(state.processed, record.offset)
 
     def finish(self) -> None:
-        """Set the position behind the records, and behind offsets that compaction has removed."""
+        """Advance the position past the records, including offsets that compaction has removed."""
         self.update_position()
         state = self.current
         if state is not None and self.next_record.at:

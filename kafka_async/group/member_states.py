@@ -60,7 +60,7 @@ class MemberState(enum.Enum):
     JOINING = "joining"
     """JoinGroup is in flight: the coordinator waits for the other members."""
     SYNCING = "syncing"
-    """SyncGroup is in flight: the coordinator waits for the leader's assignment."""
+    """SyncGroup is in flight. On the group leader, the assignor runs first."""
     ASSIGNING = "assigning"
     """Applies the new assignment."""
     STABLE = "stable"
@@ -72,7 +72,8 @@ class MemberState(enum.Enum):
     LEAVING = "leaving"
     """Revokes its partitions and sends LeaveGroup."""
     FATAL = "fatal"
-    """The group rejected the member; the error was or will be raised to the application."""
+    """The group rejected the member: the error is raised to the application. The next poll joins
+    again, unless the error is one of `FATAL_ERRORS`."""
     CLOSED = "closed"
     """Closed for good."""
 

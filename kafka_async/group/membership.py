@@ -202,8 +202,7 @@ class GroupMembership:
         Args:
             close: Whether the membership ends for good.
             deadline: Time on the event loop's clock until which a closing member waits for the
-                response
-                to LeaveGroup. It does not wait for a coordinator that does not respond.
+                response to LeaveGroup. It does not wait for a coordinator that does not respond.
         """
         self._join_requested = False
         self._leave_deadline = deadline
@@ -438,7 +437,10 @@ class GroupMembership:
             return MembershipEvent.FAILED
 
     async def _exchange_parked(self, procedure: Generator[Any, Any, R], timeout: float) -> R:
-        """Send requests whose responses the coordinator delays, and all later ones with them."""
+        """Send JoinGroup or SyncGroup, whose response the coordinator holds back.
+
+        It handles no later request of the connection until then.
+        """
         self._request_parked, self._last_response_at = True, self._now()
         try:
             result = await self._exchange(procedure, timeout)
@@ -561,8 +563,7 @@ class GroupMembership:
         """Check that the broker responds while it delays the response to JoinGroup or SyncGroup.
 
         The delay may last until the rebalance times out, five minutes by default, and the broker
-        handles
-        nothing else on that connection: a frozen broker would not be noticed for that long.
+        handles nothing else on that connection: a frozen broker would not be noticed for that long.
         """
         settings, connection, now = self._settings, self._connection, self._now()
         if connection is None or now - self._last_response_at < settings.session_timeout / 2:

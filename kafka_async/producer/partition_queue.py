@@ -58,7 +58,7 @@ class ProducerBatch:
         order: Position among the batches of its partition; parts of a split batch sort where it
             was.
         reserved_bytes: Bytes reserved for it in buffer_memory, without MEMORY_OVERHEAD.
-        section: Records section of an open batch.
+        section: The kernel's `OpenBatch`, until it is closed.
         contents: Record batch without a producer's header, once it is closed.
         count: Number of records, once it is closed.
         wire_size: Bytes with its header, once it is closed.

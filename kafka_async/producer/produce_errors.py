@@ -1,7 +1,7 @@
 """Maps the errors of a produce response to actions of the producer.
 
-The table lists only errors whose action differs from the default: a retriable error is retried,
-after a metadata refresh if its class says so, and any other fails the batch.
+An error is looked up by its class, then by the nearest base class: NotLeaderOrFollowerError, for
+example, has the action of RefreshRetriableError. An error without a row fails the batch.
 """
 
 from __future__ import annotations

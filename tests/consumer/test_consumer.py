@@ -730,6 +730,17 @@ async def test_reconnects_after_lost_connections(stage: Stage, api: str, disconn
         assert offsets(await read(consumer, 3)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("disconnect", ["before", "after"])
+async def test_end_offsets_are_retried_after_a_lost_connection(
+    stage: Stage, disconnect: str
+) -> None:
+    (partition,) = await stage.topic("t", 1, records=3)
+    async with stage.consumer(partitions=[partition]) as consumer:
+        await read(consumer, 3)
+        stage.cluster.faults.add(api="ListOffsets", disconnect=disconnect, count=2)  # type: ignore[arg-type]  # one of the two
+        assert await consumer.end_offsets([partition]) == {partition: 3}
+
+
 @pytest.mark.parametrize("error", ["TOPIC_AUTHORIZATION_FAILED"])
 async def test_authorization_error_is_raised_and_fetch_retried(stage: Stage, error: str) -> None:
     (partition,) = await stage.topic("t", 1, records=3)

@@ -65,7 +65,7 @@ class Assignor(ABC):
     def assign(self, partitions: Mapping[str, int], members: Members) -> Assignments:
         """Return the partitions of each member, by member id, with a row for every member.
 
-        In a group of more than 256 partitions and members the leader calls this in a thread, to
+        If partitions plus members exceed 256, the leader calls this in a thread, to
         keep the event loop free: it must not use objects that belong to the event loop.
 
         Args:
