@@ -90,6 +90,7 @@ async def test_logs_an_offset_whose_records_were_deleted(
     (partition,) = await make(kafka_cluster, 1)
     await fill(kafka_cluster, [partition], 9)
     async with consumer(kafka_cluster, partitions=[partition]) as reader:
+        await read(reader, 9)  # a fetch of deleted records would be out of range too
         row = DeleteRecordsPartition(partition_index=0, offset=4)
         topic = DeleteRecordsTopic(name=partition.topic, partitions=[row])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=10_000)
