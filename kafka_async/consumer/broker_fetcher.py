@@ -1,7 +1,8 @@
 """Fetches from one broker: one request at a time on its own connection, in a fetch session.
 
-While a partition's buffer is full, the broker's other partitions are fetched only now and then: a
-request that waits for idle partitions would delay the busy one once it has room again.
+While a partition's buffer is full, the broker's other partitions are fetched at most once per
+fetch_max_wait_ms, in a request that the broker does not delay: a request that waits for idle
+partitions would delay the busy one once it has room again.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def max_frame_size(config: ConsumerConfig) -> int:
 
 
 class PendingFetch(NamedTuple):
-    """A partition in a fetch request; the response counts only if its position is unchanged."""
+    """A partition in a fetch request.
+
+    Its response is dropped if the partition's version or fetch offset has changed.
+    """
 
     state: PartitionState
     version: int
@@ -279,7 +283,7 @@ class BrokerFetcher:
         return rows
 
     async def _close(self) -> None:
-        """Close the session at the broker, if that takes no time."""
+        """Close the session at the broker, without waiting for the response, and the connection."""
         request = self._session.close()
         if request is not None and self._connection.connected:
             assert request.epoch == CLOSE

@@ -37,8 +37,8 @@ class CommitMethods(ConsumerBase):
     ) -> None:
         """Commit the positions, which include the records returned last.
 
-        During a rebalance it waits until the rebalance is over. Offsets of deleted topics are
-        dropped with a warning in the log.
+        A commit that the coordinator rejects because of a rebalance is retried after the rebalance.
+        Offsets of deleted topics are dropped with a warning in the log.
 
         Args:
             what: A topic or a partition to commit alone, or the offsets to commit: the offset of
@@ -48,6 +48,8 @@ class CommitMethods(ConsumerBase):
         Raises:
             UnknownTopicOrPartitionError: `what` has an offset of a topic that does not exist.
             CommitFailedError: The group has assigned a partition to another member.
+            RebalanceInProgressError: A rebalance has not ended in time. Raised at once while this
+                member revokes, loses or takes over partitions, as in a listener's callback.
             KafkaTimeoutError: Not committed in time.
         """
         if unknown:
@@ -122,7 +124,7 @@ class CommitMethods(ConsumerBase):
         return {p: due[p] for p in due if self._subscription.states[p].has_uncommitted}
 
     async def next_generation(self, former: GroupMetadata, timeout: float) -> GroupMetadata | None:
-        """Wait for the generation after `former`'s, as a transaction does that commits offsets.
+        """Wait for a generation after `former`'s, for a transaction that commits offsets.
 
         In a cooperative rebalance a member keeps its partitions while it joins, so a transaction
         that is open meanwhile commits with the next generation.
@@ -143,7 +145,7 @@ class CommitMethods(ConsumerBase):
         return None if self._subscription.lost_uncommitted else joined
 
     def mark_committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record offsets that were committed otherwise, as by a transaction.
+        """Record offsets that were committed by other means, such as a transaction.
 
         Args:
             offsets: The offsets, by partition.

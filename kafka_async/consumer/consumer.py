@@ -74,19 +74,21 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
                 ...
 
     With a group, `topics` are assigned to its consumers; without one, this consumer reads all of
-    their partitions. `partitions` are static: read in addition, whatever the group assigns.
+    their partitions. `partitions` are manually assigned: read regardless of the group.
 
     Returned records are being processed until the application polls again or commits them. Until
     then none of their partitions is revoked, unless it takes longer than max_poll_interval_ms.
-    Auto-commit commits a record only after the next one was requested. Keys and values are bytes
-    unless deserializers are given. A consumer belongs to the event loop and the process in which it
-    was started, and only one task at a time may poll it.
+    Auto-commit commits the records that a poll returned only after the next poll, and a record of a
+    stream only after the next one was requested; `unsubscribe`, and an `async with` block that ends
+    without an exception, commit what was returned before. Keys and values are bytes unless
+    deserializers are given. A consumer belongs to the event loop and the process in which it was
+    started, and only one task at a time may poll it.
 
     Args:
         bootstrap_servers: "host:port" addresses, or a started `Client`, whose connections and
             metadata are then shared and which is not closed.
         topics: Topics to subscribe to.
-        partitions: Static partitions to read.
+        partitions: Manually assigned partitions to read.
         listener: Listener for changes of the assignment.
         hooks: Listeners for events; not with a shared `Client`.
         clock: Clock, for tests; not with a shared `Client`.
@@ -141,7 +143,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         Args:
             properties: The options.
             topics: Topics to subscribe to.
-            partitions: Static partitions to read.
+            partitions: Manually assigned partitions to read.
             listener: Listener for changes of the assignment.
         """
         config = ConsumerConfig.from_properties(properties)
@@ -318,12 +320,12 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     ) -> None:
         """Subscribe to topics, or to all topics whose full name matches a pattern.
 
-        Replaces the former subscription, in the background. Static partitions stay.
+        Replaces the former subscription, in the background. Manually assigned partitions stay.
 
         Args:
             topics: The topics.
             pattern: A regular expression, instead of `topics`.
-            listener: Listener for changes of the assignment, added to those there are.
+            listener: Listener for changes of the assignment, added to the existing listeners.
 
         Raises:
             TypeError: Not exactly one of `topics` and `pattern`, or one of another type.
@@ -346,7 +348,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     async def unsubscribe(self, **unknown: Never) -> None:
         """Unsubscribe from all topics, leave the group and return when that is done.
 
-        Static partitions stay.
+        Manually assigned partitions stay.
         """
         if unknown:
             raise unknown_keyword(self.unsubscribe, unknown)
@@ -358,7 +360,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         runtime.on_assignment_changed()
 
     def assign(self, partitions: Partitions, **unknown: Never) -> None:
-        """Set the static partitions; subscribed topics stay.
+        """Set the manually assigned partitions; subscribed topics stay.
 
         Args:
             partitions: The partitions.
@@ -374,7 +376,7 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
         return self._subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the assigned partitions: the group's assignment and static ones."""
+        """Return the partitions assigned by the group or manually."""
         return self._subscription.assignment
 
     def on_assigned(self, callback: Callback, **unknown: Never) -> Callback:
@@ -481,9 +483,18 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
             NoOffsetForPartitionError: There is no committed offset, and auto_offset_reset is
                 "none".
             OffsetOutOfRangeError: The position is out of range, and auto_offset_reset is "none".
+            RecordTooLargeError: The next batch is larger than the bytes fetched: raise
+                max_partition_fetch_bytes, or `seek` past it to continue.
             TopicAuthorizationError: The principal may not read a subscribed or assigned topic;
                 raised once, other topics continue.
+            UnknownTopicOrPartitionError: A subscribed topic or a manually assigned partition has
+                not existed for default_api_timeout_ms, and allow_auto_create_topics is False;
+                raised once, other topics continue.
+            IllegalStateError: There is nothing to read, another task polls, an `async for` is in
+                progress, or a rebalance listener polls.
+            ClientClosedError: The consumer is not started, or is stopped.
             KafkaError: The group rejected this consumer, or a task of it has died.
+            Exception: An exception of a rebalance listener or of an assignor.
             TypeError: A positional argument, or an argument of another type.
             ValueError: `max_records` is less than 1, or `timeout` is negative.
         """
@@ -505,7 +516,8 @@ class Consumer(PositionMethods, CommitMethods, Generic[K, V]):
     ) -> list[PartitionBatch]:
         """Return all fetched batches by partition, for Arrow or to parse elsewhere.
 
-        Waits like `poll` and raises the same errors; deserializers are not used.
+        Waits like `poll` and raises the same errors except RecordDeserializationError, since
+        deserializers are not used.
 
         Args:
             timeout: Maximum time in seconds (None: no limit).

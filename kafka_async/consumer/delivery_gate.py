@@ -108,7 +108,10 @@ class DeliveryGate:
     # -- rebalances -------------------------------------------------------------------------------
 
     def last_poll_time(self) -> float:
-        """Return the event loop time of the last poll or of a stream's last record."""
+        """Return the event loop time of the last poll, after updating it.
+
+        It is now while a poll waits, or if a stream has advanced since the last call.
+        """
         if self._polling_task is not None or self._last_progress != self._progress():
             self._note_poll()
         return self._last_poll

@@ -52,7 +52,7 @@ class CompletedFetch:
         batches: The batches, each with whether its records are returned.
         end: Offset after the last batch.
         epoch: Leader epoch of the last batch.
-        error: Error behind the last batch; None if there is none.
+        error: Error after the last batch; None if there is none.
         retained_bytes: Bytes kept alive, with BATCH_OVERHEAD per batch.
         size: Bytes fetched.
         unread_bytes: Bytes of the batches.
@@ -186,7 +186,7 @@ class FetchBuffer:
         return None
 
     def upcoming(self) -> Iterator[BatchView]:
-        """Yield the batches behind the open one whose records are returned."""
+        """Yield the batches after the open one whose records are returned."""
         is_open = self._reader is not None
         for fetched in self._fetches:
             for view, is_delivered in fetched.batches:
@@ -208,6 +208,9 @@ class FetchBuffer:
 
         Raises:
             CorruptRecordError: The next record cannot be read; raised again until `clear`.
+            RecordTooLargeError: The next batch is larger than the bytes fetched; likewise.
+            InvalidConfigurationError: The package that decompresses the next batch is not
+                installed; likewise.
         """
         taken = self.take_chunk(limit)
         while taken and len(taken) < limit and self.next_compressed is None and not enough():

@@ -61,7 +61,7 @@ class Fetcher:
     Attributes:
         fetches: Fetch responses.
         bytes: Bytes fetched.
-        records: Records returned.
+        records: Records taken by polls and streams; `take_batches` is not counted.
         decompressed_bytes: Bytes of decompressed batches that were read.
         throttle_total: Sum of the responses' throttle times, in milliseconds.
         throttle_max: Longest throttle time of a response, in milliseconds.
@@ -419,7 +419,7 @@ class Fetcher:
         return None
 
     def take_batches(self) -> list[tuple[PartitionState, list[BatchView], int, int]]:
-        """Take all batches by partition, with the first offset and the one after the last."""
+        """Take all batches by partition, with the first offset to read and the next position."""
         taken: list[tuple[PartitionState, list[BatchView], int, int]] = []
         for _ in range(len(self._queue)):
             state = self._next_partition()

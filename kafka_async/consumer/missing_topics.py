@@ -128,7 +128,7 @@ class MissingTopics:
         return min(times, default=None)
 
     def overdue_error(self, now: float) -> KafkaError | None:
-        """Return the error, once, for what has been missing for the limit; None if none is."""
+        """Return one error for what has newly been missing for the limit; None if nothing has."""
         if self._limit is None:
             return None
         overdue = [

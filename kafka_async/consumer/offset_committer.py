@@ -133,6 +133,9 @@ class OffsetCommitter:
         Raises:
             UnknownTopicOrPartitionError: The application named a topic that does not exist.
             CommitFailedError: The group has assigned the partitions to another member.
+            RebalanceInProgressError: A rebalance has not ended within `timeout` seconds. Raised at
+                once if `wait_for_rebalance` is False, or while this member revokes, loses or takes
+                over partitions.
             KafkaTimeoutError: The coordinator did not commit within `timeout` seconds.
             KafkaError: An error that a retry cannot resolve.
         """

@@ -26,7 +26,8 @@ class PartitionBatch:
     Attributes:
         topic_partition: The partition.
         start: First offset to read.
-        next_offset: Offset after the last record.
+        next_offset: Position after this batch. It may be past the last record, where other records
+            were compacted away, aborted or are control records.
     """
 
     __slots__ = ("_views", "next_offset", "start", "topic_partition")
@@ -72,8 +73,8 @@ class PartitionBatch:
         """Return the records as one Arrow record batch, in the columns of Spark's Kafka source.
 
         Args:
-            start: First offset (default: all).
-            end: Offset after the last record (default: all).
+            start: First offset (default: the first to read).
+            end: Offset after the last record (default: after the last).
             headers: Whether to add the headers' column.
 
         Raises:

@@ -62,7 +62,7 @@ class PositionMethods(ConsumerBase):
         await self._seek_by_time(dict.fromkeys(self._chosen(partitions), EARLIEST), None)
 
     async def seek_to_end(self, partitions: Partitions = (), **unknown: Never) -> None:
-        """Seek behind the last record.
+        """Seek to the offset after the last record.
 
         Args:
             partitions: The partitions (default: all assigned).

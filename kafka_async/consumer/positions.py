@@ -240,7 +240,7 @@ class Positions:
             return
         self.reset_count += 1
         logger.warning(
-            "%s: offset %d is out of range: reading on at offset %d (auto_offset_reset=%s)%s",
+            "%s: offset %d is out of range: continuing at offset %d (auto_offset_reset=%s)%s",
             state.partition,
             before,
             offset,
@@ -281,8 +281,9 @@ class Positions:
             state.complete_validation(leader_epoch)
             return
         error = OffsetOutOfRangeError(
-            f"the new leader's log ends at {end.offset} where ours had {state.fetch_offset}: "
-            "records were lost in an unclean election; seek to go on",
+            f"the new leader's log ends at offset {end.offset}, before the fetch offset "
+            f"{state.fetch_offset}: records were lost in an unclean leader election; seek to "
+            "continue",
             topic=state.partition.topic,
             partition=state.partition.partition,
             offset=state.fetch_offset,

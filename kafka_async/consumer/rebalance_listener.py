@@ -23,8 +23,9 @@ class RebalanceListener:
     another, while no records are returned; heartbeats continue. The other members of a rebalance
     wait for `on_revoked`: if it takes longer than the group's longest max_poll_interval_ms, the
     coordinator removes this member, which joins again afterwards. `on_assigned` may take longer as
-    long as no other rebalance starts. The methods may seek and commit but not poll. An exception is
-    raised by the application's next poll.
+    long as no other rebalance starts. The methods may seek and commit; a poll from them raises
+    IllegalStateError, and polls of other tasks wait. The application's next poll raises their last
+    exception.
     """
 
     def on_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
@@ -50,7 +51,7 @@ class RebalanceListener:
 
 
 class RebalanceListenerInvoker:
-    """Invokes the listeners, and keeps an exception for the application's next poll."""
+    """Invokes the listeners, and keeps the last exception for the application's next poll."""
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
@@ -73,7 +74,11 @@ class RebalanceListenerInvoker:
     async def invoke(
         self, callbacks: list[Callback], partitions: Partitions, delivery_gate: DeliveryGate
     ) -> None:
-        """Call each callback; polling is refused meanwhile."""
+        """Call each callback.
+
+        A poll from a callback raises IllegalStateError; the caller holds the delivery gate, so
+        polls of other tasks wait.
+        """
         for callback in list(callbacks):
             delivery_gate.set_listener_task(asyncio.current_task())
             try:

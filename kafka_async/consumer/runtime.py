@@ -5,7 +5,8 @@
         ▼              ▼                   ▼
     fetcher ──▶ fetch buffers ──▶ delivery gate ──▶ poll, async for, poll_batches
 
-All parts share the subscription; a part that changes it calls `on_partitions_changed`.
+All parts share the subscription. `on_partitions_changed` is called by the consumer's methods and by
+the rebalance handler when they have added, removed or sought partitions.
 """
 
 from __future__ import annotations
@@ -315,7 +316,7 @@ class ConsumerRuntime:
         self.gate.data_ready.set()  # a waiting poll may have nothing to read any more
 
     def on_partitions_changed(self) -> None:
-        """Apply that partitions were added, removed, sought or paused."""
+        """Apply that partitions were added, removed or sought."""
         wanted = frozenset(p.topic for p in self.subscription.states) | self.subscription.topics
         self._client.track_topics(wanted - self._tracked_topics)
         self._client.untrack_topics(self._tracked_topics - wanted)
@@ -390,7 +391,10 @@ class ConsumerRuntime:
             self._checking_deleted = False
 
     async def _make_known(self, topics: frozenset[str]) -> None:
-        """Create the topics where that is allowed."""
+        """Fetch the metadata of the subscribed topics.
+
+        The brokers create missing topics if allow_auto_create_topics is True.
+        """
         timeout = seconds(self._config.default_api_timeout_ms)
         create = self._config.allow_auto_create_topics
         try:
@@ -421,7 +425,7 @@ class ConsumerRuntime:
         if topics != self.subscription.topics:
             self.subscription.topics = topics
             if self.membership is not None:
-                self.membership.join("topics have come or gone that the pattern matches")
+                self.membership.join("the topics that match the pattern have changed")
             self.on_partitions_changed()
             self._on_metadata(metadata)
 
@@ -437,7 +441,7 @@ class ConsumerRuntime:
         return stream
 
     def anext_stream(self) -> RecordIterator[Any, Any]:
-        """Return the stream behind `anext(consumer)`."""
+        """Return the stream that `anext(consumer)` reads."""
         if self._anext_stream is None:
             self._begin_poll()
             self._anext_stream = self._cursor.stream()
@@ -676,7 +680,7 @@ class ConsumerRuntime:
                     {p: due[p] for p in partitions if p in due}, wait_for_rebalance=False
                 )
         except (KafkaError, TimeoutError) as error:
-            logger.warning("committing before partitions are given up: %s", error)
+            logger.warning("committing before partitions are revoked: %s", error)
         finally:
             self._revoke_commit = None
 

@@ -16,7 +16,7 @@ class ConsumerStatistics:
     """Snapshot of a consumer's statistics; totals count from its start.
 
     Attributes:
-        records_consumed_total: Records returned.
+        records_consumed_total: Records taken by `poll` and streams; `poll_batches` is not counted.
         bytes_consumed_total: Bytes of fetched batches.
         fetch_total: Fetch responses.
         commit_total: Successful commit requests.

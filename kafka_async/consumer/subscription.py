@@ -1,13 +1,17 @@
 """A consumer's subscription and the state of its partitions. Pure; used in the event loop only.
 
-A partition has four offsets, in this order: `committed` in the group; `processed`, below which the
-application has processed the records, so that auto-commit may commit it; `position`, the next
-offset to return, where records between `processed` and `position` are being processed; and
-`fetch_offset`, the next offset to fetch, with the records before it in the buffer.
+Three offsets of a partition are in ascending order. The application has processed the records below
+`processed`, so that auto-commit may commit it. `position` is the next offset to return; the records
+between `processed` and `position` are being processed. `fetch_offset` is the next offset to fetch;
+the records between `position` and `fetch_offset` were fetched and not returned yet.
 
-A seek, a loss of the partition or a new leader outdates pending lookups and fetches and gives the
-partition a new `version`; a response to a request of an older version is dropped. A seek or a loss
-outdates fetched records too and gives it a new `position_version`.
+Two more are independent of them. `committed` is the offset that this consumer committed last, or
+the group's committed offset at which it started. `commit_base` is the offset of the last commit,
+seek or reset: while `position` differs from it, returned records are not committed.
+
+A seek, a loss of the partition or a new leader invalidates pending lookups and fetches and gives
+the partition a new `version`; a response to a request of an older version is dropped. A seek or a
+loss invalidates fetched records too and gives the partition a new `position_version`.
 """
 
 from __future__ import annotations
@@ -34,14 +38,14 @@ UNKNOWN: Final = -1
 
 
 class FetchState(enum.Enum):
-    """States of a partition, as in Java's `SubscriptionState`."""
+    """States of a partition: those of Java's `SubscriptionState`, AWAIT_CALLBACK and FAILED."""
 
     AWAIT_CALLBACK = "waits for the listener's on_assigned"
     INITIALIZING = "waits for the committed offset"
     AWAIT_RESET = "waits for an offset by time or at an end of the log"
     AWAIT_VALIDATION = "waits for a comparison with the new leader's log (KIP-320)"
     FETCHING = "can be fetched"
-    FAILED = "failed until the application seeks"
+    FAILED = "failed; continues after a seek, or once its error was raised if a retry follows"
 
 
 class PartitionState:
@@ -134,13 +138,13 @@ class PartitionState:
         )
 
     def invalidate_lookups(self) -> None:
-        """Outdate the pending lookups and fetches."""
+        """Invalidate the pending lookups and fetches."""
         self.version = next(self._versions)
         self.lookup_pending = False
         self.retry_at = 0.0
 
     def invalidate(self) -> None:
-        """Outdate the pending lookups and fetches, and the fetched records."""
+        """Invalidate the pending lookups and fetches, and the fetched records."""
         self.invalidate_lookups()
         self.position_version = self.version
         self.error = None
@@ -214,7 +218,7 @@ class PartitionState:
         self.fetch_state = FetchState.FETCHING
 
     def truncate(self, offset: int, epoch: int, leader_epoch: int) -> None:
-        """Go back to `offset`, where the new leader's log ends before the fetched records."""
+        """Seek to `offset`, where the new leader's log ends, or to the position if it is lower."""
         position, processed, commit_base = self.position, self.processed, self.commit_base
         self.seek(min(offset, position), epoch)
         self.processed, self.commit_base = (
@@ -224,7 +228,10 @@ class PartitionState:
         self.complete_validation(leader_epoch)
 
     def fail(self, error: KafkaError) -> None:
-        """Raise this error at the application's next poll; fetching continues after a seek."""
+        """Raise this error at a poll.
+
+        Fetching continues after a seek, or once the error was raised if a retry follows.
+        """
         self.error = error
         self.fetch_state = FetchState.FAILED
 
@@ -240,7 +247,7 @@ class PartitionState:
 
 
 class Subscription:
-    """The subscribed topics and the partitions: those assigned by the group and static ones.
+    """The subscribed topics and the partitions, assigned by the group or manually.
 
     Attributes:
         lost_uncommitted: Partitions revoked or lost while returned records were not committed; a
@@ -288,7 +295,7 @@ class Subscription:
             self.states.setdefault(partition, PartitionState(partition, FetchState.AWAIT_CALLBACK))
 
     def start_fetching(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start to fetch these partitions: the listener's callback has returned."""
+        """Let the position lookups of these partitions start: their callback has returned."""
         for partition in partitions:
             if partition in self.states:
                 self.states[partition].on_callback_done()
@@ -339,7 +346,7 @@ class Subscription:
         return known is not None and partition.partition >= known[1]
 
     def set_static(self, partitions: Iterable[TopicPartition]) -> None:
-        """Set the static partitions."""
+        """Set the manually assigned partitions."""
         before, self.static = self.static, frozenset(partitions)
         for partition in self.static - before:
             self.states.setdefault(partition, PartitionState(partition))

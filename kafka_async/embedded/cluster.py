@@ -353,8 +353,8 @@ class EmbeddedCluster:
 
         Args:
             tp: The partition.
-            broker_id: The new leader, which becomes a replica if needed. Default: another replica
-                that is alive.
+            broker_id: The new leader, which becomes a replica if needed. Default: another in-sync
+                replica; the present leader if there is none.
 
         Returns:
             The leader's broker id.

@@ -63,7 +63,8 @@ def _selects_all(topic: str | None, partition: int | None) -> bool:
 class ErrorResponseBuilder:
     """Builds responses with an error code for the topics and partitions that `selects` accepts.
 
-    `selects(topic, partition)` gets None for what a part of the request does not have.
+    `selects(topic, partition)` is called with None for the topic if an element of the request names
+    none, and for the partition if the API has no partitions.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class ErrorResponseBuilder:
     def _has_broker_list(self) -> bool:
         """Return True for Metadata, whose response has the brokers even if all topics fail.
 
-        Version 0 of Metadata has no request for no topics.
+        In version 0 an empty list requests all topics, so no topics cannot be requested.
         """
         return self._context.api_key == MetadataRequest.API_KEY and self._context.version > 0
 

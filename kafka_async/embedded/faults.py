@@ -2,10 +2,11 @@
 
     fault = cluster.faults.add(api="Produce", topic="t", error="REQUEST_TIMED_OUT", count=2)
     ...
-    await fault.wait(2)          # until it has been applied twice
+    await fault.wait(2)          # until it has matched twice
 
 Rules may be added, removed and waited for from any thread. The first matching rule, in the order in
-which they were added, is applied.
+which they were added, is applied. A match is counted at once, before the rule's delay or hang and
+before the request is handled.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Fault:
     """Represents a rule; created by `Faults.add`.
 
     Attributes:
-        hits: Number of requests that the rule was applied to.
+        hits: Number of requests that the rule has matched, without those skipped. Each is counted
+            before it is delayed, held or handled.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Fault:
 
     @property
     def exhausted(self) -> bool:
-        """True if the rule has been applied `count` times."""
+        """True if the rule has matched `count` times, or was removed."""
         return self._remaining == 0
 
     def hit(self) -> bool:
@@ -143,7 +145,7 @@ class Fault:
         self.release()
 
     async def wait(self, hits: int = 1) -> None:
-        """Wait until the rule has been applied this many times, in any event loop.
+        """Wait until the rule has this many `hits`, in any event loop.
 
         Args:
             hits: Number of requests.

@@ -216,16 +216,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def _serve(self) -> None:
         try:
             while (frame := await self._next_request()) is not None:
-                handle_request = await self._handler.handle_request(
-                    self._broker, frame, self.client_host
-                )
-                if handle_request.parts is not None and not self._open_transport.is_closing():
+                response = await self._handler.handle_request(self._broker, frame, self.client_host)
+                if response.parts is not None and not self._open_transport.is_closing():
                     # Not writelines: in Python 3.12 and 3.13.0 it neither pauses the protocol nor
                     # notices an aborted connection.
-                    self._open_transport.write(b"".join(handle_request.parts))
+                    self._open_transport.write(b"".join(response.parts))
                     await self._writable.wait()
-                if handle_request.mute_seconds:
-                    await self._mute(handle_request.mute_seconds)
+                if response.mute_seconds:
+                    await self._mute(response.mute_seconds)
         except Disconnect as reason:
             logger.info("broker %d resets %s: %s", self._broker.id, self.client_host, reason)
         finally:

@@ -1,8 +1,8 @@
 """Producer state of a partition: sequences, epochs, ongoing and aborted transactions. Pure.
 
 As on a broker (KIP-98, KIP-360), a batch is new, a duplicate of one of the last five, or refused.
-`check_batch_sequence` changes no state; `update` and `end_transaction` are called after a batch or
-a marker was written.
+`check_batch_sequence` changes no state except that it removes the batch's producer if that has
+expired; `update` and `end_transaction` are called after a batch or a marker was written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of the embedded cluster, named as the broker configurations of Apache Kafka."""
+"""Settings of the embedded cluster, most of them named as broker configurations of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -42,15 +42,21 @@ class SettingOptions(TypedDict, total=False):
 class Settings:
     """Configures the brokers.
 
-    Times are milliseconds, sizes are bytes. The defaults are Apache Kafka's, except
-    `group_initial_rebalance_delay_ms` (3000 in Kafka), which would slow down tests.
+    Times are milliseconds, sizes are bytes. A setting has the name and the default of Apache
+    Kafka's broker configuration, with underscores in place of dots, unless it is described below.
 
     Attributes:
+        cluster_id: Id of the cluster in responses.
         advertised_hosts: Hosts in responses by broker id, in place of 127.0.0.1 (Kafka's
             `advertised.listeners`). All brokers listen on 127.0.0.1.
-        default_replication_factor: None for the number of brokers, at most three.
-        transaction_version: Finalized level of the feature; 0 is not finalized.
-        group_version: Finalized level of the feature; 0 is not finalized.
+        auto_create_topics: Kafka's `auto.create.topics.enable`.
+        default_partitions: Kafka's `num.partitions`.
+        default_replication_factor: None for the number of brokers, at most three; 1 in Kafka.
+        transaction_version: Finalized level of the feature `transaction.version`; 0 is not
+            finalized.
+        group_version: Finalized level of the feature `group.version`; 0 is not finalized. 1 in
+            Kafka: the new consumer protocol (KIP-848).
+        group_initial_rebalance_delay_ms: 3000 in Kafka, which would slow down tests.
         coordinator_load_time_ms: Time for which a coordinator that has moved responds with
             COORDINATOR_LOAD_IN_PROGRESS.
         transaction_marker_delay_ms: Time between the response to EndTxn and the markers.

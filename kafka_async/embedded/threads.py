@@ -140,7 +140,7 @@ def _run(
     started: Future[Callable[[], None]],
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> None:
-    """Run the cluster until the callback is called that `started` returns."""
+    """Run the cluster until the callback that `started` returns is called."""
 
     async def serve() -> None:
         stopping = asyncio.Event()

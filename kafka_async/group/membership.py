@@ -59,7 +59,7 @@ R = TypeVar("R")
 logger = logging.getLogger("kafka_async.group")
 
 _JOIN_GRACE = 5.0
-"""Seconds added to the rebalance timeout, after which the coordinator responds to JoinGroup."""
+"""Seconds added to the rebalance timeout for the timeouts of JoinGroup and SyncGroup."""
 _LEAVE_TIMEOUT = 5.0
 _CLOSE_TIMEOUT = 2.0
 """Maximum seconds to wait for the response to LeaveGroup while the consumer is closed."""
@@ -90,7 +90,8 @@ class GroupMembership:
     """Keeps a consumer in its group.
 
     Attributes:
-        error: The error with which the group rejected the member; None if there is none.
+        error: The error that ends in FATAL: a response of the coordinator, or an exception of the
+            assignor or while the assignment is applied. None once the member starts again.
         rebalances: Number of completed rebalances.
     """
 
@@ -104,7 +105,7 @@ class GroupMembership:
         self.error: Exception | None = None
         self.rebalances = 0
         self.on_fatal_error: Callable[[], None] = _nothing
-        """Called when `error` has been set."""
+        """Called when the member has become FATAL, because of `error`."""
         self._client = client
         self._supervisor = supervisor
         self._settings = settings
@@ -418,7 +419,7 @@ class GroupMembership:
     async def _attempt(
         self, table: MembershipErrorTable, request: Callable[[], Awaitable[MembershipEvent]]
     ) -> MembershipEvent | None:
-        """Send a request and return the event that its outcome means; None to retry."""
+        """Send a request and return the resulting event; None to retry."""
         try:
             return await request()
         except KafkaError as error:

@@ -408,7 +408,7 @@ async def test_logs_and_counts_reset_of_offset_out_of_range(
     async with stage.consumer(partitions=[partition]) as consumer:
         consumer.seek(partition, 99)
         assert offsets(await consumer.poll()) == list(range(9))
-        text = "t-0: offset 99 is out of range: reading on at offset 0 (auto_offset_reset=earliest)"
+        text = "t-0: offset 99 is out of range: continuing at offset 0 (auto_offset_reset=earliest)"
         assert reset_warnings(caplog) == [text]
         assert consumer.statistics().offset_reset_total == 1
         deleted = stage.cluster.topics.partition(partition)
@@ -417,7 +417,7 @@ async def test_logs_and_counts_reset_of_offset_out_of_range(
         consumer.seek(partition, 1)
         assert offsets(await consumer.poll()) == [4, 5, 6, 7, 8]
         assert reset_warnings(caplog)[1] == (
-            "t-0: offset 1 is out of range: reading on at offset 4 (auto_offset_reset=earliest): "
+            "t-0: offset 1 is out of range: continuing at offset 4 (auto_offset_reset=earliest): "
             "3 offsets are skipped"
         )
         consumer.seek(partition, 99)

@@ -94,7 +94,7 @@ async def test_truncated_log_is_raised_without_reset_policy(
         assert len(await offsets(consumer)) == 5
         ends_at(monkeypatch, 3)
         await new_leader(stage, consumer, partition)
-        with pytest.raises(OffsetOutOfRangeError, match="unclean election"):
+        with pytest.raises(OffsetOutOfRangeError, match="unclean leader election"):
             await offsets(consumer)
         consumer.seek(partition, 4)
         assert await offsets(consumer) == [4]

@@ -99,7 +99,7 @@ async def test_logs_an_offset_whose_records_were_deleted(
         reader.seek(partition, 1)
         assert await read(reader, 5) == [(0, offset) for offset in range(4, 9)]
         assert (
-            f"{partition}: offset 1 is out of range: reading on at offset 4 "
+            f"{partition}: offset 1 is out of range: continuing at offset 4 "
             "(auto_offset_reset=earliest): 3 offsets are skipped" in caplog.text
         )
         assert reader.statistics().offset_reset_total == 1

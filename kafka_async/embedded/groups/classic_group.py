@@ -1,8 +1,8 @@
 """A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Pure.
 
-All methods take `now`, in seconds. A request that must wait has a request id, chosen by the caller;
-`pop_responses()` returns its response after this or a later call. `expire(now)` is called at
-`deadline`.
+Methods that depend on the time take `now`, in seconds. A request that must wait has a request id,
+chosen by the caller; `pop_responses()` returns its response after this or a later call.
+`expire(now)` is called at `deadline`.
 """
 
 from __future__ import annotations
@@ -161,7 +161,9 @@ class ClassicGroup:
         *,
         transactional: bool = False,
     ) -> ErrorCode:
-        """Return NONE if a commit is from the current generation, or if the group is empty.
+        """Return NONE if a commit may be accepted.
+
+        It is from the current generation, or has no generation and the group is empty.
 
         A transactional commit may lack the member in any state (before KIP-447).
         """

@@ -66,63 +66,63 @@ class GroupAction(enum.Enum):
     IGNORE = "ignore"
 
 
-_R = GroupAction
+_A = GroupAction
 _S = ClassicGroupState
 
 _JOIN_ACTIONS: Final = {
     _S.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     _S.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     _S.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    _S.PREPARING_REBALANCE: _R.WAIT,
+    _S.PREPARING_REBALANCE: _A.WAIT,
 }
 _SYNC_ACTIONS: Final = {
     _S.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     _S.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     _S.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     _S.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    _S.STABLE: _R.RETURN_ASSIGNMENT,
+    _S.STABLE: _A.RETURN_ASSIGNMENT,
 }
-_IGNORED: Final = dict.fromkeys(ClassicGroupState, _R.IGNORE)
+_IGNORED: Final = dict.fromkeys(ClassicGroupState, _A.IGNORE)
 
 TABLE: Final[Mapping[GroupEvent, Mapping[ClassicGroupState, GroupAction | ErrorCode]]] = {
     GroupEvent.JOIN_NEW: {
         **_JOIN_ACTIONS,
-        _S.EMPTY: _R.REBALANCE,
-        _S.COMPLETING_REBALANCE: _R.REBALANCE,
-        _S.STABLE: _R.REBALANCE,
+        _S.EMPTY: _A.REBALANCE,
+        _S.COMPLETING_REBALANCE: _A.REBALANCE,
+        _S.STABLE: _A.REBALANCE,
     },
     # The response to an earlier JoinGroup may have been lost.
     GroupEvent.REJOIN: {
         **_JOIN_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.RETURN_GENERATION,
-        _S.STABLE: _R.RETURN_GENERATION,
+        _S.COMPLETING_REBALANCE: _A.RETURN_GENERATION,
+        _S.STABLE: _A.RETURN_GENERATION,
     },
     GroupEvent.REJOIN_CHANGED: {
         **_JOIN_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.REBALANCE,
-        _S.STABLE: _R.REBALANCE,
+        _S.COMPLETING_REBALANCE: _A.REBALANCE,
+        _S.STABLE: _A.REBALANCE,
     },
     # The leader may join again for a reason that its metadata does not show: new partitions.
     GroupEvent.REJOIN_LEADER: {
         **_JOIN_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.RETURN_GENERATION,
-        _S.STABLE: _R.REBALANCE,
+        _S.COMPLETING_REBALANCE: _A.RETURN_GENERATION,
+        _S.STABLE: _A.REBALANCE,
     },
     # The leader's pending assignment is for the old member id.
     GroupEvent.REPLACE_STATIC: {
         **_JOIN_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.REBALANCE,
-        _S.STABLE: _R.RETURN_GENERATION,
+        _S.COMPLETING_REBALANCE: _A.REBALANCE,
+        _S.STABLE: _A.RETURN_GENERATION,
     },
     GroupEvent.REPLACE_STATIC_CHANGED: {
         **_JOIN_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.REBALANCE,
-        _S.STABLE: _R.REBALANCE,
+        _S.COMPLETING_REBALANCE: _A.REBALANCE,
+        _S.STABLE: _A.REBALANCE,
     },
-    GroupEvent.SYNC: {**_SYNC_ACTIONS, _S.COMPLETING_REBALANCE: _R.WAIT},
+    GroupEvent.SYNC: {**_SYNC_ACTIONS, _S.COMPLETING_REBALANCE: _A.WAIT},
     GroupEvent.SYNC_FROM_LEADER: {
         **_SYNC_ACTIONS,
-        _S.COMPLETING_REBALANCE: _R.PROPAGATE_ASSIGNMENT,
+        _S.COMPLETING_REBALANCE: _A.PROPAGATE_ASSIGNMENT,
     },
     GroupEvent.HEARTBEAT: {
         _S.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -130,34 +130,34 @@ TABLE: Final[Mapping[GroupEvent, Mapping[ClassicGroupState, GroupAction | ErrorC
         _S.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
         _S.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
         # Members send heartbeats once they have joined, before the leader's SyncGroup.
-        _S.COMPLETING_REBALANCE: _R.ACCEPT,
-        _S.STABLE: _R.ACCEPT,
+        _S.COMPLETING_REBALANCE: _A.ACCEPT,
+        _S.STABLE: _A.ACCEPT,
     },
     GroupEvent.COMMIT: {
         _S.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
         _S.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        _S.EMPTY: _R.ACCEPT,
+        _S.EMPTY: _A.ACCEPT,
         # Members of the old generation commit before they join the next one.
-        _S.PREPARING_REBALANCE: _R.ACCEPT,
+        _S.PREPARING_REBALANCE: _A.ACCEPT,
         _S.COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-        _S.STABLE: _R.ACCEPT,
+        _S.STABLE: _A.ACCEPT,
     },
     GroupEvent.MEMBER_REMOVED: {
         **_IGNORED,
-        _S.PREPARING_REBALANCE: _R.WAIT,
-        _S.COMPLETING_REBALANCE: _R.REBALANCE,
-        _S.STABLE: _R.REBALANCE,
+        _S.PREPARING_REBALANCE: _A.WAIT,
+        _S.COMPLETING_REBALANCE: _A.REBALANCE,
+        _S.STABLE: _A.REBALANCE,
     },
-    GroupEvent.JOIN_TIMEOUT: {**_IGNORED, _S.PREPARING_REBALANCE: _R.COMPLETE_JOIN},
+    GroupEvent.JOIN_TIMEOUT: {**_IGNORED, _S.PREPARING_REBALANCE: _A.COMPLETE_JOIN},
     GroupEvent.SYNC_TIMEOUT: {
         **_IGNORED,
-        _S.COMPLETING_REBALANCE: _R.REMOVE_UNSYNCED_MEMBERS,
-        _S.STABLE: _R.REMOVE_UNSYNCED_MEMBERS,
+        _S.COMPLETING_REBALANCE: _A.REMOVE_UNSYNCED_MEMBERS,
+        _S.STABLE: _A.REMOVE_UNSYNCED_MEMBERS,
     },
     GroupEvent.DELETE: {
         _S.DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
         _S.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        _S.EMPTY: _R.REMOVE,
+        _S.EMPTY: _A.REMOVE,
         _S.PREPARING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
         _S.COMPLETING_REBALANCE: ErrorCode.NON_EMPTY_GROUP,
         _S.STABLE: ErrorCode.NON_EMPTY_GROUP,

@@ -141,7 +141,10 @@ class GroupCoordinator:
         transactional: bool = False,
         unknown_group: ErrorCode,
     ) -> ErrorCode:
-        """Return NONE if offsets may be committed; create the group without a generation."""
+        """Return NONE if offsets may be committed.
+
+        A request without a generation creates a missing group.
+        """
         group = self._groups.get(group_id)
         if group is None:
             if generation >= 0:
@@ -154,7 +157,11 @@ class GroupCoordinator:
         return code
 
     def validate_offset_delete(self, group_id: str) -> ErrorCode:
-        """Return NONE if offsets may be deleted: of an empty group, or one of consumers."""
+        """Return NONE if offsets of a group may be deleted.
+
+        The group is empty, or its protocol type is "consumer"; then the caller must check that no
+        member subscribes to the topic.
+        """
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND

@@ -23,7 +23,8 @@ class CommittedOffset(NamedTuple):
 def offsets_partition_for(group_id: str) -> int:
     """Return the partition of `__consumer_offsets` for a group.
 
-    Transactions list it, so it is computed as in Kafka, from the hash code of Java's String.
+    DescribeTransactions returns it, so it is computed as in Kafka, from the hash code of Java's
+    String; but always for 50 partitions, whatever `offsets_topic_num_partitions` is.
     """
     digest = 0
     for unit in memoryview(group_id.encode("utf-16-le")).cast("H"):
@@ -95,7 +96,10 @@ class OffsetMetadataManager:
             groups.pop(group_id, None)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the offsets of a topic in all groups."""
+        """Delete the committed offsets of a topic in all groups.
+
+        Pending offsets are deleted only for partitions with a committed offset in the same group.
+        """
         for group_id, offsets in self._committed.items():
             for tp in [tp for tp in offsets if tp.topic == topic]:
                 self.delete(group_id, tp)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: from clients up to version 3, from brokers in batches after it."""
+"""AddPartitionsToTxn: one transaction up to version 3, later several, to add to or only verify."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BATCHED_MIN_VERSION: Final = 4
 async def handle(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Add all partitions of a transaction, or none."""
+    """Add all partitions of each transaction, or none; with `verify_only`, only check them."""
     if context.version >= BATCHED_MIN_VERSION:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[

@@ -41,7 +41,7 @@ def _topic(
         if duplicate:
             raise InvalidRequestError("Duplicate topic name or id.")
         if by_id == (requested.name is not None):
-            raise InvalidRequestError("A topic is deleted by its name or by its id.")
+            raise InvalidRequestError("Specify a topic's name or its id, not both.")
         name = topic_name(context, requested.name or "", requested.topic_id, by_id=by_id)
         topic = context.cluster.topics.delete(name)
     except KafkaError as error:

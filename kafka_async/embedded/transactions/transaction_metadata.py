@@ -122,8 +122,8 @@ class TransactionMetadata:
     ) -> ErrorCode:
         """Handle EndTxn; `bumps_epoch` is True with transactions v2.
 
-        `producer` is for the response. NONE is returned for a retry too: `state` shows if markers
-        must be written.
+        `producer` is the one in the request; the attribute `producer` is for the response. NONE is
+        returned for a retry too: `state` shows if markers must be written.
         """
         is_retry = bumps_epoch and self._is_end_txn_retry(producer)
         if producer.producer_id != self.producer_id and not is_retry:

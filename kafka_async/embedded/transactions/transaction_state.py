@@ -56,7 +56,7 @@ _CONCURRENT: Final = dict.fromkeys(
 _DEAD: Final = {_S.DEAD: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 _INVALID: Final = dict.fromkeys(TransactionState, ErrorCode.INVALID_TXN_STATE) | _DEAD
 _FENCED: Final = dict.fromkeys(TransactionState, ErrorCode.PRODUCER_FENCED) | _DEAD
-"""An epoch that this state excludes."""
+"""The producer's epoch is too old in this state."""
 
 TABLE: Final[Mapping[TransactionEvent, Mapping[TransactionState, TransactionState | ErrorCode]]] = {
     TransactionEvent.INIT: {

@@ -12,12 +12,13 @@ from kafka_async.types import TopicPartition
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """Partitions that a member revokes in a rebalance; the higher is preferred (KIP-429)."""
+    """Partitions that a member revokes in a rebalance (KIP-429); the higher value is preferred."""
 
     EAGER = 0
     """All partitions, before JoinGroup."""
     COOPERATIVE = 1
-    """Only partitions that the new assignment moves to another member, after SyncGroup."""
+    """Only partitions of topics no longer subscribed, before JoinGroup, and partitions that the new
+    assignment lacks, after SyncGroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,15 @@ Assignments: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class Assignor(ABC):
-    """Assigns partitions to members. Every member of a group must offer it under the same name."""
+    """Assigns partitions to members.
+
+    To use your own assignor, derive a class and pass the class or an instance in
+    `partition_assignment_strategy`. All members of a group must offer an assignor of one name.
+
+    Attributes:
+        name: Name of the assignor in JoinGroup.
+        rebalance_protocols: Supported rebalance protocols (default: EAGER only).
+    """
 
     name: ClassVar[str]
     rebalance_protocols: ClassVar[frozenset[RebalanceProtocol]] = frozenset(
@@ -85,7 +94,7 @@ def sorted_member_ids(members: Members) -> list[str]:
 
 
 def subscribers_of(topics: Iterable[str], members: Members) -> dict[str, list[str]]:
-    """Return each topic's subscribers in that order.
+    """Return each topic's subscribers, in the order of `sorted_member_ids`.
 
     Topics with the same subscribers share one list.
     """

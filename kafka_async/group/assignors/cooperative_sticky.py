@@ -142,8 +142,8 @@ class _Balancer:
             return False
         unreachable = set[str]()
         for giver in sorted(self.order, key=lambda m: (-len(self.assignments[m]), self.order[m])):
-            # A member that the search from a larger assignment did not lead on from cannot lead on
-            # from a smaller one either.
+            # Members found unreachable from a larger assignment stay unreachable from a smaller
+            # one, so later searches skip them.
             chain = self._chain(giver, unreachable)
             if chain:
                 for (partition, source), target in chain:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class RangeAssignor(Assignor):
     """Assigns partition n of every topic to the same member if subscriptions and counts are equal.
 
-    Joining two topics requires that. The first members get one partition more of every topic that
-    does not divide evenly, so their totals may exceed the others' by the number of topics.
+    Joins of co-partitioned topics need this. The first members get one partition more of every
+    topic that does not divide evenly, so their totals may exceed the others' by the number of
+    topics.
     """
 
     name = "range"
