@@ -85,8 +85,8 @@ RECORD: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ((T, b"v"), {"timestamp": BEFORE_1970}, TypeError, "whole milliseconds"),
     ((T, b"v"), {"timestamp": -5}, ValueError, "timestamp is -1 to"),
     ((T, b"v"), {"headers": {"a": b"b"}}, TypeError, "headers must be .* pairs, not dict"),
-    ((T, b"v"), {"headers": [("a", "b")]}, TypeError, "headers must be .* pairs"),
-    ((T, b"v"), {"headers": [b"ab"]}, TypeError, "headers must be .* pairs"),
+    ((T, b"v"), {"headers": [("a", "b")]}, TypeError, "each header must be a .* pair, not"),
+    ((T, b"v"), {"headers": [b"ab"]}, TypeError, "each header must be a .* pair, not"),
     ((T, b"v"), {"headers": 5}, TypeError, "headers must be .* pairs, not int"),
 ]
 

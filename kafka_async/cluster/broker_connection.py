@@ -98,7 +98,9 @@ class ConnectionObserver(Protocol):
 
 
 class BrokerConnection:
-    """A reconnecting connection to one broker; made by `Client.connection`, closed by its owner.
+    """Connects to one broker, and reconnects when used again; its owner closes it for good.
+
+    The client shares two with all its users, and `Client.connection` makes those with one owner.
 
     Attributes:
         node_id: Id of the broker; negative for a bootstrap server.
@@ -247,7 +249,7 @@ class BrokerConnection:
         """Send a request without waiting; the broker must be connected.
 
         Cancelling the future does not cancel the request. Without `expect_response` (acks=0) the
-        future is resolved at once, with an empty response.
+        future is done at once, with an empty response.
 
         Raises:
             KafkaConnectionError: The broker is not connected.

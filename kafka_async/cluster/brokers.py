@@ -123,7 +123,7 @@ class Brokers:
     # -- connections ------------------------------------------------------------------------------
 
     def general(self, node_id: int) -> BrokerConnection:
-        """Return the shared connection to a broker."""
+        """Return the shared connection to a broker for requests that it handles at once."""
         return self._broker(node_id).general
 
     def slow(self, node_id: int) -> BrokerConnection:
@@ -207,7 +207,7 @@ class Brokers:
 
     @property
     def degraded(self) -> bool:
-        """True if connections failed or requests timed out, and no other broker is connected."""
+        """True after a failure or timeout, while no broker is connected and responds in time."""
         brokers = self._brokers.values()
         if any(broker.connected and not broker.activity.overdue for broker in brokers):
             return False

@@ -152,8 +152,9 @@ class Client:
 
         Raises:
             BootstrapError: No bootstrap server could be used within default_api_timeout_ms, or
-                all have refused connections for bootstrap_refused_timeout_ms. The message names
-                the cause for each, and what to do.
+                all have refused connections for bootstrap_refused_timeout_ms. If the failure of
+                every server is permanent, it is raised at once. The message names the cause for
+                each, and what to do.
         """
         log_kernel()
         await self.supervisor.start()
@@ -226,10 +227,11 @@ class Client:
     def health(self) -> Health:
         """Return a snapshot of the client's health; no request is sent.
 
-        This may be called at any time, also before `start` and after `stop`. The state is
-        "degraded" while the client runs and no broker is both connected and responding, or a broker
-        has not responded for 5 s to a request that it does not hold back; `last_error` names that
-        broker. The fields of producers and consumers keep their defaults.
+        This may be called at any time, also before `start` and after `stop`. The state of a running
+        client is "degraded" after a connection has failed or a request has timed out, while no
+        broker is connected and responding; and while a broker has not responded for 5 s to a
+        request that it does not hold back: `last_error` names that broker. An idle client stays
+        "running". The fields of producers and consumers keep their defaults.
         """
         from kafka_async.kernel import IMPLEMENTATION
 
@@ -255,7 +257,10 @@ class Client:
 
     @property
     def responsive(self) -> bool:
-        """True while the client runs and a broker is connected and responds."""
+        """True while the client runs, unless failures have left it without a broker that responds.
+
+        An idle client is responsive; see `health`, whose 5 s limit is not applied here.
+        """
         return self._parts is not None and self._state(self._parts.brokers) == "running"
 
     # -- requests ---------------------------------------------------------------------------------
@@ -276,13 +281,16 @@ class Client:
             to: The destination, such as `AnyBroker()` or `Leader(partition)`.
             timeout: Maximum time in seconds, retries included (default: default_api_timeout_ms).
             retry: Whether to send the request again after a lost connection, a timeout, or a
-                top-level error that names the wrong broker. Use False for a request that must not
-                be executed twice.
+                top-level error after which the destination is looked up again. Use False for a
+                request that must not be executed twice.
             max_version: Upper limit for the negotiated version.
 
         Raises:
             KafkaTimeoutError: There was no response within `timeout`.
             KafkaConnectionError: There is no connection, or it was lost.
+            LeaderNotAvailableError: The partition had no leader within `timeout`.
+            CoordinatorNotAvailableError: There was no coordinator within `timeout`.
+            BrokerNotAvailableError: The cluster has no such broker.
             UnsupportedVersionError: The broker does not support this API.
         """
         _check_request(request, to, timeout)
@@ -362,6 +370,7 @@ class Client:
 
         Raises:
             CoordinatorNotAvailableError: There was no coordinator within `timeout`.
+            KafkaConnectionError: No broker could be connected, or the connection was lost.
             KafkaTimeoutError: No broker responded within `timeout`.
         """
         parts = self._started_parts()

@@ -1,13 +1,14 @@
 """One TCP connection, from dialling to its end: handshake, requests, timeouts, idleness.
 
 A request needs neither a task nor a timer. It is written when the caller submits it, and its
-response is matched in the transport's callback, which resolves the caller's future or calls its
+response is matched in the transport's callback, which completes the caller's future or calls its
 callback. One timer per connection is set to the earliest deadline and checks for overdue requests
 when it fires.
 
-An overdue request fails alone. A connection whose oldest request is overdue for request_timeout_ms
-or longer is closed, because a broker responds in order. When a connection ends, all requests in
-flight fail at once, with the connection's name and the reason.
+An overdue request fails alone. A connection is closed when a request has had no response for
+request_timeout_ms, or for its own timeout if that is longer, because a broker responds in order.
+When a connection ends, all requests in flight fail at once, with the connection's name and the
+reason.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class Connection:
     ) -> ResponseFuture[ResponseT]:
         """Send a request, in the newest version if `version` is None.
 
-        Without `expect_response` the future is resolved at once, with an empty response.
+        Without `expect_response` the future is done at once, with an empty response.
 
         Raises:
             KafkaConnectionError: The connection has ended.
@@ -425,7 +426,11 @@ class Connection:
         self.abort()
 
     def _connection_error(self, error: BaseException) -> KafkaError:
-        """Return the error for requests in flight: `error` itself if it says more than "lost"."""
+        """Return the error for requests in flight.
+
+        Timeouts, protocol errors, RebootstrapRequiredError and exceptions that are no KafkaError
+        become the cause of a connection error; other errors are returned unchanged.
+        """
         if isinstance(error, RebootstrapRequiredError):
             failure = WrongBrokerError(
                 f"{self.address}: another broker or cluster responds at this address"

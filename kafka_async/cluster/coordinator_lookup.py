@@ -66,6 +66,7 @@ class CoordinatorLookup:
 
         Raises:
             CoordinatorNotAvailableError: No coordinator was available before the deadline.
+            KafkaConnectionError: No broker could be connected, or the connection was lost.
             KafkaTimeoutError: No broker responded before the deadline.
             KafkaError: The cluster rejects the request.
         """

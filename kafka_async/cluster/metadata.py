@@ -141,7 +141,7 @@ class ClusterMetadata:
         return NO_EPOCH if row is None else row.leader_epoch
 
     def changed(self, before: ClusterMetadata, topics: Collection[str]) -> list[str]:
-        """Return those of some topics that may differ from an earlier snapshot; cheap.
+        """Return those of some topics that may differ from an earlier snapshot.
 
         A topic differs if its metadata, its error or the address of a broker has changed.
         """
@@ -161,7 +161,7 @@ class ClusterMetadata:
         ]
 
     def lacks_leaders(self, topic: str) -> bool:
-        """Return whether an election will end a topic's error or give a partition a leader."""
+        """Return True if a partition has no leader, or newer metadata may end the topic's error."""
         found = self.topics.get(topic)
         if found is not None:
             return any(row.leader_id < 0 for row in found.partitions.values())

@@ -1,7 +1,7 @@
 """Keeps the metadata snapshot of one client up to date.
 
 Callers never request metadata from a broker themselves. They add to the next `PendingUpdate`, and
-one task per client, the metadata loop, sends the requests: each for some hundred topics, with
+one task per client, the metadata loop, sends the requests: each for up to 125 topics, with
 separate requests for topics that may be created. An update covers the topics that callers wait for;
 it covers all tracked topics only when they are due, so that a client with thousands of topics that
 needs one more requests only that one. A failed update is retried, with another broker if possible,
@@ -64,7 +64,7 @@ MAX_TOPICS_PER_REQUEST: Final = 125
 MAX_PARTITIONS_MERGED_IN_LOOP: Final = 1000
 """Partitions of a response that are merged in the event loop (1 ms); others use a thread."""
 MAX_OFFLOADED_MERGES: Final = 2
-"""Merges in a thread that a concurrent change may invalidate, before one is made in the loop."""
+"""Merges of a response in a thread that concurrent changes invalidate, before one in the loop."""
 MIN_REFUSALS_PER_SERVER: Final = 3
 """Refused attempts of each bootstrap server before `Client.start` fails."""
 HEDGE_AFTER: Final = 1.0
@@ -81,7 +81,7 @@ class PendingUpdate:
         auto_create: Topics that the cluster may create on request.
         topic_ids: Further topics by id.
         all_topics: Update all topics of the cluster.
-        waiters: Resolved with the new snapshot.
+        waiters: Futures whose result is the new snapshot.
     """
 
     tracked: bool = False
@@ -382,7 +382,8 @@ class MetadataUpdater:
     ) -> tuple[BrokerConnection, MetadataResponse]:
         """Send a request, after HEDGE_AFTER to another broker too; return the first response.
 
-        A frozen broker, which accepts requests and does not respond, delays metadata no longer.
+        A frozen broker, which accepts requests and does not respond, delays metadata by at most
+        HEDGE_AFTER if another broker can be used.
         """
         timeout = seconds(self._context.config.request_timeout_ms)
         attempts: dict[asyncio.Task[MetadataResponse], BrokerConnection] = {}

@@ -28,7 +28,7 @@ OFFLOAD_DECODE_BYTES: Final = 64 * 1024
 class ResponseFuture(asyncio.Future[R]):
     """A future for a response, which is decoded when its result is first read.
 
-    It is resolved with the frame. Reading the result decodes the frame once and calls
+    It is done when the frame has arrived. Reading the result decodes the frame once and calls
     `on_response`; without a `response` class the result is the frame itself. Cancelling the future
     does not change the order of the connection's responses. An exception that is never retrieved
     is not logged.
@@ -106,13 +106,13 @@ class ResponseFuture(asyncio.Future[R]):
         return error
 
     def set_frame(self, frame: Frame, version: int) -> None:
-        """Resolve the future with a response in that version, unless it is done."""
+        """Complete the future with a response in that version, unless it is done."""
         if not self.done():
             self._version = version
             self.set_result(cast("R", frame))
 
     def set_empty_response(self, message: R) -> None:
-        """Resolve the future of a request to which the broker does not respond (acks=0)."""
+        """Complete the future of a request to which the broker does not respond (acks=0)."""
         self._response = None
         self.set_result(message)
 

@@ -1,4 +1,4 @@
-"""Finds the broker for a destination, and detects responses of the wrong broker."""
+"""Finds the broker for a destination, and the errors after which to look it up again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ REROUTE_ERRORS: Final[dict[type[Destination], tuple[type[KafkaError], ...]]] = {
     CoordinatorOfTransactionalId: _COORDINATOR_ERRORS,
     Controller: (NotControllerError,),
 }
-"""Top-level errors of a response after which the request is sent to another broker."""
+"""Top-level errors of a response after which the destination is looked up again.
+
+COORDINATOR_LOAD_IN_PROGRESS comes from the right broker, which is then found again.
+"""
 
 
 class RequestRouter:
@@ -96,7 +99,7 @@ class RequestRouter:
                 return await self._coordinator(CoordinatorKind.TRANSACTION, key, deadline)
 
     def must_reroute(self, to: Destination, response: Response) -> bool:
-        """Return whether a response comes from the wrong broker; if so, forget that broker."""
+        """Return True and forget the broker if a response's error is one of REROUTE_ERRORS."""
         code: int = getattr(response, "error_code", 0)
         if not code or for_code(code) not in REROUTE_ERRORS[type(to)]:
             return False

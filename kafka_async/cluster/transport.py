@@ -1,4 +1,4 @@
-"""Opens sockets and transfers the bytes of a connection. No other module opens sockets.
+"""Opens the connections to all brokers, and transfers their bytes.
 
 Names are resolved in the client's threads, because asyncio's default executor belongs to the
 application. All addresses of a name are tried, each a quarter of a second after the one before or
@@ -29,9 +29,9 @@ T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 MAX_JOINED_BYTES: Final = 64 * 1024
-"""Buffers below this size are joined with their neighbours, larger ones are never copied."""
+"""Buffers below this size, pieces of larger buffers included, are joined with neighbours."""
 MAX_BYTES_PER_WRITE: Final = 1024 * 1024
-"""Bytes passed to the transport in one call."""
+"""Bytes passed to the transport in one call; larger buffers are passed in pieces."""
 HIGH_WATER_MARK: Final = 512 * 1024
 """Bytes in the transport's buffer above which writing pauses."""
 NEXT_ADDRESS_AFTER: Final = 0.25
@@ -61,7 +61,7 @@ class Stream(asyncio.BufferedProtocol):
     becomes the connection.
 
     Attributes:
-        ended: Resolved when the transport is closed.
+        ended: Done when the transport is closed.
     """
 
     def __init__(self, receiver: Receiver) -> None:
@@ -87,7 +87,7 @@ class Stream(asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Resolve `ended` and inform the receiver."""
+        """Complete `ended` and inform the receiver."""
         self._outgoing.clear()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -125,7 +125,7 @@ class Stream(asyncio.BufferedProtocol):
         return self._writing_paused
 
     def write(self, parts: Sequence[BytesLike], flush: bool) -> None:
-        """Send buffers, in order; those above 64 KiB are not copied and must not change.
+        """Send buffers, in order; they must not change until they are written.
 
         With `flush` they are written at once, otherwise together with all other writes of this
         event loop iteration.
@@ -159,7 +159,7 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Flush and close; `ended` is resolved when the transport is closed."""
+        """Flush and close; `ended` is done when the transport is closed."""
         if self._transport is not None:
             self._transport.close()
 

@@ -409,8 +409,8 @@ cdef class OpenBatch:
         """Append a record and return its handle; return None and change nothing if it does not fit.
 
         Raises:
-            TypeError: A key, value or header has the wrong type.
-            ValueError: The timestamp is below -1 or beyond int64, or the record exceeds 2 GiB.
+            TypeError: The timestamp, the key, the value or a header has the wrong type.
+            ValueError: The timestamp is not in -1 to 2**63 - 2, or the record exceeds 2 GiB.
             IllegalStateError: The batch is closed.
         """
         return self.put(self.validate_timestamp(timestamp_ms), key, value, headers)
@@ -993,19 +993,20 @@ cdef class RecordAppender:
 
     @cython.binding(False)
     def enqueue(self, topic, value=None, key=None, partition=None, timestamp=None, headers=()):
-        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms.
+        """Append a record to its batch; wait up to max_block_ms while buffer_memory is full.
 
         Await the call at once: it appends when it is awaited, and a call that is never awaited
         appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
-        use `asyncio.ensure_future(producer.enqueue(...))`. Cancelling it while it waits guarantees
-        that nothing was appended.
+        use `asyncio.ensure_future(producer.enqueue(...))`. Called in a loop, it yields to the event
+        loop about once per millisecond, so that batches are sent. Cancelling it while it waits or
+        yields guarantees that nothing was appended.
 
         Args:
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
             partition: Partition number; by default the key's partition, or for records without a
-                key one that changes with each batch.
+                key one that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
 
@@ -1015,8 +1016,13 @@ cdef class RecordAppender:
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
-            RecordTooLargeError: The record is larger than max_request_size.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
             SerializationError: A serializer failed; its exception is the cause.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition or the timestamp is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
         """
         return enqueue_call_with(
             &self.pool, self, topic, value, or_null(key), or_null(partition), or_null(timestamp),
@@ -1034,8 +1040,9 @@ cdef class RecordAppender:
 
         Raises:
             BufferFullError: buffer_memory is used up.
-            RecordTooLargeError: The record is larger than max_request_size.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
             SerializationError: A serializer failed; its exception is the cause.
+            TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
         """
         if self.time() < self._nowait_until:
             delivery = try_append(self, topic, value, key, partition, timestamp, headers)

@@ -5,7 +5,7 @@ each; `TopicOpenBatches` finds the batch. Reading: `RecordReader` returns the `R
 section some at a time, `parse_records` all at once, and `parse_columns` the buffers of Arrow
 arrays. All of them read with `_pysection.py`.
 
-A record on the wire (integers are zigzag varints):
+A record on the wire (attributes is one byte, the other integers are zigzag varints):
 
     length  attributes  timestamp-delta  offset-delta  key  value  header-count  headers...
 
@@ -144,8 +144,8 @@ class OpenBatch:
         """Append a record and return its handle; return None and change nothing if it does not fit.
 
         Raises:
-            TypeError: A key, value or header has the wrong type.
-            ValueError: The timestamp is below -1 or beyond int64, or the record exceeds 2 GiB.
+            TypeError: The timestamp, the key, the value or a header has the wrong type.
+            ValueError: The timestamp is not in -1 to 2**63 - 2, or the record exceeds 2 GiB.
             IllegalStateError: The batch is closed.
         """
         self._check_open()
@@ -309,8 +309,9 @@ class RecordAppender(Generic[K, V]):
 
     `enqueue` takes the fast path while `_now()` is below `_fast_until`, and `enqueue_nowait` while
     it is below `_nowait_until`; a record without a timestamp gets `_default_timestamp`. The slow
-    path is the subclass's `_enqueue` and `_enqueue_nowait`. If the clock is `time.monotonic`, one
-    reading may serve 16 calls within one tick of the system's timer.
+    path is the subclass's `_enqueue` and `_enqueue_nowait`. The clock is read in each call; in the
+    compiled kernel one reading of `time.monotonic` may serve 16 calls within one tick of the
+    system's timer.
     """
 
     _now: Callable[[], float]
@@ -344,19 +345,20 @@ class RecordAppender(Generic[K, V]):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Awaitable[Delivery]:
-        """Append a record to its batch; wait only while the buffer is full, up to max_block_ms.
+        """Append a record to its batch; wait up to max_block_ms while buffer_memory is full.
 
         Await the call at once: it appends when it is awaited, and a call that is never awaited
         appends nothing and warns (RuntimeWarning). It is an awaitable, not a coroutine: for a task
-        use `asyncio.ensure_future(producer.enqueue(...))`. Cancelling it while it waits guarantees
-        that nothing was appended.
+        use `asyncio.ensure_future(producer.enqueue(...))`. Called in a loop, it yields to the event
+        loop about once per millisecond, so that batches are sent. Cancelling it while it waits or
+        yields guarantees that nothing was appended.
 
         Args:
             topic: Topic name.
             value: Bytes, or the object that `value_serializer` takes. None is a tombstone.
             key: Bytes, or the object that `key_serializer` takes.
             partition: Partition number; by default the key's partition, or for records without a
-                key one that changes with each batch.
+                key one that changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
 
@@ -366,8 +368,13 @@ class RecordAppender(Generic[K, V]):
 
         Raises:
             KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
-            RecordTooLargeError: The record is larger than max_request_size.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
             SerializationError: A serializer failed; its exception is the cause.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition or the timestamp is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
         """
         return EnqueueCall(
             self._append_or_wait(topic, value, key, partition, timestamp, headers),
@@ -389,8 +396,9 @@ class RecordAppender(Generic[K, V]):
 
         Raises:
             BufferFullError: buffer_memory is used up.
-            RecordTooLargeError: The record is larger than max_request_size.
+            RecordTooLargeError: The record is larger than max_request_size or buffer_memory.
             SerializationError: A serializer failed; its exception is the cause.
+            TypeError, ValueError, ClientClosedError, IllegalStateError: As for `enqueue`.
         """
         if self._now() < self._nowait_until:
             delivery = self._append_now(topic, value, key, partition, timestamp, headers)
@@ -446,7 +454,7 @@ class RecordAppender(Generic[K, V]):
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery:
-        """Append a record on the slow path; wait while the buffer is full."""
+        """Append a record on the slow path; yield if it is time to; wait while memory is full."""
         raise NotImplementedError
 
     def _enqueue_nowait(

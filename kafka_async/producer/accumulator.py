@@ -68,7 +68,8 @@ class Accumulator:
 
     Attributes:
         topics: Queue of each topic that records were appended to, by name.
-        stale_topics: Topics whose metadata is missing or stale; the sender clears it.
+        stale_topics: Topics whose metadata is missing or stale; cleared by
+            `TopicMetadataUpdater.update`.
         connection_errors: Error of the last connection attempt, by node id, while it has not
             succeeded.
         ready_partitions: Partitions with a batch ready for a broker.
@@ -148,11 +149,13 @@ class Accumulator:
             waiter: The caller's entry among those waiting for memory, whose grant is used.
 
         Returns:
-            The record's handle, or a BufferShortage if there is no memory now; then nothing has
-            changed.
+            The record's handle, or a BufferShortage if there is no memory now; then the record is
+            not appended, but a full batch may have been closed.
 
         Raises:
             RecordTooLargeError: The record can never be sent.
+            InvalidConfigurationError: The partitioner chose a partition that does not exist.
+            Exception: Any exception of the application's partitioner.
         """
         bound = record_size_bound(key, value, headers)
         self.check_size(bound, topic)
@@ -232,10 +235,10 @@ class Accumulator:
         return topic
 
     def _can_assign_partition(self, topic: TopicQueue, now: float) -> bool:
-        """Return True if the topic's metadata is known and none of its records are unpartitioned.
+        """Assign up to two earlier records; return True if a new one can get its partition now.
 
-        Otherwise each call first assigns a partition to up to two earlier records, so that their
-        queue shrinks.
+        That requires metadata of the topic, and that none of its records is left unpartitioned.
+        Each call moves up to two records into batches, so that their queue shrinks.
         """
         for _ in range(2):
             if topic.leaders and topic.unpartitioned is not None:
@@ -320,7 +323,11 @@ class Accumulator:
     # -- closing and compressing ------------------------------------------------------------------
 
     def close(self, batch: ProducerBatch, now: float) -> None:
-        """Close a batch for appends and make its partition ready, after compression if enabled."""
+        """Close a batch for appends and make its partition ready, after compression if enabled.
+
+        With compression, this also closes open batches of other partitions that may be sent in the
+        same request.
+        """
         self._close_batch(batch, now)
         if not self.compression_enabled:
             self.ready_partitions.add_if_ready(batch.queue, now)

@@ -112,14 +112,14 @@ class BufferPool:
         self._grant_waiters()
 
     def add_waiter(self, size: int, account: MemoryAccount) -> BufferWaiter:
-        """Wait for bytes, after all earlier waiters."""
+        """Add a waiter after all earlier ones; its future is done once the bytes are granted."""
         waiter = BufferWaiter(size, account, self._new_future())
         self._waiters.append(waiter)
         self._grant_waiters()
         return waiter
 
     def use_grant(self, waiter: BufferWaiter) -> None:
-        """Release a waiter's grant, which the caller reserves before any other task runs."""
+        """Undo a waiter's grant; the caller reserves the bytes again before any other task runs."""
         if waiter.granted:
             waiter.granted = False
             self._adjust(-waiter.size, waiter.account)

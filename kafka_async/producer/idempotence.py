@@ -9,7 +9,7 @@ order. Only that refusal proves that the failed batch is not in the log: if it w
 all, the next one is accepted. So a partition's sequence is restarted only when its oldest remaining
 batch is refused. The epoch is bumped, and once the partition has nothing in flight, its remaining
 batches get new sequences from 0 of the new epoch. Other partitions keep their sequences until all
-of their batches are resolved.
+of their batches are done.
 
 A broker accepts any sequence from a producer id for which it has no state. So no batch follows the
 first one of a partition before that is written: otherwise the first might be refused and the next

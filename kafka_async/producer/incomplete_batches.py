@@ -49,7 +49,7 @@ class IncompleteBatches:
 
     @property
     def outcomes(self) -> list[BatchOutcome | UnpartitionedRecord]:
-        """Outcomes of all that is neither acknowledged nor failed, oldest first."""
+        """Outcomes of all that is not done, in the order of adding: parts of a split come last."""
         return list(self._entries)
 
     @property
@@ -186,7 +186,7 @@ class IncompleteBatches:
             self.fail_unsent(queue, error, now, report=report)
 
     def fail_oldest(self, error: Exception, now: float, limit: int) -> bool:
-        """Fail up to `limit` of the oldest, in flight or not; return True if any are left."""
+        """Fail the first `limit` of `outcomes`, in flight or not; return True if any are left."""
         for each in list(islice(self._entries.values(), limit)):
             if isinstance(each, TopicQueue):
                 self.fail_record(each, error)

@@ -43,7 +43,7 @@ class FutureLike(Protocol):
 FutureFactory: TypeAlias = "Callable[[], FutureLike]"
 
 MAX_WAKEUPS_PER_ITERATION: Final = 250
-"""Tasks woken per event loop iteration; their first steps take about a millisecond."""
+"""Tasks that one outcome wakes per event loop iteration; their first steps take about 1 ms."""
 
 
 def _wake_waiters(waiters: Iterator[FutureLike]) -> None:
@@ -83,7 +83,11 @@ class Completion:
             future.set_result(None)
 
     def new_waiter(self) -> FutureLike:
-        """Return a future that is done when this is complete."""
+        """Return a new future that `complete` wakes.
+
+        The caller checks `done` first: if this is complete already, the future is done only when
+        the caller completes it.
+        """
         future = self._new_future()
         if self.done:
             return future

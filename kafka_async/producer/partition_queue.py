@@ -285,7 +285,7 @@ class PartitionQueue(MemoryAccount):
         return [*self.queued, *([] if self.open_batch is None else [self.open_batch])]
 
     def close(self) -> None:
-        """Close the open batch for appends."""
+        """Detach the open batch, so that no more records are appended to it."""
         self.open_batch = None
         self.topic.open_batches.close(self.partition.partition)
 

@@ -2,9 +2,10 @@
 
 A record with a key goes to the partition that the key's hash selects, as in Java's producer
 (murmur2), so that clients in both languages put a key into the same partition. Records without a
-key go to one partition until they fill a batch: full batches cost a broker less than many small
-ones (KIP-480, KIP-794). The next partition is drawn at random; partitions with short queues are
-preferred, and one without a leader is chosen only if no partition has one.
+key go to one partition until its closed batches have about batch_size bytes, then to another: full
+batches cost a broker less than many small ones (KIP-480, KIP-794). The next partition is drawn at
+random; partitions with short queues are preferred, and one without a leader is chosen only if no
+partition has one.
 """
 
 from __future__ import annotations

@@ -162,8 +162,9 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
 
         Raises:
             BootstrapError: None of the bootstrap servers could be used.
-            ApplicationRecoverableError: The same for a transactional producer, or no producer id
-                was received within max_block_ms; its cause says why. Start a new producer.
+            ApplicationRecoverableError: A transactional producer could use none of the bootstrap
+                servers, or received no producer id within max_block_ms; the cause says why. Start a
+                new producer.
             InvalidConfigurationError: An option or a permission must be changed first.
         """
         if unknown:
@@ -226,10 +227,11 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         return self._runtime
 
     async def stop(self, timeout: float | None = None, **unknown: Never) -> None:
-        """Deliver what was enqueued, abort an open transaction, and close.
+        """Abort an open transaction, deliver what was enqueued, and close.
 
-        Does nothing if the producer was not started or is already stopped. While another call stops
-        it, this one waits for the other, within the other's timeout, and raises nothing.
+        Records of the aborted transaction that were not sent yet fail. Does nothing if the producer
+        was not started or is already stopped. While another call stops it, this one waits for the
+        other, within the other's timeout, and raises nothing.
 
         Args:
             timeout: Maximum time for all of it, in seconds (default: close_timeout_ms). With 0 the
@@ -237,8 +239,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             **unknown: Not accepted; the error names the right keyword.
 
         Raises:
-            DeliveryError: Some records were not delivered; it counts them, and `failures` has a row
-                for each batch.
+            DeliveryError: Some records were not delivered; it counts them, and `failures` has one
+                entry per batch.
         """
         if unknown:
             raise unknown_keyword(self.stop, unknown)
@@ -370,8 +372,8 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
             **unknown: Not accepted; the error names the right keyword.
 
         Raises:
-            DeliveryError: Records failed whose deliveries no task has awaited; a row for each
-                batch.
+            DeliveryError: Records failed whose deliveries no task has awaited; `failures` has one
+                entry per batch.
             KafkaTimeoutError: The timeout has passed.
         """
         if unknown:
@@ -456,7 +458,7 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
     # -- transactions -----------------------------------------------------------------------------
 
     def transaction(self) -> Transaction[K, V]:
-        """Return a transaction as a block: `async with producer.transaction() as txn`.
+        """Return a transaction for `async with producer.transaction() as txn`.
 
         Raises:
             TransactionStateError: The producer has no transactional_id.
@@ -488,7 +490,10 @@ class Producer(RecordWriter[K, V], Generic[K, V]):
         return transaction
 
     async def init_transactions(self, *, timeout: float | None = None, **unknown: Never) -> None:
-        """Obtain a new epoch, which ends an open transaction and fences earlier producers.
+        """Obtain a new epoch, which fences earlier producers with the same transactional_id.
+
+        The coordinator aborts a transaction that one of them, or a commit with an unknown outcome,
+        left open.
 
         `start()` has done it once. Call it after an unknown outcome, or to fence another producer
         with the same id.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ReadyPartitions"]
 
 MIN_PRUNE_SIZE: Final = 256
-"""Deadlines below which those of finished batches are not removed."""
+"""Size of the heap of deadlines up to which it is not rebuilt without finished batches."""
 
 
 class ReadyPartitions:
@@ -63,7 +63,11 @@ class ReadyPartitions:
         return bool(self._ready.get(node))
 
     def add_if_ready(self, queue: PartitionQueue, now: float) -> None:
-        """Add a partition to its leader's set if it can send now."""
+        """Add a partition to its leader's set if it can send now.
+
+        Otherwise note what it needs, see `is_sendable`, and note an open batch that a request to
+        the leader may carry before it is due.
+        """
         leader = queue.leader
         if leader is None or not (queue.queued or queue.open_batch is not None):
             return
@@ -109,7 +113,11 @@ class ReadyPartitions:
         ready.move_to_end(queue, last=False)
 
     def is_sendable(self, queue: PartitionQueue, now: float) -> bool:
-        """Return True if a partition's next batch may be sent to its leader now."""
+        """Return True if a partition's next batch may be sent to its leader now.
+
+        If only the back-off prevents it, set the timer for its end; if the partition must be added
+        to the transaction first, add it to `partitions_to_add`.
+        """
         if queue.leader is None or not queue.is_due(now):
             return False
         if queue.in_flight and not queue.may_send_to(queue.leader):

@@ -84,10 +84,11 @@ class Sender:
         in_flight: Number of requests without a response.
         last_error: Error of the last batch, connection attempt or producer id request that failed.
         run_count: Number of runs of the send loop.
-        saturated: The last run sent a broker the maximum per iteration, so other callbacks of the
-            iteration should do little.
-        now: Returns the time in seconds, here and for appends: uvloop's own clock does not advance
-            within an iteration, so that a batch's linger time would end in the future.
+        saturated: The last run sent a broker MAX_BYTES_PER_ITERATION, so other callbacks of the
+            iteration should do little. The limit of batches per request does not set it.
+        now: Returns the time in seconds, here and for appends. It is not the loop's clock: uvloop's
+            `loop.time()` is fixed during an event loop iteration, so a batch that was opened within
+            the iteration would seem to be from the future.
     """
 
     def __init__(
@@ -240,10 +241,10 @@ class Sender:
     # -- requests ---------------------------------------------------------------------------------
 
     def _send_ready_batches(self, node: int, now: float) -> bool:
-        """Send batches until the broker's in-flight or per-iteration limit is reached.
+        """Send a broker its ready batches, until a limit of requests, batches or bytes is reached.
 
         Returns:
-            True if the per-iteration limit was reached and more batches may be ready.
+            True if a byte or batch limit was reached and more batches may be ready.
         """
         broker = self._brokers.get(node)
         if broker is None:
@@ -370,7 +371,7 @@ class Sender:
     def _on_no_response(
         self, batches: Sequence[ProducerBatch], error: Exception, now: float
     ) -> None:
-        """Handle a request without a response: its batches may or may not have been written."""
+        """Handle a request that was not sent or got no response; it may have been written."""
         for batch in batches:
             self._handle_error(batch, error, now)
 
@@ -405,11 +406,11 @@ class Sender:
             self._incomplete.retry(batch, error, now + self._delay(batch.attempts - 1), now)
 
     def _on_out_of_order_sequence(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """Handle OUT_OF_ORDER_SEQUENCE_NUMBER and UNKNOWN_PRODUCER_ID (KIP-360).
 
         Only the oldest unacknowledged batch proves a gap: a later one may have overtaken a retry
         and is retried. For the oldest, a transactional producer fails the batch; an idempotent one
-        bumps the epoch and restarts the partition's sequence (KIP-360).
+        bumps the epoch and restarts the partition's sequence.
         """
         if not batch.queue.is_oldest(batch):
             self._retry(batch, error, now)

@@ -162,6 +162,9 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
 
         Raises:
             ApplicationRecoverableError: The producer cannot continue.
+            InvalidConfigurationError: The coordinator refused to abort it: an option or a
+                permission must be changed first. The producer can begin another transaction then.
+            TransactionStateError: The transaction was not begun, or is over.
         """
         if unknown:
             raise unknown_keyword(self.abort, unknown)
@@ -237,10 +240,10 @@ class Transaction(RecordWriter[K, V], Generic[K, V]):
         if problem is not None:
             error.add_note(f"The transaction was not aborted: {problem}")
 
-    # -- for the producer -------------------------------------------------------------------------
+    # -- for the state machine --------------------------------------------------------------------
 
     def on_state_changed(self, state: TransactionState) -> None:
-        """Check each record from now on unless records may be added; called by the producer."""
+        """Check each record from now on unless records may be added; called on each change."""
         if state is not TransactionState.IN_TRANSACTION:
             self._force_slow_path()
 

@@ -72,7 +72,7 @@ class RequestAttempts:
     """Counts the attempts of one request.
 
     Attributes:
-        sent: Requests that were written.
+        sent: Requests that were passed to an open connection; writing may still fail.
         without_response: Requests without a response.
         concurrent: CONCURRENT_TRANSACTIONS responses.
     """
@@ -119,7 +119,7 @@ class CoordinatorClient:
             max_version: Maximum version of the request; by default the newest that the broker
                 supports.
             attempts: Counts the attempts.
-            on_sent: Called before each attempt is written.
+            on_sent: Called immediately before each attempt is written, which may still fail.
 
         Raises:
             KafkaError: The first error that is not retriable, or the last one before the deadline.

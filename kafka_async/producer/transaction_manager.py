@@ -86,7 +86,7 @@ class _TransactionEnd:
         commit: True if it is a commit.
         done: Completed when the transaction is over.
         waiters: Number of calls waiting for it.
-        raised: A call has raised its error.
+        raised: A call has returned its success or raised its error.
     """
 
     commit: bool
@@ -159,7 +159,12 @@ class TransactionManager:
         self.state_machine.apply(TransactionEvent.INITIALIZED)
 
     async def begin(self, timeout: float | None = None) -> None:
-        """Open a transaction; sends a request only if the producer must be initialized first."""
+        """Open a transaction.
+
+        If the calls that ended the previous transaction were cancelled, this waits for that end
+        first. A transaction that was not committed then is aborted, and its error is raised. A
+        producer that needs a producer id or a new epoch obtains it.
+        """
         machine = self.state_machine
         deadline = self._deadline(timeout)
         await self._wait_for_previous_end(deadline)
@@ -214,7 +219,7 @@ class TransactionManager:
                 raise
             raise translated from error
         except BaseException:
-            doubt = "commit_offsets was cancelled: it is unknown whether its offsets are part of it"
+            doubt = "commit_offsets was cancelled: the transaction may or may not have its offsets"
             self._apply_error(_abortable(doubt))
             raise
         if source is not None:
@@ -316,7 +321,7 @@ class TransactionManager:
         source: OffsetSource | None,
         deadline: float,
     ) -> None:
-        """Send offsets with the consumer's generation, and again with the next one if it has ended.
+        """Send offsets with the consumer's generation; if that has ended, again with the next one.
 
         A cooperative rebalance continues while a transaction is open. The coordinator accepts
         offsets of the former generation until all members have joined, and of the new one from then

@@ -35,7 +35,7 @@ MAX_OFFSETS_VERSION_V2 = 5
 def init_producer_id(
     transactional_id: str, timeout_ms: int, id_and_epoch: ProducerIdAndEpoch | None
 ) -> InitProducerIdRequest:
-    """Request a producer id, or the next epoch of the given one (KIP-360)."""
+    """Build an InitProducerId request: for an id, or the next epoch of a given one (KIP-360)."""
     from kafka_async.protocol.messages.init_producer_id import InitProducerIdRequest
 
     return InitProducerIdRequest(
@@ -49,7 +49,7 @@ def init_producer_id(
 def add_partitions_to_txn(
     transactional_id: str, id_and_epoch: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Add partitions to the transaction before they are written to (before KIP-890)."""
+    """Build an AddPartitionsToTxn request; before KIP-890 it precedes the first write to each."""
     from kafka_async.protocol.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -72,7 +72,7 @@ def add_partitions_to_txn(
 def add_offsets_to_txn(
     transactional_id: str, id_and_epoch: ProducerIdAndEpoch, group_id: str
 ) -> AddOffsetsToTxnRequest:
-    """Add the offsets of a group to the transaction (before KIP-890)."""
+    """Build an AddOffsetsToTxn request for the offsets of a group (before KIP-890)."""
     from kafka_async.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
     return AddOffsetsToTxnRequest(
@@ -89,7 +89,7 @@ def commit_txn_offsets(
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Commit offsets with the transaction; the group's metadata fences zombies (KIP-447)."""
+    """Build a TxnOffsetCommit request; the group's metadata in it fences zombies (KIP-447)."""
     from kafka_async.protocol.messages import txn_offset_commit
 
     by_topic: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
@@ -119,7 +119,7 @@ def commit_txn_offsets(
 def end_txn(
     transactional_id: str, id_and_epoch: ProducerIdAndEpoch, *, commit: bool
 ) -> EndTxnRequest:
-    """End the transaction; with transactions v2 the response contains the next epoch."""
+    """Build an EndTxn request; with transactions v2 the response contains the next epoch."""
     from kafka_async.protocol.messages.end_txn import EndTxnRequest
 
     return EndTxnRequest(

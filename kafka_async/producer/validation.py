@@ -40,7 +40,7 @@ def check_record(topic: object, key: object, value: object, headers: Any) -> Non
         return
     kind = cast("type[object]", type(headers))
     if issubclass(kind, Mapping) or not hasattr(kind, "__iter__"):
-        raise TypeError(f"headers must be (str, bytes) pairs, not {kind.__name__}")
+        raise TypeError(f"headers must be (str, bytes or None) pairs, not {kind.__name__}")
     for header in headers:
         _check_header(header)
 
@@ -102,4 +102,4 @@ def _check_header(header: object) -> None:
         case (str(), None | bytes() | bytearray() | memoryview()):
             return
         case _:
-            raise TypeError(f"headers must be (str, bytes) pairs, and {header!r:.60} is none")
+            raise TypeError(f"each header must be a (str, bytes or None) pair, not {header!r:.60}")

@@ -145,7 +145,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             topic: Name of the topic.
             value: The value; bytes, or what `value_serializer` accepts. None is a tombstone.
             key: The key; bytes, or what `key_serializer` accepts.
-            partition: The partition; by default the key's, or one that changes with each batch.
+            partition: The partition; by default the key's, or for records without a key one that
+                changes after about batch_size bytes (KIP-794).
             timestamp: Milliseconds since the epoch; by default the client's clock.
             headers: Pairs of a name and a value, which is bytes or None.
             **unknown: Not accepted; the error names the right keyword.
@@ -168,7 +169,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         partition: int | None = None,
         **unknown: Never,
     ) -> list[Delivery]:
-        """Append many records, and return a handle for each.
+        """Append many records without waiting for acknowledgements; return a handle for each.
 
         If it raises, the records before the bad one are appended.
 
@@ -189,7 +190,9 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         if keys is not None:
             check_values(keys, "keys")
             if len(keys) != len(values):
-                raise ValueError(f"{len(keys)} keys for {len(values)} values: give one key a value")
+                raise ValueError(
+                    f"{len(keys)} keys for {len(values)} values: pass one key per value"
+                )
         deliveries: list[Delivery] = []
         while (at := len(deliveries)) < len(values):
             some = slice(at, at + MAX_RECORDS_PER_CLOCK_CHECK)
@@ -207,7 +210,7 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     async def send_records(
         self, records: Iterable[ProducerRecord], **unknown: Never
     ) -> list[Delivery]:
-        """Append records of any topics, and return a handle for each.
+        """Append records of any topics without waiting for acknowledgements; return their handles.
 
         If it raises, the records before the bad one are appended.
 
@@ -241,9 +244,11 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
     async def send_batch(
         self, partition: TopicPartition, batch: RecordBatch, **unknown: Never
     ) -> Delivery:
-        """Append a ready-made batch after the other batches of its partition.
+        """Append a ready-made batch to its partition, without waiting for acknowledgements.
 
-        Waits only while the buffer is full.
+        It comes after the other batches of the partition. Called in a loop, this yields to the
+        event loop about once per millisecond. It waits up to max_block_ms while buffer_memory is
+        full.
 
         Args:
             partition: Topic and partition.
@@ -254,7 +259,13 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             The handle of its first record.
 
         Raises:
-            KafkaError: What `enqueue` raises.
+            KafkaTimeoutError: buffer_memory stayed full for max_block_ms.
+            RecordTooLargeError: The batch is larger than max_request_size or buffer_memory.
+            TypeError: An argument has the wrong type.
+            ValueError: The partition is out of range, or the topic is empty.
+            ClientClosedError: The producer was stopped.
+            IllegalStateError: The producer was not started, or it is transactional and records go
+                through a transaction.
         """
         if unknown:
             raise unknown_keyword(self.send_batch, unknown)
@@ -303,8 +314,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
             runtime.sender.wakeup()
             if isinstance(result, BufferShortage):
                 raise BufferFullError(
-                    f"buffer_memory={runtime.config.buffer_memory} bytes are used up: wait with "
-                    "enqueue, or raise it",
+                    f"buffer_memory={runtime.config.buffer_memory} bytes are used up: await "
+                    "enqueue(), or increase buffer_memory",
                     topic=topic,
                 )
         except KafkaError as error:
@@ -408,8 +419,8 @@ class RecordWriter(RecordAppender[K, V], Generic[K, V]):
         buffer_pool = runtime.accumulator.buffer_pool
         return KafkaTimeoutError(
             f"no room in buffer_memory within max_block_ms ({runtime.max_block:g} s): "
-            f"{buffer_pool.reserved_bytes} of {buffer_pool.total_bytes} bytes wait for their "
-            "acknowledgement"
+            f"{buffer_pool.reserved_bytes} of {buffer_pool.total_bytes} bytes are not acknowledged "
+            "yet"
         )
 
     # -- state ------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ async def test_refuses_values_that_are_not_bytes(bad: Any) -> None:
         with pytest.raises(TypeError, match="a topic's name must be str"):
             await bench.producer.enqueue(b"clicks", b"v")  # type: ignore[arg-type]
         for headers in ({"a": b"1"}, [("a", "1")], [b"a"], [("a", b"1", b"2")], 5):
-            with pytest.raises(TypeError, match="headers must be"):
+            with pytest.raises(TypeError, match=r"headers? must be"):
                 await bench.producer.enqueue("clicks", b"v", headers=headers)  # type: ignore[arg-type]
         await bench.producer.flush()
         assert bench.values("clicks") == [b"v"]
