@@ -34,7 +34,7 @@ from kafka_async.errors import (
     to_transaction_error,
 )
 from kafka_async.hooks import TransactionEnded
-from kafka_async.producer import transaction_requests as produce_requests
+from kafka_async.producer import transaction_requests
 from kafka_async.producer.idempotence import ProducerIdAndEpoch
 from kafka_async.producer.transaction_coordinator import (
     CoordinatorClient,
@@ -305,12 +305,12 @@ class TransactionManager:
         self, id_and_epoch: ProducerIdAndEpoch | None, deadline: float, attempts: RequestAttempts
     ) -> InitProducerIdResponse:
         return await self._coordinators.send(
-            produce_requests.init_producer_id(
+            transaction_requests.init_producer_id(
                 self._id, self._config.transaction_timeout_ms, id_and_epoch
             ),
             self._coordinator,
             deadline=deadline,
-            get_error=produce_requests.code_error,
+            get_error=transaction_requests.code_error,
             attempts=attempts,
         )
 
@@ -353,20 +353,20 @@ class TransactionManager:
         id_and_epoch = self._id_and_epoch
         if not self._v2:
             await self._coordinators.send(
-                produce_requests.add_offsets_to_txn(self._id, id_and_epoch, group.group_id),
+                transaction_requests.add_offsets_to_txn(self._id, id_and_epoch, group.group_id),
                 self._coordinator,
                 deadline=deadline,
-                get_error=produce_requests.code_error,
+                get_error=transaction_requests.code_error,
             )
         self._has_written = True
         await self._coordinators.send(
-            produce_requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
+            transaction_requests.commit_txn_offsets(self._id, id_and_epoch, group, offsets),
             CoordinatorKey(CoordinatorKind.GROUP, group.group_id),
             deadline=deadline,
-            get_error=produce_requests.offsets_error,
-            max_version=produce_requests.MAX_OFFSETS_VERSION_V2
+            get_error=transaction_requests.offsets_error,
+            max_version=transaction_requests.MAX_OFFSETS_VERSION_V2
             if self._v2
-            else produce_requests.MAX_OFFSETS_VERSION_V1,
+            else transaction_requests.MAX_OFFSETS_VERSION_V1,
         )
 
     def _start_adding_partitions(self, queues: list[PartitionQueue]) -> None:
@@ -376,11 +376,13 @@ class TransactionManager:
         partitions = [queue.partition for queue in queues]
         try:
             await self._coordinators.send(
-                produce_requests.add_partitions_to_txn(self._id, self._id_and_epoch, partitions),
+                transaction_requests.add_partitions_to_txn(
+                    self._id, self._id_and_epoch, partitions
+                ),
                 self._coordinator,
                 deadline=self._deadline(None),
-                get_error=produce_requests.partitions_error,
-                max_version=produce_requests.MAX_ADD_PARTITIONS_VERSION,
+                get_error=transaction_requests.partitions_error,
+                max_version=transaction_requests.MAX_ADD_PARTITIONS_VERSION,
             )
         except KafkaError as error:
             translated = self._apply_error(to_transaction_error(error))
@@ -397,13 +399,13 @@ class TransactionManager:
         self, *, commit: bool, deadline: float, attempts: RequestAttempts
     ) -> None:
         response = await self._coordinators.send(
-            produce_requests.end_txn(self._id, self._id_and_epoch, commit=commit),
+            transaction_requests.end_txn(self._id, self._id_and_epoch, commit=commit),
             self._coordinator,
             deadline=deadline,
-            get_error=produce_requests.code_error,
-            max_version=produce_requests.MAX_END_TXN_VERSION_V2
+            get_error=transaction_requests.code_error,
+            max_version=transaction_requests.MAX_END_TXN_VERSION_V2
             if self._v2
-            else produce_requests.MAX_END_TXN_VERSION_V1,
+            else transaction_requests.MAX_END_TXN_VERSION_V1,
             attempts=attempts,
             on_sent=self._commit_sent if commit else None,
         )
