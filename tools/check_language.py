@@ -70,6 +70,8 @@ MAX_SENTENCE = 45
 NO_SENTENCE = ("|", "#", "<", "!", ":::")
 ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
 SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])")
+STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+"""Tokens that contain text; an f-string is in parts from Python 3.12 on."""
 NOT_OURS = ("tools/check_language.py", "tests/tools/test_check_language.py")
 """Files that have to contain the refused words."""
 
@@ -106,9 +108,6 @@ def python_prose(source: str) -> Iterator[Prose]:
             yield Prose(token.start[0], token.string)
         elif token.type in STRINGS:
             yield Prose(token.start[0], token.string.strip("\"'"), token.start in docstrings)
-
-
-STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
 def cython_prose(source: str) -> Iterator[Prose]:

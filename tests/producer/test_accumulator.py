@@ -304,7 +304,10 @@ class Machine(RuleBasedStateMachine):
         closed = [batch for batch in open_before if batch.state is not BatchState.OPEN]
         full = [batch for batch in closed if batch.wire_size + bound > self.limit]
         # With compression a full batch closes open ones of other partitions, compressed with it.
-        assert full if closed and self.accumulator.compression_enabled else full == closed
+        assert full or not closed
+        # With compression, batches for the same request are closed together.
+        leaders = {batch.queue.leader for batch in full if self.accumulator.compression_enabled}
+        assert all(batch in full or batch.queue.leader in leaders for batch in closed)
         if isinstance(result, BufferShortage):
             return result
         self.deliveries[value] = result
